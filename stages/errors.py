@@ -1,0 +1,59 @@
+"""Errors only the stages raise. Base classes and the shared ones are in `cursorbench/errors.py`."""
+
+from __future__ import annotations
+
+from cursorbench.errors import (
+    DependencyDownError,
+    InputMissingError,
+    IntegrityError,
+    RtrlError,
+    UsageError,
+)
+
+__all__ = [
+    "DependencyDownError",
+    "GateRejectedError",
+    "InconclusiveError",
+    "InputMissingError",
+    "IntegrityError",
+    "LockedError",
+    "RolledBackError",
+    "RtrlError",
+    "StoreError",
+    "UsageError",
+]
+
+
+class GateRejectedError(RtrlError):
+    """The gate found a significant regression, or nothing that passed may be deployed."""
+
+    code = 3
+    kind = "gate_rejected"
+
+
+class InconclusiveError(RtrlError):
+    """The data does not decide yet: keep waiting."""
+
+    code = 4
+    kind = "inconclusive"
+
+
+class StoreError(RtrlError):
+    """The store is missing, or its schema is not this program's."""
+
+    code = 10
+    kind = "store"
+
+
+class LockedError(RtrlError):
+    """Another run holds the lock. The message names the holder."""
+
+    code = 11
+    kind = "locked"
+
+
+class RolledBackError(RtrlError):
+    """The deployment rolled itself back."""
+
+    code = 14
+    kind = "rolled_back"

@@ -1,0 +1,137 @@
+"""What capture and the stages exchange: generations, events, and their sealed payloads.
+
+Plain validated data (msgspec: typed decoding at the speed of the JSON parser), no behaviour.
+The Arrow schemas of the artifacts made from these are in `stages/schemas.py`.
+
+Time is milliseconds since the epoch. `at` is *event time*: when it happened for the user (the
+client's clock where the gateway is told to accept it, else the gateway's). Durations are
+wall-clock milliseconds measured by the gateway.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+EVENT_TYPES = (
+    "edit_applied",
+    "edit_rejected",
+    "edit_reverted",
+    "edit_survival",
+    "user_message",
+    "tool_result",
+    "thumbs",
+    "completion_shown",
+    "completion_accepted",
+    "completion_rejected",
+    "session_closed",
+)
+
+EventType = Literal[
+    "edit_applied",
+    "edit_rejected",
+    "edit_reverted",
+    "edit_survival",
+    "user_message",
+    "tool_result",
+    "thumbs",
+    "completion_shown",
+    "completion_accepted",
+    "completion_rejected",
+    "session_closed",
+]
+
+CallError = Literal["", "unparsable", "unknown_tool", "schema"]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Output tokens [start, end) were sampled by `checkpoint` (artifact digest)."""
+
+    start: int
+    end: int
+    checkpoint: str
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Every parameter that shapes the distribution a token was drawn from. top_k 0 is off."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    grammar: str = ""  # canonical JSON of response_format / guided decoding, "" for none
+    unknown: tuple[str, ...] = ()  # names of parameters that change the distribution and are not modelled
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """One tool call of an answer. `error` is "" for a valid call."""
+
+    id: str
+    name: str
+    arguments: str  # raw JSON text as the model wrote it
+    error: CallError = ""
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """The sealed part of a generation: exact tokens and raw text.
+
+    Arrays are little-endian bytes: prompt and output int32, logprobs float32, one per output id.
+    `prompt` holds only the ids after `Generation.prompt_prefix` ids taken from `prompt_base`
+    (that generation's full prompt followed by its output).
+    """
+
+    prompt: bytes
+    output: bytes
+    logprobs: bytes
+    request: str  # the text of the last user message of the request ("" for plain completions)
+    answer: str  # the raw text the model wrote, tool calls included
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """One model call, everything about it that is not user content."""
+
+    id: str
+    key_id: str  # the API key that made it; only this key may send events for it
+    user: str
+    session: str
+    episode: str
+    ordinal: int  # position in the episode's chain, from 0
+    at: int
+    wall: int
+    line: str
+    arm: str  # "live" outside of a canary
+    deployment: str  # "" before the first deployment
+    api: Literal["chat", "completions"]
+    sampling: Sampling
+    spans: tuple[Span, ...]
+    finish_reason: str
+    prompt_tokens: int
+    output_tokens: int
+    ttft_ms: float
+    duration_ms: float
+    tool_calls: tuple[ToolCall, ...] = ()  # arguments are blanked here; the answer in the payload has them
+    invalid_tool_calls: int = 0
+    tools_digest: str = ""
+    prompt_base: str = ""  # generation id whose tokens this prompt extends, "" for none
+    prompt_prefix: int = 0
+    features: dict[str, str] = {}  # known before the first sampled token
+    no_train: bool = False  # served and counted; the payload was never written
+    defect: str = ""  # why the tokens cannot be trained on ("" when exact), e.g. "logprobs_length"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something the client saw after a generation. Unique by (key_id, id)."""
+
+    id: str
+    key_id: str
+    generation_id: str
+    type: EventType
+    at: int
+    wall: int
+    data: dict[str, Any] = {}
