@@ -1,0 +1,17 @@
+"""Settings of `rtrl deploy`, section `[deploy]`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class DeployConfig(BaseModel):
+    """How a deployment talks to the running gateway. Who may be deployed is the gate's report, not a setting."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
+    swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
+    lock_timeout_s: float = Field(
+        0, ge=0, description="how long to wait for another deployment of the target"
+    )

@@ -1,0 +1,36 @@
+"""Settings of the serving engine, section `[engine]`. Import-light: no vLLM, no torch.
+
+Not here: what a request samples with (the request says), and who may talk to the gateway.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class EngineConfig(BaseModel):
+    """How vLLM is started. The defaults are the measured ones for a small model on CPUs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    served_name: str = Field("rtrl", min_length=1, description="model name clients ask for")
+    dtype: Dtype = Field("float32", description="never `auto`: vLLM picks bfloat16 even for float32 weights")
+    max_model_len: int = Field(1024, ge=16, description="prompt plus output, tokens")
+    max_num_seqs: int = Field(64, ge=1, description="requests decoded at a time")
+    seed: int = Field(0, ge=0, description="the engine's own sampling seed")
+    port: int = Field(0, ge=0, le=65535, description="loopback port, 0 takes a free one")
+    kv_cache_gib: int = Field(1, ge=1, description="CPU only; without a bound vLLM takes nearly all memory")
+    gpu_memory_utilization: float = Field(0.85, gt=0, le=1, description="GPU only")
+    extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's API server, as they are")
+    startup_timeout_s: float = Field(300, gt=0)
+    stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
+    update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
+    restart_backoff_max_s: float = Field(60, gt=0)
+    verify_min_slope: float = Field(
+        0.5, gt=0, lt=1, description="served probes must lie on the child's side of the parent by this share"
+    )

@@ -1,0 +1,15 @@
+"""Settings of `rtrl rollback`, section `[rollback]`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RollbackConfig(BaseModel):
+    """How a rollback talks to the running gateway. Short: a rollback is wanted now."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    drain_timeout_s: float = Field(5, gt=0, description="requests in flight may take this long to finish")
+    swap_timeout_s: float = Field(60, gt=0, description="drain, load, reset and verification together")
+    lock_timeout_s: float = Field(10, ge=0, description="how long to wait for a deployment in progress")
