@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class DeployConfig(BaseModel):
-    """How a deployment talks to the running gateway. Who may be deployed is the gate's report, not a setting."""
+    """How a deployment talks to the running gateway. Who may be deployed, the gate's report says."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
