@@ -1,0 +1,38 @@
+"""Settings of `collect`. Import-light: read by every command that loads the workspace."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CollectConfig(BaseModel):
+    """Which episodes of the spool become `interactions`. Durations in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clock: Literal["wall", "events"] = Field(
+        "wall",
+        description="what 'now' is: the wall clock, or the newest event time in the spool (simulated users)",
+    )
+    horizon_s: float = Field(
+        3600.0,
+        gt=0,
+        description="training horizon: an episode is mature this long after its last edit or answer",
+    )
+    grace_s: float = Field(
+        60.0,
+        ge=0,
+        description="wall clock only: how much longer an event may be on its way after the horizon",
+    )
+    max_lag: int = Field(
+        1, ge=0, description="largest distance in the checkpoint tree between sampler and live checkpoint"
+    )
+    arm: str = Field("live", description="the arm whose episodes are taken: that of the parent to be trained")
+    orphan_s: float = Field(
+        604_800.0, gt=0, description="an event whose generation never came is given up after this long"
+    )
+    min_episodes: int = Field(
+        1, ge=1, description="with fewer mature episodes than this: inconclusive, keep waiting"
+    )
