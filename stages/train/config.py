@@ -1,0 +1,97 @@
+"""Settings of `rtrl train`, section `[train]` of rtrl.toml. Import-light: no torch.
+
+The defaults are cautious ones for a model people use; what the tiny model of `rtrl init --tiny` is
+trained with is written into its workspace's rtrl.toml.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class TrainConfig(BaseModel):
+    """How a batch of experience becomes a step of the policy. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Which data
+    max_lag: int = Field(
+        1, ge=0, description="largest distance in the checkpoint tree between a token's sampler and the parent"
+    )
+    min_episodes: int = Field(
+        8, ge=2, description="with fewer trainable episodes than this: inconclusive, keep waiting"
+    )
+    user_cap: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="largest share of the batch's gradient one user may contribute (2/users where users are few)",
+    )
+
+    # Advantage
+    baseline_half_life: float = Field(
+        500.0, gt=0, description="episodes of a stratum after which its baseline has forgotten half"
+    )
+    baseline_shrinkage: float = Field(
+        16.0, ge=0, description="a stratum's baseline is mixed with the line's mean, worth this many episodes"
+    )
+    scale_advantages: bool = Field(
+        False, description="divide all advantages of the batch by their standard deviation"
+    )
+
+    # Objective
+    importance_cap: float = Field(
+        4.0, ge=1, description="truncation of the importance weight pi_now / pi_logged of a token"
+    )
+    kl_coefficient: float = Field(
+        0.05, ge=0, description="price in reward of one nat of k1 against the line's pinned anchor"
+    )
+    kl_credit: Literal["episode", "token"] = Field(
+        "episode", description="whether a token answers for the KL of its whole episode or only for its own"
+    )
+
+    # Optimizer
+    learning_rate: float = Field(1e-6, gt=0)
+    optimizer_steps: int = Field(
+        4, ge=1, description="steps per run, over equal parts of the batch; every episode is in exactly one"
+    )
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.95, ge=0, lt=1)
+    adam_eps: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this global norm")
+    warmup_steps: int = Field(
+        0, ge=0, description="steps over which the learning rate rises linearly while Adam's moments are new"
+    )
+    carry_moments: bool = Field(
+        True, description="keep Adam's moments in the line state, so that the next run goes on with them"
+    )
+
+    # Guards: an update that goes too far ends early and says so
+    kl_stop: float = Field(
+        0.0, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
+    )
+    ess_stop: float = Field(
+        0.0, ge=0, lt=1, description="end the update when the effective sample share falls below this; 0 is off"
+    )
+
+    # On-policy proof; None takes the tolerance of the dtype the engine serves in
+    proof_mean_tolerance: float | None = Field(
+        None, gt=0, description="largest mean of |logp - logged|, nats a token"
+    )
+    proof_p99_tolerance: float | None = Field(
+        None, gt=0, description="largest 99th percentile of |logp - logged|, nats"
+    )
+
+    # Machine
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
+    micro_batch_tokens: int = Field(8192, ge=1, description="tokens per forward and backward pass")
+    logits_mib: int = Field(
+        256, ge=1, description="largest float32 logits block that exists at a time; larger ones are recomputed"
+    )
+    export_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
+    )
