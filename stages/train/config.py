@@ -18,7 +18,7 @@ class TrainConfig(BaseModel):
 
     # Which data
     max_lag: int = Field(
-        1, ge=0, description="largest distance in the checkpoint tree between a token's sampler and the parent"
+        1, ge=0, description="largest distance in the checkpoint tree between sampler and parent"
     )
     min_episodes: int = Field(
         8, ge=2, description="with fewer trainable episodes than this: inconclusive, keep waiting"
@@ -27,7 +27,7 @@ class TrainConfig(BaseModel):
         0.1,
         gt=0,
         le=1,
-        description="largest share of the batch's gradient one user may contribute (2/users where users are few)",
+        description="largest share of the gradient one user may contribute (2/users where users are few)",
     )
 
     # Advantage
@@ -74,7 +74,7 @@ class TrainConfig(BaseModel):
         0.0, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
     )
     ess_stop: float = Field(
-        0.0, ge=0, lt=1, description="end the update when the effective sample share falls below this; 0 is off"
+        0.0, ge=0, lt=1, description="end the update when the effective sample share falls below this; 0 off"
     )
 
     # On-policy proof; None takes the tolerance of the dtype the engine serves in
@@ -90,7 +90,7 @@ class TrainConfig(BaseModel):
     threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
     micro_batch_tokens: int = Field(8192, ge=1, description="tokens per forward and backward pass")
     logits_mib: int = Field(
-        256, ge=1, description="largest float32 logits block that exists at a time; larger ones are recomputed"
+        256, ge=1, description="largest float32 logits block at a time; larger ones are recomputed"
     )
     export_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
