@@ -1,0 +1,156 @@
+"""Hermes tool calls: what parses, what stays text, and that nothing the model writes raises."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursorbench.errors import UsageError
+from cursorbench.harness import hermes
+
+EDIT = {
+    "type": "function",
+    "function": {
+        "name": "edit_file",
+        "parameters": {
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "old": {"type": "string"}, "new": {"type": "string"}},
+            "required": ["path", "old", "new"],
+            "additionalProperties": False,
+        },
+    },
+}
+GOOD = '<tool_call>{"name": "edit_file", "arguments": {"path": "a.py", "old": "x", "new": "y"}}</tool_call>'
+
+
+def test_plain_text_is_content():
+    assert hermes.parse("Which rate?") == hermes.Parsed("Which rate?", ())
+
+
+def test_one_call_with_text_around_it():
+    parsed = hermes.parse(f"Sure.\n{GOOD} ok")
+    assert parsed.content == "Sure.\n ok"
+    (call,) = parsed.calls
+    assert (call.name, call.error) == ("edit_file", "")
+    assert call.arguments == '{"path": "a.py", "old": "x", "new": "y"}'
+    assert f"Sure.\n{GOOD} ok"[call.start : call.end] == GOOD
+
+
+def test_arguments_are_kept_to_the_letter():
+    raw = '{ "b":1.50,  "a" : [1 ,2] }'
+    text = f'<tool_call>\n{{"arguments": {raw}, "name": "t"}}\n</tool_call>'
+    (call,) = hermes.parse(text).calls
+    assert call.arguments == raw
+
+
+def test_parallel_calls():
+    parsed = hermes.parse(GOOD + GOOD)
+    assert parsed.content == ""
+    assert [call.name for call in parsed.calls] == ["edit_file", "edit_file"]
+
+
+def test_a_closing_tag_inside_a_string_does_not_end_the_call():
+    text = hermes.render("edit_file", {"path": "a", "old": "</tool_call>", "new": "<tool_call>"})
+    (call,) = hermes.parse(text).calls
+    assert call.error == ""
+    assert json.loads(call.arguments)["old"] == "</tool_call>"
+
+
+def test_an_unclosed_last_call_counts_as_vllm_counts_it():
+    (call,) = hermes.parse(GOOD.removesuffix("</tool_call>")).calls
+    assert call.error == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "edit_file", "arguments": {"path": "a"}',
+        '{"name": "edit_file"}',
+        '{"name": 3, "arguments": {}}',
+        '{"name": "t", "arguments": {"x": NaN}}',
+        "edit_file(a, b)",
+        "",
+        "[" * 100_000,
+        '{"name": "t", "arguments": {}} trailing',
+        '{"name": "t", "arguments": ' + "9" * 5000 + "}",
+        '{"name": "\ud800", "arguments": {}}',
+    ],
+)
+def test_what_does_not_parse_stays_in_the_content(body):
+    text = f"a<tool_call>{body}</tool_call>b"
+    parsed = hermes.parse(text)
+    assert parsed.content == text
+    assert [call.error for call in parsed.calls] == ["unparsable"]
+    assert parsed.valid == ()
+
+
+def test_a_broken_call_does_not_void_the_others():
+    parsed = hermes.parse(
+        '<tool_call>{"name": <tool_call>' + GOOD.removeprefix("<tool_call>") + "<tool_call>{"
+    )
+    assert [call.error for call in parsed.calls] == ["unparsable", "", "unparsable"]
+    assert parsed.content == '<tool_call>{"name": <tool_call>{'
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (GOOD, ""),
+        (hermes.render("edit_file", {"path": "a", "old": "x"}), "schema"),
+        (hermes.render("edit_file", {"path": "a", "old": "x", "new": 3}), "schema"),
+        (hermes.render("edit_file", '"a string"'), "schema"),
+        (hermes.render("edit_files", {"path": "a", "old": "x", "new": "y"}), "unknown_tool"),
+        ("<tool_call>{</tool_call>", "unparsable"),
+    ],
+)
+def test_check(text, error):
+    (call,) = hermes.parse(text).calls
+    assert hermes.check(call, [EDIT]) == error
+    assert hermes.ToolSet([EDIT]).check(call) == error
+
+
+@pytest.mark.parametrize("tool", [{}, {"function": {"name": "x", "parameters": {"type": "no such type"}}}, 3])
+def test_malformed_tools_are_the_callers_fault(tool):
+    with pytest.raises(UsageError) as caught:
+        hermes.ToolSet([tool])
+    assert caught.value.code == 2
+    assert caught.value.hint
+
+
+_pieces = st.lists(
+    st.sampled_from(
+        ["<tool_call>", "</tool_call>", '{"name": "a", "arguments": ', "{}", "}", '"', "\\", " ", "\n", "x"]
+    )
+    | st.text(max_size=5),
+    max_size=12,
+)
+
+
+@given(_pieces.map("".join))
+def test_any_text_is_accounted_for(text):
+    parsed = hermes.parse(text)
+    rebuilt, at = [], 0
+    for call in parsed.calls:
+        assert at <= call.start < call.end <= len(text)
+        rebuilt.append(text[at : call.start])
+        if call.error:
+            rebuilt.append(text[call.start : call.end])
+        at = call.end
+    assert "".join([*rebuilt, text[at:]]) == parsed.content
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.text(), st.dictionaries(st.text(), _json, max_size=4), st.text(alphabet="abc <\n"))
+def test_what_is_rendered_is_read_back(name, arguments, before):
+    parsed = hermes.parse(before + hermes.render(name, arguments))
+    assert parsed.content == before
+    (call,) = parsed.calls
+    assert call.name == name
+    assert json.loads(call.arguments) == arguments
