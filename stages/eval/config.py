@@ -25,7 +25,7 @@ class EvalConfig(BaseModel):
         0.05,
         gt=0,
         lt=0.5,
-        description="level of each one-sided non-inferiority test, family level of the two-sided regression test",
+        description="level of each one-sided non-inferiority test, and of the regression tests together",
     )
     margins: dict[str, float] = Field(
         default_factory=dict,
@@ -34,7 +34,7 @@ class EvalConfig(BaseModel):
     temperature: float = Field(1.0, ge=0, description="sampling temperature: what users are served with")
     cache: bool = Field(
         True,
-        description="reuse stored attempts of the baseline under equal digests of harness, engine, tasks",
+        description="reuse the baseline's stored attempts under equal digests of harness, engine and tasks",
     )
     rerun_share: float = Field(0.1, ge=0, le=1, description="share of reused attempts run again as a check")
     infra_limit: float = Field(

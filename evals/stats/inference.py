@@ -1,0 +1,92 @@
+"""Bounds and p values of a clustered mean: Student's t from 20 clusters on, the bootstrap below.
+
+One interface for both, so that what is decided does not depend on how many clusters there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from evals.stats import bootstrap
+from evals.stats.clusters import ClusterSums
+
+BOOTSTRAP_BELOW = 20
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What can be said of the mean of clustered values.
+
+    `span` is the largest difference one case of a *sampled* metric can show (1 for a rate). Where
+    every value came out equal the standard error is 0 and says nothing; with a span, the bound is
+    then the share of clusters that may still differ unseen, 1 - alpha^(1/G), times the span.
+    Without one (a deterministic metric) equal is equal.
+    """
+
+    data: ClusterSums
+    span: float | None = None
+
+    @property
+    def decidable(self) -> bool:
+        """Two clusters are needed to say anything."""
+        return self.data.clusters >= 2
+
+    @property
+    def method(self) -> str:
+        """How bounds are computed, for the report."""
+        if not self.decidable:
+            return "none"
+        if self.data.se == 0:
+            return "equal"
+        return "wild-bootstrap" if self.data.clusters < BOOTSTRAP_BELOW else "t"
+
+    def p_greater(self, null: float) -> float:
+        """One-sided p value against mean <= null; 1 where nothing can be said."""
+        method = self.method
+        if method == "none":
+            return 1.0
+        if method == "equal":
+            return self._p_equal(null)
+        if method == "wild-bootstrap":
+            return bootstrap.p_greater(self.data, null)
+        statistic = (self.data.mean - null) / self.data.se
+        return float(stats.t.sf(statistic, self.data.clusters - 1))
+
+    def p_less(self, null: float) -> float:
+        """One-sided p value against mean >= null."""
+        return self._mirror().p_greater(-null)
+
+    def lower(self, alpha: float) -> float:
+        """Lower end of the one-sided 1 - alpha interval; -inf where nothing can be said."""
+        method = self.method
+        if method == "none":
+            return float("-inf")
+        if method == "equal":
+            hidden = 1.0 - float(alpha ** (1 / self.data.clusters))
+            return self.data.mean - (self.span or 0.0) * hidden
+        if method == "wild-bootstrap":
+            return bootstrap.lower_bound(self.data, alpha)
+        return self.data.mean - float(stats.t.isf(alpha, self.data.clusters - 1)) * self.data.se
+
+    def upper(self, alpha: float) -> float:
+        """Upper end of the one-sided 1 - alpha interval; inf where nothing can be said."""
+        return -self._mirror().lower(alpha)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Two-sided interval at `level`."""
+        alpha = (1 - level) / 2
+        return self.lower(alpha), self.upper(alpha)
+
+    def _mirror(self) -> Inference:
+        return Inference(ClusterSums(-self.data.sums, self.data.sizes), self.span)
+
+    def _p_equal(self, null: float) -> float:
+        gap = self.data.mean - null
+        if gap <= 0:
+            return 1.0
+        if not self.span:
+            return 0.0
+        return float(np.clip(1 - gap / self.span, 0.0, 1.0) ** self.data.clusters)

@@ -1,0 +1,82 @@
+"""Intervals of one arm's figures: ratios and means clustered by user, and plain proportions.
+
+For tables and plots. What compares two arms is in `evals/stats/paired.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from evals.stats.clusters import cluster_sums
+from evals.stats.inference import Inference
+from evals.stats.paired import ratio_values
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval. Ends are None where the data cannot say."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    cases: int
+    clusters: int
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """Plain fields, for meta and reports."""
+        return asdict(self)
+
+    def apart_from(self, other: Estimate) -> bool:
+        """Whether the two intervals do not touch."""
+        ends = (self.low, self.high, other.low, other.high)
+        if any(end is None for end in ends):
+            return False
+        return bool(self.low > other.high or self.high < other.low)  # type: ignore[operator]
+
+
+def clustered(
+    numerator: ArrayLike,
+    denominator: ArrayLike,
+    clusters: Sequence[Hashable],
+    *,
+    bounds: tuple[float, float] | None = None,
+    level: float = 0.95,
+) -> Estimate:
+    """Ratio sum y / sum n over cases [N] with an interval clustered by user.
+
+    Args:
+        numerator: y per case.
+        denominator: n per case, 1 for a plain mean.
+        clusters: label per case.
+        bounds: where the figure can lie, e.g. (0, 1); the interval is cut to it.
+        level: two-sided level.
+    """
+    n = np.asarray(denominator, dtype=np.float64)
+    used = int(np.count_nonzero(n))
+    if used == 0:
+        return Estimate(None, None, None, 0, 0)
+    data = cluster_sums(ratio_values(numerator, n), clusters)
+    span = None if bounds is None else bounds[1] - bounds[0]
+    low, high = Inference(data, span).interval(level)
+    if bounds is not None:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
+    return Estimate(data.mean, _finite(low), _finite(high), used, data.clusters)
+
+
+def proportion(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share of independent trials.
+
+    Raises:
+        ValueError: no trials, or more successes than trials.
+    """
+    interval = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

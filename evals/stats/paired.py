@@ -1,0 +1,57 @@
+"""Differences between two checkpoints on the same cases, for means and for ratios.
+
+A metric gives each case a numerator y and a denominator n (n = 1 for a plain mean; for edit
+persistence n says whether there was an edit that could persist). The metric of an arm is
+R = sum y / sum n. To first order (delta method; Deng et al. 2018, "Applying the Delta Method in
+Metric Analytics", section 4) case i moves the difference R_c - R_b by
+
+    v_i = (R_c - R_b) + (y_ic - R_c n_ic) / mean(n_c) - (y_ib - R_b n_ib) / mean(n_b)
+
+whose mean is the difference and whose clustered standard error is that of the difference. For
+n = 1 this is the plain paired difference y_ic - y_ib.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evals.stats.clusters import Floats
+
+
+def ratio(numerator: ArrayLike, denominator: ArrayLike) -> float:
+    """sum y / sum n; nan when nothing is in the denominator."""
+    total = float(np.sum(np.asarray(denominator, dtype=np.float64)))
+    return float(np.sum(np.asarray(numerator, dtype=np.float64))) / total if total > 0 else float("nan")
+
+
+def ratio_values(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
+    """Linearised values [N] of one arm's ratio: their mean is the ratio, their spread its spread.
+
+    Raises:
+        ValueError: nothing is in the denominator.
+    """
+    y = np.asarray(numerator, dtype=np.float64)
+    n = np.asarray(denominator, dtype=np.float64)
+    value = ratio(y, n)
+    if not np.isfinite(value):
+        raise ValueError("no case has a denominator: the metric is not defined")
+    linear: Floats = value + (y - value * n) / n.mean()
+    return linear
+
+
+def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayLike, ArrayLike]) -> Floats:
+    """Per-case values [N] of the difference candidate - baseline; see the module's formula.
+
+    Args:
+        candidate: numerators and denominators [N] of the candidate, case by case.
+        baseline: the same cases in the same order.
+
+    Raises:
+        ValueError: lengths differ, or an arm has nothing in its denominator.
+    """
+    left, right = ratio_values(*candidate), ratio_values(*baseline)
+    if len(left) != len(right):
+        raise ValueError(f"{len(left)} cases against {len(right)}: pairs need the same cases")
+    difference: Floats = left - right
+    return difference

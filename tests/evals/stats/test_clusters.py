@@ -1,0 +1,88 @@
+"""Clustered means and paired ratios, by hand and against statsmodels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from evals.stats.clusters import cluster_sums
+from evals.stats.paired import paired_values, ratio, ratio_values
+
+
+def test_mean_and_error_by_hand() -> None:
+    # Clusters a: 1, 3 (sum 4, n 2); b: 2 (sum 2, n 1); c: 6 (sum 6, n 1). N = 4, mean = 3.
+    # Residual sums: 4 - 6 = -2, 2 - 3 = -1, 6 - 3 = 3; squares 4 + 1 + 9 = 14.
+    # se^2 = 3/2 * 14 / 16.
+    data = cluster_sums([1, 3, 2, 6], ["a", "a", "b", "c"])
+    assert data.mean == 3
+    assert (data.cases, data.clusters) == (4, 3)
+    assert data.se == pytest.approx(math.sqrt(1.5 * 14 / 16))
+
+
+def test_single_cases_give_the_textbook_error() -> None:
+    values = [1.0, 4.0, 4.0, 7.0]
+    data = cluster_sums(values, range(4))
+    assert data.se == pytest.approx(np.std(values, ddof=1) / 2)
+
+
+def test_same_as_statsmodels() -> None:
+    rng = np.random.default_rng(3)
+    groups = rng.integers(0, 25, size=400)
+    values = rng.normal(size=400) + rng.normal(size=25)[groups]
+    fit = sm.OLS(values, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    data = cluster_sums(values, list(groups))
+    assert data.mean == pytest.approx(fit.params[0], abs=1e-12)
+    assert data.se == pytest.approx(fit.bse[0], rel=1e-9)
+
+
+def test_one_cluster_has_no_error() -> None:
+    assert math.isnan(cluster_sums([1, 2], ["a", "a"]).se)
+
+
+def test_equal_values_have_no_spread_despite_rounding() -> None:
+    assert cluster_sums([0.1] * 30, [i % 7 for i in range(30)]).se == 0
+
+
+def test_what_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        cluster_sums([1, math.nan], ["a", "b"])
+    with pytest.raises(ValueError, match="labels"):
+        cluster_sums([1, 2], ["a"])
+
+
+def test_ratio_by_hand() -> None:
+    # y = 1, 0, 1; n = 1, 0, 1 ... two edits, both kept.
+    assert ratio([1, 0, 1], [1, 0, 1]) == 1
+    # R = 2 / 4 = 0.5, mean n = 4/3; v = 0.5 + (y - 0.5 n) / (4/3) = 0.5 + [0.5, -0.5, 0] * 0.75
+    assert ratio_values([1, 0, 1], [1, 1, 2]) == pytest.approx([0.875, 0.125, 0.5])
+    with pytest.raises(ValueError, match="denominator"):
+        ratio_values([0, 0], [0, 0])
+
+
+def test_paired_plain_mean_is_the_difference_of_each_case() -> None:
+    assert paired_values(([1, 0, 1], [1, 1, 1]), ([0, 0, 1], [1, 1, 1])) == pytest.approx([1, 0, 0])
+
+
+def test_paired_ratio_has_the_difference_as_its_mean() -> None:
+    candidate, baseline = ([1, 0, 1, 0], [1, 1, 1, 0]), ([1, 0, 0, 0], [1, 1, 0, 1])
+    values = paired_values(candidate, baseline)
+    assert values.mean() == pytest.approx(2 / 3 - 1 / 3)
+
+
+def test_ratio_error_matches_a_simulation() -> None:
+    """The delta method's standard error is the spread of the ratio over repeated worlds."""
+    rng = np.random.default_rng(5)
+
+    def world() -> tuple[float, float]:
+        users = np.repeat(np.arange(150), 4)
+        skill = rng.beta(4, 4, size=150)[users]
+        edits = (rng.random(600) < 0.6).astype(float)
+        kept = edits * (rng.random(600) < skill)
+        data = cluster_sums(ratio_values(kept, edits), list(users))
+        return data.mean, data.se
+
+    worlds = np.array([world() for _ in range(400)])
+    assert worlds[:, 1].mean() == pytest.approx(worlds[:, 0].std(ddof=1), rel=0.1)

@@ -1,0 +1,163 @@
+"""Bounds, the few-cluster bootstrap, Holm, intervals and power: by hand, against libraries, calibrated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from evals.stats import bootstrap, power
+from evals.stats.clusters import ClusterSums, cluster_sums
+from evals.stats.holm import holm
+from evals.stats.inference import Inference
+from evals.stats.intervals import clustered, proportion
+
+
+def plain(values: list[float]) -> Inference:
+    return Inference(cluster_sums(values, range(len(values))))
+
+
+def test_many_clusters_use_the_t_quantile() -> None:
+    values = list(np.random.default_rng(0).normal(0.3, 1, size=40))
+    test = plain(values)
+    reference = stats.ttest_1samp(values, 0.0, alternative="greater")
+    assert test.method == "t"
+    assert test.p_greater(0.0) == pytest.approx(reference.pvalue)
+    assert test.p_less(0.0) == pytest.approx(1 - reference.pvalue)
+    two_sided = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert test.interval(0.95) == pytest.approx((two_sided.low, two_sided.high))
+
+
+def test_bootstrap_by_hand() -> None:
+    # Five clusters, all better: of 32 sign patterns only the observed one is as extreme.
+    data = ClusterSums(np.array([1.0, 2, 3, 4, 5]), np.ones(5))
+    assert bootstrap.p_greater(data, 0.0) == 1 / 32
+    # Three clusters 3, 3, -1: only the observed signs and all positive are as extreme, 2 of 8.
+    data = ClusterSums(np.array([3.0, 3, -1]), np.ones(3))
+    assert bootstrap.p_greater(data, 0.0) == 2 / 8
+
+
+def test_four_clusters_never_decide() -> None:
+    test = plain([1.0, 1.1, 0.9, 1.05])
+    assert test.lower(0.05) == -math.inf
+    assert test.p_greater(0.0) == 1 / 16
+
+
+def test_bootstrap_bound_is_where_the_test_turns() -> None:
+    test = plain([0.4, 1.1, 0.9, 1.6, -0.2, 0.7, 1.3, 0.5])
+    low = test.lower(0.05)
+    assert test.method == "wild-bootstrap"
+    assert test.p_greater(low - 1e-3) <= 0.05 < test.p_greater(low + 1e-3)
+    assert test.upper(0.05) > test.data.mean > low
+
+
+def test_one_cluster_says_nothing() -> None:
+    test = Inference(cluster_sums([1, 2, 3], ["a", "a", "a"]))
+    assert test.method == "none"
+    assert test.p_greater(-10) == 1.0
+    assert test.interval() == (-math.inf, math.inf)
+
+
+def test_equal_outcomes_of_a_sampled_rate_keep_a_bound() -> None:
+    # 100 users, no invalid call in either arm: up to 1 - 0.05^(1/100) = 2.95 % may still differ.
+    test = Inference(cluster_sums([0.0] * 100, range(100)), span=1.0)
+    assert test.method == "equal"
+    assert test.lower(0.05) == pytest.approx(-(1 - 0.05**0.01))
+    assert test.p_greater(-0.05) == pytest.approx(0.95**100)
+    assert Inference(test.data).lower(0.05) == 0.0
+
+
+@pytest.mark.parametrize(("clusters", "skew"), [(6, False), (9, True), (14, True), (30, False)])
+def test_false_alarms_stay_at_the_level(clusters: int, skew: bool) -> None:
+    """Under no difference a 5 % test rejects at most about 5 % of the time, lopsided clusters included."""
+    rng = np.random.default_rng(clusters)
+    sizes = rng.integers(1, 30 if skew else 6, size=clusters)
+    labels = np.repeat(np.arange(clusters), sizes)
+    rejections = 0
+    for _ in range(600):
+        skill = rng.beta(2, 2, size=clusters)[labels]
+        difference = (rng.random(len(labels)) < skill).astype(float) - (rng.random(len(labels)) < skill)
+        data = cluster_sums(difference, list(labels))
+        rejections += data.se > 0 and Inference(data).p_greater(0.0) <= 0.05
+    assert stats.binomtest(rejections, 600, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_holm_by_hand_and_against_statsmodels() -> None:
+    # Sorted .01, .02, .04: times 3, 2, 1 = .03, .04, .04.
+    assert holm({"b": 0.02, "a": 0.01, "c": 0.04}) == pytest.approx({"a": 0.03, "b": 0.04, "c": 0.04})
+    values = [0.3, 0.001, 0.04, 0.04, 0.9, 0.012]
+    reference = multipletests(values, method="holm")[1]
+    ours = holm({str(i): p for i, p in enumerate(values)})
+    assert [ours[str(i)] for i in range(6)] == pytest.approx(reference)
+    assert holm({}) == {}
+
+
+def test_wilson_against_statsmodels() -> None:
+    assert proportion(7, 30) == pytest.approx(proportion_confint(7, 30, method="wilson"))
+
+
+def test_clustered_interval() -> None:
+    estimate = clustered([1, 0, 1, 1], [1, 1, 1, 1], ["a", "a", "b", "c"], bounds=(0, 1))
+    assert (estimate.value, estimate.cases, estimate.clusters) == (0.75, 4, 3)
+    assert estimate.low is None or estimate.low >= 0
+    nothing = clustered([0, 0], [0, 0], ["a", "b"])
+    assert nothing.value is None
+    assert nothing.cases == 0
+
+
+def test_intervals_apart() -> None:
+    low = clustered([0, 0, 1, 0] * 25, [1] * 100, range(100))
+    high = clustered([1, 1, 1, 0] * 25, [1] * 100, range(100))
+    assert high.apart_from(low)
+    assert low.apart_from(high)
+    assert not low.apart_from(low)
+    assert not low.apart_from(clustered([0], [0], ["a"]))
+
+
+def test_pass_probability_by_hand() -> None:
+    # Margin 0: an identical model passes at the level itself. Many clusters: normal arithmetic.
+    assert power.pass_probability(1.0, 30, 0.0) == pytest.approx(0.05)
+    assert power.pass_probability(0.018, 10**6, 0.05) == pytest.approx(
+        stats.norm.sf(1.6449 - 0.05 / 0.018), abs=1e-3
+    )
+    assert power.pass_probability(0.0, 30, 0.01) == 1.0
+    assert power.pass_probability(0.0, 30, 0.01, delta=-0.02) == 0.0
+    assert power.pass_probability(1.0, 1, 9.0) == 0.0
+
+
+def test_design_figures_of_the_gate() -> None:
+    """200 tasks: standard errors of 1.7 to 2.4 points; 2 points pass 21-33 %, 5 points 68-89 %."""
+    low = [power.pass_probability(0.024, 200, margin) for margin in (0.02, 0.05)]
+    high = [power.pass_probability(0.017, 200, margin) for margin in (0.02, 0.05)]
+    assert low == pytest.approx([0.21, 0.66], abs=0.03)
+    assert high == pytest.approx([0.32, 0.90], abs=0.03)
+
+
+def test_detectable_loss_by_hand() -> None:
+    # Normal limit: (1.96 + 0.8416) standard errors.
+    assert power.detectable_loss(0.01, 10**5) == pytest.approx(0.02802, rel=1e-3)
+    assert power.detectable_loss(0.01, 1) == math.inf
+
+
+def test_cases_needed_inverts_the_pass_probability() -> None:
+    needed = power.cases_needed(0.04, 300, 100, 0.05)
+    assert needed is not None
+    assert needed > 300
+    clusters = needed / 3
+    reached = power.pass_probability(0.04 * math.sqrt(100 / clusters), round(clusters), 0.05)
+    assert reached == pytest.approx(0.9, abs=0.01)
+    assert power.cases_needed(0.04, 300, 100, 0.05, delta=-0.05) is None
+
+
+def test_identical_worlds_keep_the_correlation() -> None:
+    rng = np.random.default_rng(1)
+    first = rng.normal(size=60)
+    data = [cluster_sums(first, range(60)), cluster_sums(-first, range(60))]
+    means, errors = power.identical_worlds(data, 500, seed=0)
+    assert means.shape == errors.shape == (500, 2)
+    assert means[:, 0] == pytest.approx(-means[:, 1])
+    assert means[:, 0].std() == pytest.approx(data[0].se, rel=0.15)
