@@ -1,0 +1,176 @@
+"""Typed settings of a workspace: file < environment < `--set`. Unknown keys are errors.
+
+    rtrl.toml     [train] lr = 1e-4
+    environment   RTRL_TRAIN__LR=1e-4
+    flag          --set train.lr=1e-4
+
+Each section belongs to its stage (`stages/<name>/config.py`); this module puts them together and
+turns what is wrong into one sentence that says where it stands. Not for: settings of a single run
+(seed, references), which are flags.
+
+Plain pydantic, not pydantic-settings: an error has to name the layer it came from, RTRL_WORKSPACE is a
+path and no section, and the import costs every command 90 ms.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stages.collect.config import CollectConfig
+from stages.cycle_config import CycleConfig
+from stages.deploy.config import DeployConfig
+from stages.distill.config import DistillConfig
+from stages.engine.config import EngineConfig
+from stages.errors import InputMissingError, UsageError
+from stages.eval.config import EvalConfig
+from stages.gateway.config import GatewayConfig
+from stages.rollback.config import RollbackConfig
+from stages.train.config import TrainConfig
+
+_VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
+Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
+
+
+class WorkspaceConfig(BaseModel):
+    """What all stages of a workspace share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    line: str = Field("auto", pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="the checkpoint line worked on")
+    seed: int = Field(0, ge=0, description="default of --seed")
+
+
+class Settings(BaseModel):
+    """All settings of a workspace, validated, immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workspace: WorkspaceConfig = Field(default_factory=WorkspaceConfig)
+    gateway: GatewayConfig = Field(default_factory=GatewayConfig)
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    collect: CollectConfig = Field(default_factory=CollectConfig)
+    distill: DistillConfig = Field(default_factory=DistillConfig)
+    train: TrainConfig = Field(default_factory=TrainConfig)
+    eval: EvalConfig = Field(default_factory=EvalConfig)
+    deploy: DeployConfig = Field(default_factory=DeployConfig)
+    rollback: RollbackConfig = Field(default_factory=RollbackConfig)
+    cycle: CycleConfig = Field(default_factory=CycleConfig)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:
+        """Settings of the workspace file at `path`.
+
+        Args:
+            overrides: `section.key=value` texts.
+
+        Raises:
+            InputMissingError: (exit 5) no such file.
+            UsageError: (exit 2) not TOML, an unknown key, a bad value, or a contradiction.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise InputMissingError(
+                f"settings file {path} is missing", hint="`rtrl init` writes one"
+            ) from error
+        return cls.parse(text, source=str(path), overrides=overrides)
+
+    @classmethod
+    def parse(cls, text: str, *, source: str, overrides: Sequence[str] = ()) -> Settings:
+        """Settings from TOML text, the environment and overrides. Raises UsageError (exit 2)."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{source} is not valid TOML: {error}", hint="correct that line") from error
+        layers = [(source, document), *environment_layers(os.environ), *map(override_layer, overrides)]
+        for where, layer in layers:
+            _check_keys(cls, where, layer)
+        try:
+            return cls.model_validate(_merged(layers))
+        except ValidationError as error:
+            raise _explain(error, layers) from error
+
+
+def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
+    """The layers put together key by key; the later one wins."""
+    merged: dict[str, Any] = {}
+    for _, layer in layers:
+        for section, values in layer.items():
+            merged[section] = {**merged.get(section, {}), **values}
+    return merged
+
+
+def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
+    """One layer per variable `RTRL_SECTION__KEY`."""
+    layers: list[Layer] = []
+    for name in sorted(environment):
+        if match := _VARIABLE.fullmatch(name):
+            section, key = match[1].lower(), match[2].lower()
+            layers.append((f"environment variable {name}", {section: {key: _value(environment[name])}}))
+    return layers
+
+
+def override_layer(text: str) -> Layer:
+    """The layer of one `section.key=value`. Raises UsageError (exit 2)."""
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not equals or not dot or not key:
+        raise UsageError(f"--set {text!r} is not section.key=value", hint="for example --set train.lr=1e-4")
+    return f"--set {text}", {section: {key: _value(value.strip())}}
+
+
+def _value(text: str) -> Any:
+    """Lists, tables and `null` are read as JSON; the rest stays text, which pydantic converts by type."""
+    if text[:1] in ("[", "{") or text == "null":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not valid JSON", hint="lists and tables are JSON") from error
+    return text
+
+
+def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) -> None:
+    for section, values in layer.items():
+        field = settings.model_fields.get(section)
+        if field is None:
+            raise _unknown(f"section [{section}]", section, where, list(settings.model_fields))
+        if not isinstance(values, Mapping):
+            raise UsageError(
+                f"{section!r} in {where} is a value, and must be a section", hint=f"write [{section}]"
+            )
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, BaseModel)
+        known = field.annotation.model_fields
+        for key in values:
+            if key not in known:
+                raise _unknown(f"setting {section}.{key}", key, where, list(known))
+
+
+def _unknown(what: str, name: str, where: str, known: list[str]) -> UsageError:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+    return UsageError(f"unknown {what} in {where}", hint=hint)
+
+
+def _explain(error: ValidationError, layers: Sequence[Layer]) -> UsageError:
+    """The first thing wrong, with where it was set."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    where = "the defaults"
+    for name, layer in layers:
+        section = layer.get(path[0]) if path else None
+        if isinstance(section, Mapping) and (len(path) < 2 or path[1] in section):
+            where = name
+    message = first["msg"].removeprefix("Value error, ")
+    return UsageError(
+        f"setting {'.'.join(path)} in {where}: {message}", hint="docs/settings.md lists every setting"
+    )

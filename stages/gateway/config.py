@@ -1,0 +1,70 @@
+"""Settings of the gateway and its spool, section `[gateway]` of rtrl.toml.
+
+What a client may send and what it gets back is in `docs/http.md`.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MIB = 1 << 20
+
+
+class DefaultSampling(BaseModel):
+    """Sampling parameters of a request that names none. Always sent to the engine in full, so that
+    what is recorded is what was sampled from (engines fill gaps from the model's own defaults)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: float = Field(1.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, description="0 is off")
+    min_p: float = Field(0.0, ge=0, le=1)
+    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    frequency_penalty: float = Field(0.0, ge=-2, le=2)
+    repetition_penalty: float = Field(1.0, gt=0)
+
+
+class GatewayConfig(BaseModel):
+    """The OpenAI-compatible edge. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="address of the public listener; loopback unless changed")
+    port: int = Field(8100, ge=0, le=65535, description="port of the public listener; 0 picks a free one")
+    admin_socket: str = Field("", description="Unix socket of the admin listener; default run/admin.sock")
+    admin_port: int | None = Field(
+        None, ge=0, le=65535, description="loopback port of the admin listener, in place of the Unix socket"
+    )
+
+    client_clock: bool = Field(
+        False, description="take event time from clients (X-Rtrl-At, events' at) as it is: simulated users"
+    )
+    sampling: DefaultSampling = Field(default_factory=lambda: DefaultSampling())
+
+    max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
+    max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")
+    max_events: int = Field(1000, ge=1, description="events in one POST /v1/events")
+    max_pending_events: int = Field(
+        10_000, ge=0, description="events per key that wait for their generation; more are rejected"
+    )
+    pending_hours: float = Field(168.0, gt=0, description="after this an event without generation expires")
+
+    engine_timeout_s: float = Field(600.0, gt=0, description="for one whole answer of the engine")
+    engine_connections: int = Field(512, ge=1, description="requests in flight to the engine; more wait")
+    hold_timeout_s: float = Field(
+        60.0, gt=0, description="how long a request waits while weights are swapped before it gets 503"
+    )
+    drain_timeout_s: float = Field(
+        120.0, gt=0, description="how long a swap waits for requests in flight before it gives up"
+    )
+    shutdown_timeout_s: float = Field(30.0, ge=0, description="for requests in flight at SIGTERM")
+
+    fsync_ms: float = Field(
+        50.0, gt=0, le=60_000, description="a recorded generation survives a power cut after at most this"
+    )
+    segment_bytes: int = Field(64 * MIB, ge=4096, le=1 << 30, description="a segment is sealed at this size")
+    segment_seconds: float = Field(3600.0, gt=0, description="and at this age")
+    session_cache_bytes: int = Field(
+        256 * MIB, ge=0, description="tokens of recent sessions kept so that prompts are stored as suffixes"
+    )

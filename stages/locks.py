@@ -1,0 +1,137 @@
+"""Locks between processes: `flock` on files under `store/locks/`, so that the kernel frees them.
+
+The file's text names the holder and is information only; the lock itself is the kernel's.
+Files are opened close-on-exec: a child started by the holder does not keep the lock alive.
+Lock files are never deleted (deleting one that somebody has open would split the lock in two),
+except those of runs, whose names are never used again.
+
+Not for: threads within a process.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from stages.errors import LockedError
+
+POLL_S = 0.05
+
+
+class FileLock:
+    """A held lock. Made by `acquire`, freed by `release` or by the death of the process."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self.path = path
+
+    def release(self) -> None:
+        """Free the lock; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _try(fd: int, shared: bool) -> bool:
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def holder_of(path: Path) -> dict[str, Any]:
+    """What the last holder wrote about itself; empty when unknown."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def describe(holder: dict[str, Any]) -> str:
+    """One phrase for people: `run train-… (pid 12 on host, since …)`."""
+    who = holder.get("run") or holder.get("what") or "an unknown holder"
+    where = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')}"
+    since = f", since {holder['since']}" if holder.get("since") else ""
+    return f"{who} ({where}{since})"
+
+
+def acquire(path: Path, *, what: str, timeout: float = 0.0, shared: bool = False, run: str = "") -> FileLock:
+    """Take the lock at `path`, waiting at most `timeout` seconds.
+
+    Args:
+        what: what the lock protects, for the message of whoever finds it taken.
+        run: the holder's run id, if it has one.
+
+    Raises:
+        LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
+    """
+    fd = _open(path)
+    deadline = time.monotonic() + timeout
+    try:
+        while not _try(fd, shared):
+            if time.monotonic() >= deadline:
+                raise LockedError(
+                    f"{what} is locked by {describe(holder_of(path))}",
+                    hint="wait for it to end, or give --lock-timeout SECONDS to wait here",
+                )
+            time.sleep(POLL_S)
+        if not shared:
+            _write_holder(fd, what, run)
+    except BaseException:
+        os.close(fd)
+        raise
+    return FileLock(fd, path)
+
+
+def _write_holder(fd: int, what: str, run: str) -> None:
+    text = {
+        "what": what,
+        "run": run,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps(text).encode(), 0)
+
+
+def is_free(path: Path) -> bool:
+    """Whether nobody holds the lock at this instant. A missing file is free."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        return _try(fd, shared=False)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def hold(
+    path: Path, *, what: str, timeout: float = 0.0, shared: bool = False, run: str = ""
+) -> Iterator[FileLock]:
+    """`acquire` for a block."""
+    lock = acquire(path, what=what, timeout=timeout, shared=shared, run=run)
+    try:
+        yield lock
+    finally:
+        lock.release()

@@ -1,0 +1,120 @@
+"""The workspace: one folder with its settings, store, spool, keys and what is running.
+
+    rtrl.toml   settings          store/   artifacts and runs     spool/   captured generations, events
+    keys/       vault, API keys   run/     pids, ports, socket of what is being served
+
+Not for: what is inside those folders; each has its owner.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from stages.config import Settings
+
+SETTINGS_FILE = "rtrl.toml"
+PATH_VARIABLE = "RTRL_WORKSPACE"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace on disk. Settings are read when first asked for.
+
+    Attributes:
+        root: the folder that holds `rtrl.toml`, absolute.
+        overrides: `section.key=value` texts, stronger than file and environment.
+        scratch_store: a store used in place of `root/store` (repeating a run for debugging).
+    """
+
+    root: Path
+    overrides: tuple[str, ...] = ()
+    scratch_store: Path | None = None
+
+    @classmethod
+    def find(cls, start: Path | None = None, overrides: Sequence[str] = ()) -> Workspace:
+        """The workspace at `start`; else at $RTRL_WORKSPACE; else of the current folder or a parent.
+
+        Raises:
+            StoreError: (exit 10) there is none.
+        """
+        named = start or (Path(os.environ[PATH_VARIABLE]) if os.environ.get(PATH_VARIABLE) else None)
+        if named is not None:
+            candidates = [named.expanduser().resolve()]
+        else:
+            here = Path.cwd()
+            candidates = [here, *here.parents]
+        for folder in candidates:
+            if (folder / SETTINGS_FILE).is_file():
+                return cls(folder, tuple(overrides))
+        raise StoreError(
+            f"no workspace at {candidates[0]}" + ("" if named else " or above it"),
+            hint="make one with `rtrl init --tiny`, or name one with -w FOLDER",
+        )
+
+    @classmethod
+    def create(cls, root: Path, settings_toml: str) -> Workspace:
+        """Make the folders, the settings file and an empty store.
+
+        The settings file is written last, so that a half-made folder is no workspace.
+
+        Raises:
+            UsageError: (exit 2) there is a workspace already, or the settings are not valid.
+        """
+        from stages.config import Settings
+        from stages.registry.migrate import create_store
+
+        root = root.expanduser().resolve()
+        if (root / SETTINGS_FILE).exists():
+            raise UsageError(f"{root} is a workspace already", hint="name another folder")
+        Settings.parse(settings_toml, source=SETTINGS_FILE)
+        workspace = cls(root)
+        for folder in (workspace.spool_dir, workspace.run_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        workspace.keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_store(workspace.store_dir)
+        partial = root / f".{SETTINGS_FILE}.new"
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(settings_toml)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(root / SETTINGS_FILE)
+        return workspace
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Settings resolved from file < environment < overrides. Raises UsageError (exit 2)."""
+        from stages.config import Settings
+
+        return Settings.load(self.root / SETTINGS_FILE, self.overrides)
+
+    @property
+    def store_dir(self) -> Path:
+        return self.scratch_store or self.root / "store"
+
+    @property
+    def spool_dir(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def keys_dir(self) -> Path:
+        return self.root / "keys"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    def with_overrides(self, overrides: Sequence[str]) -> Workspace:
+        """The same workspace with further `section.key=value` texts on top."""
+        return replace(self, overrides=(*self.overrides, *overrides)) if overrides else self
+
+    def with_store(self, store_dir: Path) -> Workspace:
+        """The same workspace, writing to another store (see `--from-run`)."""
+        return replace(self, scratch_store=store_dir)
