@@ -1,0 +1,178 @@
+"""Edit persistence by hand, and what must hold for any three texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursorbench.sessions.lines import Kept, changed, persistence, sides_of_diff
+
+BEFORE = """\
+def total(prices):
+    result = 0
+    for price in prices:
+        result = result - price
+    return result
+"""
+AFTER = BEFORE.replace("result - price", "result + price")
+
+
+def test_kept_as_proposed() -> None:
+    assert persistence(BEFORE, AFTER, AFTER) == Kept(added=1, added_kept=1, deleted=1, deleted_kept=1)
+
+
+def test_undone() -> None:
+    kept = persistence(BEFORE, AFTER, BEFORE)
+    assert kept == Kept(added=1, added_kept=0, deleted=1, deleted_kept=0)
+    assert kept.rate == 0.0
+
+
+def test_rewritten_line_keeps_only_the_deletion() -> None:
+    now = BEFORE.replace("result - price", "result + price * 2")
+    assert persistence(BEFORE, AFTER, now).rate == 0.5
+
+
+def test_moved_and_reindented_lines_are_found_again() -> None:
+    after = BEFORE + "\ndef describe(prices):\n    return f'{total(prices):.2f} in total'\n"
+    now = (
+        "class Basket:\n"
+        "    def describe(prices):\n"
+        "        return f'{total(prices):.2f} in total'\n\n" + BEFORE
+    )
+    assert persistence(BEFORE, after, now) == Kept(added=2, added_kept=2)
+
+
+def test_a_line_added_twice_and_left_once() -> None:
+    after = "log.flush()\nlog.flush()\nwork = begin()\n"
+    assert persistence("work = begin()\n", after, "log.flush()\nwork = begin()\n") == Kept(
+        added=2, added_kept=1
+    )
+
+
+def test_an_added_copy_of_an_existing_line_must_be_there_once_more() -> None:
+    before = "first = compute()\n"
+    after = "first = compute()\nfirst = compute()\n"
+    assert persistence(before, after, before).rate == 0.0
+    assert persistence(before, after, after).rate == 1.0
+
+
+def test_deleted_lines_count_while_absent() -> None:
+    before = "import logging\nimport tempfile\nmain = start\n"
+    after = "main = start\n"
+    assert persistence(before, after, "import tempfile\nmain = start\n") == Kept(deleted=2, deleted_kept=1)
+
+
+def test_short_lines_do_not_count_beside_long_ones() -> None:
+    before = "if ready:\n    go()\n"
+    after = "if ready:\n    go()\nelse:\n    report_waiting(queue)\n"  # "else:" is short
+    assert persistence(before, after, after) == Kept(added=1, added_kept=1)
+    assert persistence(before, after, before + "    report_waiting(queue)\n").rate == 1.0
+
+
+def test_short_lines_alone_are_one_hunk() -> None:
+    before, after = "a = 1\nb = 2\n", "a = 7\nb = 2\n"
+    assert persistence(before, after, after) == Kept(hunks=1, hunks_kept=1)
+    assert persistence(before, after, before) == Kept(hunks=1)
+    assert persistence(before, after, "a = 8\nb = 2\n") == Kept(hunks=1)
+    assert persistence(before, after, "z = 0\na = 7\nb = 2\nc = 3\n") == Kept(hunks=1, hunks_kept=1)
+
+
+def test_two_short_hunks_one_lost() -> None:
+    before, after = "a = 1\nkeep_this_line_here\nb = 2\n", "a = 7\nkeep_this_line_here\nb = 9\n"
+    now = "a = 7\nkeep_this_line_here\nb = 2\n"
+    assert persistence(before, after, now) == Kept(hunks=2, hunks_kept=1)
+
+
+def test_reindenting_is_a_change_of_its_own() -> None:
+    before = "for item in items:\n    use(item)\n    report(items)\n"
+    after = "for item in items:\n    use(item)\nreport(items)\n"
+    assert persistence(before, after, after) == Kept(hunks=1, hunks_kept=1)
+    assert persistence(before, after, before) == Kept(hunks=1)
+
+
+def test_nothing_changed_has_no_rate() -> None:
+    assert persistence(BEFORE, BEFORE + "\n\n", AFTER).rate is None
+    assert not changed(BEFORE, BEFORE + "   \n")
+    assert changed(BEFORE, AFTER)
+
+
+def test_file_deleted_keeps_only_deletions() -> None:
+    assert persistence(BEFORE, AFTER, "") == Kept(added=1, added_kept=0, deleted=1, deleted_kept=1)
+
+
+def test_new_file() -> None:
+    assert persistence("", BEFORE, BEFORE) == Kept(added=5, added_kept=5)
+
+
+def test_sum_over_files_weighs_by_lines() -> None:
+    assert (Kept(added=3, added_kept=3) + Kept(added=1)).rate == 0.75
+
+
+def test_sides_of_a_diff() -> None:
+    diff = (
+        "--- a/x.sql\n+++ b/x.sql\n@@ -1,3 +1,2 @@\n select 1;\n--- dropped comment\n-select 2;\n+select 3;\n"
+        "\\ No newline at end of file\n"
+    )
+    before, after = sides_of_diff(diff)
+    assert before == "select 1;\n-- dropped comment\nselect 2;"
+    assert after == "select 1;\nselect 3;"
+
+
+def test_sides_of_a_bare_diff() -> None:
+    assert sides_of_diff(" same\n-old\n+new") == ("same\nold", "same\nnew")
+
+
+@pytest.mark.parametrize("size", [3000])
+def test_many_short_lines_are_compared_in_reasonable_time(size: int) -> None:
+    before = "\n".join(f"a{i}" for i in range(size))
+    after = "\n".join(f"b{i}" for i in range(size))
+    assert persistence(before, after, after) == Kept(hunks=1, hunks_kept=1)
+
+
+lines = st.lists(
+    st.sampled_from(
+        ["x", "}", "else:", "return value", "  return value", "count = 0", "a = 1", "", "print(total)"]
+    )
+    | st.text(alphabet="ab =()\t", max_size=14),
+    max_size=9,
+)
+texts = lines.map("\n".join)
+
+
+@given(texts, texts, texts)
+def test_rates_are_rates(before: str, after: str, now: str) -> None:
+    kept = persistence(before, after, now)
+    assert 0 <= kept.kept <= kept.units
+    assert (kept.rate is None) == (not changed(before, after) or kept.units == 0)
+
+
+@given(texts, texts)
+def test_untouched_is_one_and_undone_is_zero(before: str, after: str) -> None:
+    assert persistence(before, after, after).rate in (None, 1.0)
+    assert persistence(before, after, before).rate in (None, 0.0)
+    assert (persistence(before, after, after).units > 0) == changed(before, after)
+
+
+@given(
+    texts, texts, texts, st.lists(st.integers(1000, 9999).map(lambda i: f"unrelated_{i} = {i}"), max_size=4)
+)
+def test_other_peoples_new_lines_change_nothing(before: str, after: str, now: str, more: list[str]) -> None:
+    grown = "\n".join([*more, now])
+    assert persistence(before, after, grown).added_kept == persistence(before, after, now).added_kept
+    assert persistence(before, after, grown).deleted_kept == persistence(before, after, now).deleted_kept
+
+
+@given(texts, texts, st.randoms(use_true_random=False))
+def test_shuffled_lines_are_moved_lines(before: str, after: str, random: object) -> None:
+    kept = persistence(before, after, after)
+    shuffled = after.split("\n")
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    if not kept.hunks:
+        assert persistence(before, after, "\n".join(shuffled)) == kept
+
+
+@given(texts, texts, texts)
+def test_the_size_of_a_change_does_not_depend_on_what_came_of_it(before: str, after: str, now: str) -> None:
+    assert persistence(before, after, "").added_kept == 0
+    assert persistence(before, after, now).units == persistence(before, after, after).units
