@@ -1,0 +1,124 @@
+"""What a checkpoint line remembers besides weights: the files of a `line_state` artifact.
+
+    state.json             baselines, latency medians, stabiliser, monitor histories, where the masters are
+    masters.safetensors    float32 master weights; absent when the checkpoint itself is float32
+    optimizer.safetensors  Adam's moments; optional
+    consumed.parquet       ids of the episodes trained on in this ancestry
+
+Written by `init`, `distill` (which changes the small state and carries the files) and `train`.
+Not here: what the numbers mean. `latency`, `stabiliser` and `monitors` belong to the stages that fill them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from stages.errors import IntegrityError
+
+SCHEMA: Final = "rtrl-line-state/1"
+STATE_FILE = "state.json"
+MASTERS_FILE = "masters.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+CONSUMED_FILE = "consumed.parquet"
+CARRIED_FILES = (MASTERS_FILE, OPTIMIZER_FILE, CONSUMED_FILE)
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """A running mean of reward and the (decayed) number of episodes it stands on."""
+
+    value: float
+    weight: float
+
+
+class LineState(msgspec.Struct, kw_only=True):
+    """`state.json`. `baselines` is keyed by reward-spec digest, then stratum; "*" is the whole line."""
+
+    schema: Literal["rtrl-line-state/1"] = SCHEMA
+    baselines: dict[str, dict[str, Baseline]] = {}
+    latency: dict[str, Any] = {}
+    stabiliser: dict[str, Any] = {}
+    monitors: dict[str, Any] = {}
+    masters: Literal["checkpoint", "masters.safetensors"] = "checkpoint"
+
+    @classmethod
+    def load(cls, folder: Path) -> LineState:
+        """Read `folder/state.json`. Raises IntegrityError when it is missing, torn or of another schema."""
+        path = folder / STATE_FILE
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError as error:
+            raise IntegrityError(f"{folder} holds no {STATE_FILE}", hint="rtrl verify --full") from error
+        except msgspec.DecodeError as error:
+            raise IntegrityError(
+                f"{path} is not a line state of schema {SCHEMA}: {error}", hint="rtrl verify --full"
+            ) from error
+        if state.masters == MASTERS_FILE and not (folder / MASTERS_FILE).is_file():
+            raise IntegrityError(f"{path} names {MASTERS_FILE}, which is missing", hint="rtrl verify --full")
+        return state
+
+    def save(self, folder: Path, *, carry: Path | None = None) -> None:
+        """Write `folder/state.json` atomically; with `carry`, take over that state's other files unchanged.
+
+        Carried files are hard links where the file system allows it (artifacts are immutable), else copies.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        if carry is not None:
+            for name in CARRIED_FILES:
+                if (carry / name).is_file():
+                    _link_or_copy(carry / name, folder / name)
+        content = msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=1)
+        write_atomically(folder / STATE_FILE, content + b"\n")
+
+
+def consumed_episodes(folder: Path) -> set[str]:
+    """Ids of the episodes trained on in the ancestry of the line state in `folder`; empty without a file.
+
+    Raises IntegrityError when the file cannot be read.
+    """
+    path = folder / CONSUMED_FILE
+    if not path.is_file():
+        return set()
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        column = pyarrow.parquet.read_table(path, columns=["episode_id"]).column("episode_id")
+    except (pyarrow.ArrowException, KeyError) as error:
+        raise IntegrityError(f"{path} cannot be read: {error}", hint="rtrl verify --full") from error
+    return set(column.to_pylist())
+
+
+def write_consumed(folder: Path, episode_ids: Iterable[str]) -> None:
+    """Write `folder/consumed.parquet`: the ids in order, each once. The same ids give the same bytes."""
+    import pyarrow
+    import pyarrow.parquet
+
+    ids = pyarrow.array(sorted(set(episode_ids)), type=pyarrow.string())
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.table({"episode_id": ids})
+    pyarrow.parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
+    write_atomically(folder / CONSUMED_FILE, sink.getvalue().to_pybytes())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`: write beside it, fsync, rename. A kill leaves the old or the new file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, target)

@@ -1,0 +1,217 @@
+"""Checkpoints as Hugging Face folders: load, save, check, describe.
+
+A checkpoint folder holds config.json, model.safetensors (or its shards and index), tokenizer.json,
+tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json
+(written by `stages/fingerprint.py`).
+
+Not here: training, serving. Heavy imports happen inside the functions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from stages.errors import InputMissingError, IntegrityError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+ExportDtype = Literal["float32", "bfloat16"]
+
+TOKENIZER_FILE = "tokenizer.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+# Everything of a checkpoint folder that training does not change.
+_COMPANIONS = (
+    TOKENIZER_FILE,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "generation_config.json",
+    "LICENSE",
+)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` of a checkpoint folder. Raises InputMissingError or IntegrityError."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputMissingError(
+            f"{folder} is no checkpoint: it has no config.json", hint="give a Hugging Face causal-LM folder"
+        ) from error
+    except ValueError as error:
+        raise IntegrityError(f"{path} is not JSON: {error}", hint="rtrl verify --full") from error
+    if not isinstance(config, dict):
+        raise IntegrityError(f"{path} is not a JSON object", hint="rtrl verify --full")
+    return config
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """sha256 (hex) of tokenizer.json. Raises InputMissingError when there is none."""
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        raise InputMissingError(
+            f"{folder} has no {TOKENIZER_FILE}",
+            hint="save the tokenizer in its fast format",
+        )
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, shards in name order. Raises InputMissingError."""
+    single = folder / WEIGHTS_FILE
+    if single.is_file():
+        return [single]
+    index = folder / INDEX_FILE
+    if not index.is_file():
+        raise InputMissingError(
+            f"{folder} has no {WEIGHTS_FILE}", hint="only safetensors weights are read, never pickles"
+        )
+    shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    missing = [name for name in shards if not (folder / name).is_file()]
+    if missing:
+        raise IntegrityError(f"{folder} lacks {', '.join(missing)}", hint="rtrl verify --full")
+    return [folder / name for name in shards]
+
+
+def tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of every tensor on disk, in name order within a file, in its stored dtype.
+
+    Raises InputMissingError without weights, IntegrityError when a file is torn.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for path in weight_files(folder):
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in sorted(file.keys()):
+                    yield name, file.get_tensor(name)
+        except SafetensorError as error:
+            raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
+
+
+def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dict[str, Any]:
+    """The `meta` of a checkpoint artifact.
+
+    `parent` is the digest of the checkpoint it was trained from, `generation` its depth in the line's tree.
+    `dtype` is that of the largest part of the weights, e.g. "float32".
+    """
+    sizes: dict[str, int] = {}
+    for _, tensor in tensors(folder):
+        name = str(tensor.dtype).removeprefix("torch.")
+        sizes[name] = sizes.get(name, 0) + tensor.numel()
+    if not sizes:
+        raise IntegrityError(f"the weights of {folder} hold no tensor", hint="rtrl verify --full")
+    architectures = read_config(folder).get("architectures") or ["unknown"]
+    return {
+        "parent": parent,
+        "dtype": max(sizes, key=lambda name: sizes[name]),
+        "parameters": sum(sizes.values()),
+        "architecture": architectures[0],
+        "tokenizer": tokenizer_digest(folder),
+        "generation": generation,
+    }
+
+
+def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") -> PreTrainedModel:
+    """The model of a checkpoint folder in float32, in evaluation mode.
+
+    `attention` names an attention function known to transformers. Raises InputMissingError when
+    files are missing, IntegrityError when weights are damaged or do not fit the configuration.
+    """
+    read_config(folder)
+    weight_files(folder)
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            attn_implementation=attention,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except SafetensorError as error:
+        raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        raise IntegrityError(
+            f"{folder} does not load as a causal language model: {error}",
+            hint="config.json and the weights must belong together",
+        ) from error
+    _refuse_partial_load(folder, info)
+    return model.to(device).eval()
+
+
+def _refuse_partial_load(folder: Path, info: Mapping[str, Any]) -> None:
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        names = sorted(str(name) for name in info.get(what) or ())
+        if names:
+            raise IntegrityError(
+                f"the weights of {folder} do not fit its config.json: {what.replace('_', ' ')} {names[:3]}",
+                hint="config.json and the weights must belong together",
+            )
+
+
+def load_masters(model: PreTrainedModel, path: Path) -> None:
+    """Replace the weights of `model` by the float32 masters in `path`. Raises IntegrityError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        masters = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
+    expected = {name for name, _ in model.named_parameters()}
+    if set(masters) != expected:
+        raise IntegrityError(
+            f"{path} holds other weights than the checkpoint: {sorted(set(masters) ^ expected)[:3]}",
+            hint="the line state and the checkpoint must come from one run",
+        )
+    model.load_state_dict(masters, strict=False)
+
+
+def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, dtype: ExportDtype) -> None:
+    """Write `model` as a Hugging Face folder; tokenizer and templates are copied from `companions`.
+
+    The model itself keeps its float32 weights. Raises IntegrityError on a weight that is not finite.
+    """
+    import torch
+    from transformers.utils import logging
+
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise IntegrityError(
+                f"weight {name} is not finite; nothing was written", hint="lower learning_rate"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.disable_progress_bar()
+    if dtype == "float32":
+        model.save_pretrained(folder)
+    elif dtype == "bfloat16":
+        state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}
+        model.save_pretrained(folder, state_dict=state)
+        config = read_config(folder)
+        config["dtype"] = dtype
+        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    else:
+        raise UsageError(f"cannot export weights as {dtype}", hint="float32 or bfloat16")
+    for name in _COMPANIONS:
+        if (companions / name).is_file() and companions != folder:
+            shutil.copyfile(companions / name, folder / name)

@@ -1,0 +1,125 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from stages import fingerprint, modelio
+from stages.errors import InputMissingError, IntegrityError
+from tests.stages.train.tiny import tiny_model, write_checkpoint
+
+
+def test_a_checkpoint_loads_back_bit_for_bit(tmp_path: Path) -> None:
+    model = tiny_model(1)
+    folder = write_checkpoint(tmp_path / "a", model=model)
+    again = modelio.load_model(folder)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    modelio.save_checkpoint(again, tmp_path / "b", companions=folder, dtype="float32")
+    assert (tmp_path / "b/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert (tmp_path / "b/tokenizer.json").is_file()
+    assert (tmp_path / "b/chat_template.jinja").is_file()
+
+
+def test_meta_describes_the_weights(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path)
+    meta = modelio.checkpoint_meta(folder, parent="sha256:p", generation=3)
+    assert meta["dtype"] == "float32"
+    assert meta["parameters"] == sum(p.numel() for p in tiny_model().parameters())
+    assert meta["architecture"] == "Qwen2ForCausalLM"
+    assert (meta["parent"], meta["generation"]) == ("sha256:p", 3)
+    assert len(meta["tokenizer"]) == 64
+
+
+def test_bfloat16_export_rounds_the_file_and_not_the_model(tmp_path: Path) -> None:
+    model = tiny_model(2)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    write_checkpoint(tmp_path / "a")
+    modelio.save_checkpoint(model, tmp_path / "b", companions=tmp_path / "a", dtype="bfloat16")
+    assert modelio.checkpoint_meta(tmp_path / "b", parent=None, generation=0)["dtype"] == "bfloat16"
+    exported = modelio.load_model(tmp_path / "b").state_dict()
+    for name, value in before.items():
+        assert torch.equal(model.state_dict()[name], value)
+        assert torch.equal(exported[name], value.bfloat16().float())
+
+
+def test_weights_that_are_not_finite_are_never_written(tmp_path: Path) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.lm_head.weight[3, 3] = math.nan
+    with pytest.raises(IntegrityError, match=r"lm_head\.weight is not finite"):
+        modelio.save_checkpoint(model, tmp_path / "x", companions=tmp_path, dtype="float32")
+    assert not (tmp_path / "x").exists()
+
+
+def test_missing_and_damaged_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError, match=r"config\.json"):
+        modelio.load_model(tmp_path)
+    folder = write_checkpoint(tmp_path / "a")
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[: len(content) // 2])
+    with pytest.raises(IntegrityError) as caught:
+        modelio.load_model(folder)
+    assert caught.value.code == 12
+    weights.unlink()
+    with pytest.raises(InputMissingError, match="safetensors"):
+        modelio.load_model(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(IntegrityError):
+        modelio.load_model(folder)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["num_hidden_layers"] = 3
+    config["layer_types"] = ["full_attention"] * 3
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(IntegrityError, match="missing keys"):
+        modelio.load_model(folder)
+
+
+def test_masters_of_another_model_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    model = tiny_model()
+    other = {name: value + 1 for name, value in model.named_parameters()}
+    save_file({name: value.detach() for name, value in other.items()}, tmp_path / "m.safetensors")
+    modelio.load_masters(model, tmp_path / "m.safetensors")
+    assert torch.equal(model.lm_head.weight, other["lm_head.weight"])
+    other.pop("lm_head.weight")
+    save_file({name: value.detach() for name, value in other.items()}, tmp_path / "m.safetensors")
+    with pytest.raises(IntegrityError, match=r"lm_head\.weight"):
+        modelio.load_masters(model, tmp_path / "m.safetensors")
+
+
+def test_fingerprint_of_parent_and_child(tmp_path: Path) -> None:
+    parent = write_checkpoint(tmp_path / "p", seed=0)
+    child = write_checkpoint(tmp_path / "c", seed=1, parent=parent)
+    first, second = fingerprint.read_fingerprint(parent), fingerprint.read_fingerprint(child)
+    assert first["schema"] == "rtrl-fingerprint/1"
+    assert first["logprobs"]["parent"] is None
+    assert second["probes"] == first["probes"]
+    assert second["logprobs"]["parent"] == first["logprobs"]["child"]
+    assert second["logprobs"]["child"] != first["logprobs"]["child"]
+    assert [len(p) for p in first["probes"]] == [64] * 8
+    assert [len(p) for p in first["logprobs"]["child"]] == [63] * 8
+    ids = torch.tensor([first["probes"][3]])
+    expected = tiny_model(0)(ids).logits[0, :-1].log_softmax(-1)[range(63), ids[0, 1:]]
+    assert torch.allclose(torch.tensor(first["logprobs"]["child"][3]), expected, atol=1e-5)
+
+
+def test_checksums_are_those_of_the_float32_bytes(tmp_path: Path) -> None:
+    import hashlib
+
+    folder = write_checkpoint(tmp_path)
+    weight = tiny_model(0).lm_head.weight.detach().numpy()
+    entry = fingerprint.tensor_checksums(folder)["lm_head.weight"]
+    assert entry["sha256"] == hashlib.sha256(weight.tobytes()).hexdigest()
+    assert entry["numel"] == weight.size
+    assert entry["sum"] == pytest.approx(weight.astype("f8").sum(), abs=1e-9)
+    (folder / fingerprint.FILE).write_text('{"schema": "other"}')
+    with pytest.raises(IntegrityError):
+        fingerprint.read_fingerprint(folder)
