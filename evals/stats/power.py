@@ -8,6 +8,7 @@ G - 1 degrees of freedom and noncentrality (delta + M) / se.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import optimize, stats
@@ -100,6 +101,15 @@ def identical_worlds(data: list[ClusterSums], draws: int, seed: int) -> tuple[Fl
         means.append(mean)
         errors.append(np.sqrt(count / (count - 1) * (residuals**2).sum(axis=1)) / total)
     return np.stack(means, axis=1), np.stack(errors, axis=1)
+
+
+def share_passing(
+    means: Floats, errors: Floats, margins: Sequence[float], clusters: int, alpha: float
+) -> float:
+    """Share of worlds [draws, metrics] in which every metric's lower bound clears its margin."""
+    quantile = float(stats.t.isf(alpha, clusters - 1))
+    cleared = means + np.asarray(margins)[None, :] >= quantile * errors
+    return float(np.mean(np.all(cleared, axis=1)))
 
 
 def _above(quantile: float, freedom: int, shift: float) -> float:

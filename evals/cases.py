@@ -1,0 +1,129 @@
+"""What a suite measures and what came of each attempt: the records between suites, gate and report.
+
+Not here: how a suite runs (`evals/suites/`), what is decided (`evals/gate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from evals.stats.clusters import Floats
+
+Direction = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a suite and what the gate tolerates of it.
+
+    Attributes:
+        name: stable name, `suite.name` in reports and settings.
+        direction: which way is better.
+        margin: the loss tolerated, in the metric's unit; read before the data, never after.
+        unit: "share", "nats/byte", "tokens", "ms".
+        what: one line for people.
+        gated: part of the verdict; else reported only.
+        bounds: where the figure of one case can lie, None when open.
+        sampled: the same model gives another value next time (decides what equal values mean).
+    """
+
+    name: str
+    direction: Direction
+    margin: float
+    unit: str
+    what: str
+    gated: bool = True
+    bounds: tuple[float, float] | None = None
+    sampled: bool = True
+
+    @property
+    def sign(self) -> float:
+        """1 where more is better, else -1."""
+        return 1.0 if self.direction == "higher" else -1.0
+
+    @property
+    def span(self) -> float | None:
+        """Largest change one case of a sampled, bounded metric can show."""
+        return self.bounds[1] - self.bounds[0] if self.sampled and self.bounds is not None else None
+
+
+@dataclass(frozen=True)
+class SuiteSpec:
+    """A suite's declaration: its metrics, how often each case is tried, what its cases cluster by."""
+
+    name: str
+    metrics: tuple[Metric, ...]
+    attempts: int
+    cluster: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of one checkpoint at one case.
+
+    Attributes:
+        values: metric name to (numerator, denominator); denominator 0 where the metric says nothing.
+        failure: why the infrastructure failed, "" when it did not. Such an attempt has no values and
+            is never a zero.
+        detail: what a person wants to see of it (stop reason, counts); not used by any test.
+    """
+
+    case: str
+    cluster: str
+    attempt: int
+    values: Mapping[str, tuple[float, float]]
+    failure: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """The cases both arms could run, in one order; per arm and metric (numerators, denominators) [N]."""
+
+    cases: tuple[str, ...]
+    clusters: tuple[str, ...]
+    candidate: Mapping[str, tuple[Floats, Floats]]
+    baseline: Mapping[str, tuple[Floats, Floats]]
+
+
+def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Sequence[str]) -> Paired:
+    """Mean over a case's attempts per arm, for the cases with at least one attempt in each arm.
+
+    Raises:
+        ValueError: a case has two clusters, or an attempt lacks a metric.
+    """
+    left, right = _by_case(candidate), _by_case(baseline)
+    cases = tuple(sorted(left.keys() & right.keys()))
+    clusters = []
+    for case in cases:
+        labels = {one.cluster for one in (*left[case], *right[case])}
+        if len(labels) != 1:
+            raise ValueError(f"case {case} is in clusters {sorted(labels)}: the arms ran different suites")
+        clusters.append(labels.pop())
+    return Paired(
+        cases,
+        tuple(clusters),
+        {name: _columns([left[case] for case in cases], name) for name in metrics},
+        {name: _columns([right[case] for case in cases], name) for name in metrics},
+    )
+
+
+def _by_case(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+    found: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        if not one.failure:
+            found.setdefault(one.case, []).append(one)
+    return found
+
+
+def _columns(cases: Sequence[Sequence[Attempt]], metric: str) -> tuple[Floats, Floats]:
+    for attempts in cases:
+        if any(metric not in one.values for one in attempts):
+            raise ValueError(f"an attempt at case {attempts[0].case} has no {metric}")
+    numerators = [np.mean([one.values[metric][0] for one in attempts]) for attempts in cases]
+    denominators = [np.mean([one.values[metric][1] for one in attempts]) for attempts in cases]
+    return np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)

@@ -1,0 +1,168 @@
+"""The gate: does a candidate checkpoint lose anything that matters against the live one?
+
+Per metric that a suite gates, with the gain signed so that more is better:
+
+    pass          the gain's one-sided 1 - alpha lower bound is above -margin (non-inferior). All must
+                  pass, so nothing is corrected (intersection-union test).
+    regressed     not non-inferior, and the gain's two-sided 1 - alpha interval lies below zero, Holm
+                  over all gated metrics. One is enough.
+    inconclusive  neither; the report says how many cases would tell.
+
+A loss inside its margin that is nevertheless certain passes and is named in the reasons: slow drift
+is tested against the line's anchor, not here. An attempt that the infrastructure lost is never a
+zero; a candidate that loses more of them than the live checkpoint cannot pass.
+
+Not here: running suites, one metric's comparison (`evals/criteria.py`), exit codes (`stages/eval/`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from scipy import stats
+
+from evals.cases import Attempt, SuiteSpec, pair
+from evals.criteria import Criterion, State, criterion, joint_identical_pass
+from evals.stats.holm import holm
+
+Arms = tuple[Sequence[Attempt], Sequence[Attempt]]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers of a decision.
+
+    Attributes:
+        alpha: level of each one-sided non-inferiority test; regression tests share alpha / 2 a side.
+        infra_limit: share of attempts either arm may lose to the infrastructure.
+    """
+
+    alpha: float = 0.05
+    infra_limit: float = 0.05
+
+
+@dataclass(frozen=True)
+class Infra:
+    """Attempts the infrastructure lost, per arm. `p_more` tests that the candidate loses more (Fisher)."""
+
+    candidate_failed: int
+    candidate_attempts: int
+    baseline_failed: int
+    baseline_attempts: int
+    p_more: float
+    objection: str
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """A suite's criteria, its infrastructure account, and how often an identical model would pass it."""
+
+    suite: str
+    criteria: tuple[Criterion, ...]
+    infra: Infra
+    cases: int
+    attempts: int
+    identical_pass: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate says, and why. `identical_pass` is over all suites, None where it is not known."""
+
+    verdict: State
+    reasons: tuple[str, ...]
+    suites: tuple[SuiteResult, ...]
+    rules: Rules
+    identical_pass: float | None
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """All criteria, gated and reported."""
+        return tuple(one for suite in self.suites for one in suite.criteria)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for verdict.json; None for what the data cannot say."""
+        return {"schema": "rtrl-verdict/1", **asdict(self)}
+
+
+def decide(suites: Sequence[tuple[SuiteSpec, Arms]], rules: Rules) -> Verdict:
+    """Compare and decide.
+
+    Args:
+        suites: per suite its declaration and (candidate's attempts, baseline's attempts).
+        rules: alpha and limits.
+
+    Raises:
+        ValueError: the arms ran different cases under one name, or nothing is gated.
+    """
+    results = [compare(spec, arms, rules) for spec, arms in suites]
+    gated = [one for result in results for one in result.criteria if one.metric.gated]
+    if not gated:
+        raise ValueError("no suite gates any metric: nothing to decide")
+    adjusted = holm({one.name: one.p_regressed for one in gated})
+    results = [
+        replace(result, criteria=tuple(_settle(one, adjusted, rules) for one in result.criteria))
+        for result in results
+    ]
+    settled = [one for result in results for one in result.criteria if one.metric.gated]
+    objections = [f"{one.suite}: {one.infra.objection}" for one in results if one.infra.objection]
+    known = [one.identical_pass for one in results if one.identical_pass is not None]
+    return Verdict(
+        verdict=_overall({one.state for one in settled}, bool(objections)),
+        reasons=(*objections, *filter(None, (one.reason() for one in settled))),
+        suites=tuple(results),
+        rules=rules,
+        identical_pass=math.prod(known) if len(known) == len(results) else None,
+    )
+
+
+def compare(spec: SuiteSpec, arms: Arms, rules: Rules) -> SuiteResult:
+    """One suite, before Holm: a criterion's state is "pass" or "inconclusive"."""
+    candidate, baseline = arms
+    paired = pair(candidate, baseline, [metric.name for metric in spec.metrics])
+    compared = [criterion(spec.name, metric, paired, rules.alpha) for metric in spec.metrics]
+    gated = [(data, metric) for (_, data), metric in zip(compared, spec.metrics, strict=True) if metric.gated]
+    return SuiteResult(
+        suite=spec.name,
+        criteria=tuple(found for found, _ in compared),
+        infra=infrastructure(candidate, baseline, rules),
+        cases=len(paired.cases),
+        attempts=spec.attempts,
+        identical_pass=joint_identical_pass(gated, rules.alpha),
+    )
+
+
+def infrastructure(candidate: Sequence[Attempt], baseline: Sequence[Attempt], rules: Rules) -> Infra:
+    """Count failures per arm and object where they could hide a result."""
+    bad_c, bad_b = (sum(1 for one in arm if one.failure) for arm in (candidate, baseline))
+    all_c, all_b = len(candidate), len(baseline)
+    p_more = 1.0
+    if all_c and all_b:
+        table = [[bad_c, all_c - bad_c], [bad_b, all_b - bad_b]]
+        p_more = float(stats.fisher_exact(table, alternative="greater").pvalue)
+    objection = ""
+    if not all_c or not all_b:
+        objection = f"the {'baseline' if all_c else 'candidate'} has no attempts"
+    elif max(bad_c / all_c, bad_b / all_b) > rules.infra_limit or p_more <= rules.alpha:
+        objection = (
+            f"the infrastructure lost {bad_c} of {all_c} attempts of the candidate and {bad_b} of {all_b} "
+            f"of the baseline (allowed {rules.infra_limit:.0%}; more by the candidate: p = {p_more:.2g})"
+        )
+    return Infra(bad_c, all_c, bad_b, all_b, p_more, objection)
+
+
+def _overall(states: set[State], objected: bool) -> State:
+    if "regressed" in states:
+        return "regressed"
+    return "pass" if states == {"pass"} and not objected else "inconclusive"
+
+
+def _settle(one: Criterion, adjusted: Mapping[str, float], rules: Rules) -> Criterion:
+    if not one.metric.gated:
+        return one
+    p_holm = adjusted[one.name]
+    regressed = one.state != "pass" and p_holm <= rules.alpha / 2
+    return replace(one, p_holm=p_holm, state="regressed" if regressed else one.state)

@@ -1,0 +1,182 @@
+"""Verdicts of the gate on cases written by hand, and how often it is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evals.cases import Attempt, Metric, SuiteSpec, pair
+from evals.gate import Rules, decide, infrastructure
+
+SUCCESS = Metric("success", "higher", 0.05, "share", "does what was meant", bounds=(0, 1))
+COST = Metric("tokens", "lower", 10.0, "tokens", "length", gated=False)
+
+
+def attempts(values: Sequence[float], *, per_user: int = 1, name: str = "success") -> list[Attempt]:
+    return [
+        Attempt(f"case{i:05}", f"user{i // per_user:05}", 0, {name: (float(value), 1.0)})
+        for i, value in enumerate(values)
+    ]
+
+
+def suite(*metrics: Metric, name: str = "demo") -> SuiteSpec:
+    return SuiteSpec(name, metrics, 1, "user")
+
+
+def verdict(candidate: Sequence[float], baseline: Sequence[float], metric: Metric = SUCCESS) -> str:
+    arms = (attempts(candidate, name=metric.name), attempts(baseline, name=metric.name))
+    return decide([(suite(metric), arms)], Rules()).verdict
+
+
+def coins(rng: np.random.Generator, p: float, count: int) -> list[float]:
+    return list((rng.random(count) < p).astype(float))
+
+
+def test_the_three_verdicts() -> None:
+    base = [1.0, 0.0] * 1000
+    assert verdict(base, base) == "pass"
+    worse = [0.0 if i % 5 == 0 else value for i, value in enumerate(base)]  # 10 points lost
+    assert verdict(worse, base) == "regressed"
+    rng = np.random.default_rng(0)
+    assert verdict(coins(rng, 0.5, 100), coins(rng, 0.5, 100)) == "inconclusive"
+
+
+def test_lower_is_better_where_declared() -> None:
+    invalid = Metric("invalid", "lower", 0.02, "share", "broken calls", bounds=(0, 1))
+    none, some = [0.0] * 400, [0.0, 0.0, 0.0, 1.0] * 100
+    assert verdict(none, some, invalid) == "pass"
+    assert verdict(some, none, invalid) == "regressed"
+
+
+def test_gain_and_interval_by_hand() -> None:
+    # Differences 1, 0, 0, -1, 1, ...: mean .2; textbook paired t interval.
+    candidate = [1.0, 0.0, 1.0, 0.0, 1.0] * 10
+    baseline = [0.0, 0.0, 1.0, 1.0, 0.0] * 10
+    result = decide([(suite(SUCCESS), (attempts(candidate), attempts(baseline)))], Rules())
+    found = result.criteria[0]
+    reference = stats.ttest_rel(candidate, baseline).confidence_interval(0.95)
+    assert found.gain == pytest.approx(0.2)
+    assert (found.low, found.high) == pytest.approx((reference.low, reference.high))
+    assert found.bound == pytest.approx(0.2 - stats.t.isf(0.05, 49) * found.se)
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_certain_loss_inside_its_margin_passes_and_is_named() -> None:
+    base = [1.0] * 100 + [0.0] * 4900
+    candidate = [0.0] * 50 + base[50:]  # one point lost in a hundred, for certain
+    result = decide([(suite(SUCCESS), (attempts(candidate), attempts(base)))], Rules())
+    assert result.verdict == "pass"
+    assert "within its margin" in result.reasons[0]
+
+
+def test_one_regression_among_passes_is_enough() -> None:
+    base, bad = [1.0, 0.0] * 500, [0.0] * 1000
+    other = Metric("other", "higher", 0.05, "share", "other", bounds=(0, 1))
+    suites = [
+        (suite(SUCCESS), (attempts(base), attempts(base))),
+        (suite(other, name="second"), (attempts(bad, name="other"), attempts(base, name="other"))),
+    ]
+    assert decide(suites, Rules()).verdict == "regressed"
+
+
+def test_reported_metrics_do_not_decide() -> None:
+    both = [
+        Attempt(one.case, one.cluster, 0, {**one.values, "tokens": (900.0, 1.0)})
+        for one in attempts([1.0, 0.0] * 500)
+    ]
+    cheap = [Attempt(one.case, one.cluster, 0, {**one.values, "tokens": (10.0, 1.0)}) for one in both]
+    result = decide([(suite(SUCCESS, COST), (both, cheap))], Rules())
+    assert result.verdict == "pass"
+    assert result.criteria[1].gain == -890
+
+
+def test_nothing_gated_is_refused() -> None:
+    arms = (attempts([1, 2], name="tokens"), attempts([1, 2], name="tokens"))
+    with pytest.raises(ValueError, match="nothing to decide"):
+        decide([(suite(COST), arms)], Rules())
+
+
+def test_inconclusive_says_how_many_would_tell() -> None:
+    rng = np.random.default_rng(2)
+    arms = (attempts(coins(rng, 0.5, 150)), attempts(coins(rng, 0.5, 150)))
+    result = decide([(suite(SUCCESS), arms)], Rules())
+    tell = result.criteria[0].tell
+    assert tell is not None
+    assert tell.cases_if_equal is not None
+    # Two fair coins differ with sd sqrt(.5): (1.645 + 1.282)^2 * .5 / .05^2 = 1,713 cases.
+    assert tell.cases_if_equal == pytest.approx(1713, rel=0.25)
+    assert "would tell" in result.reasons[0]
+
+
+def test_no_edit_at_all_cannot_pass() -> None:
+    kept = Metric("persistence", "higher", 0.05, "share", "kept", bounds=(0, 1))
+    base = [Attempt(f"c{i}", f"u{i}", 0, {"persistence": (1.0, 1.0)}) for i in range(50)]
+    asks = [Attempt(f"c{i}", f"u{i}", 0, {"persistence": (0.0, 0.0)}) for i in range(50)]
+    result = decide([(suite(kept), (asks, base))], Rules())
+    assert result.verdict == "inconclusive"
+    assert "nothing to measure" in result.reasons[0]
+
+
+def lose(arm: list[Attempt], indices: Sequence[int]) -> list[Attempt]:
+    gone = set(indices)
+    return [
+        Attempt(one.case, one.cluster, 0, {}, failure="engine down") if i in gone else one
+        for i, one in enumerate(arm)
+    ]
+
+
+def test_infrastructure_failures_are_no_zeros() -> None:
+    base = attempts([1.0] * 1000)
+    broken = lose(base, range(0, 1000, 100))
+    both = decide([(suite(SUCCESS), (broken, broken))], Rules())
+    assert both.verdict == "pass"
+    assert both.suites[0].cases == 990
+    assert both.criteria[0].gain == 0
+
+
+def test_a_candidate_cannot_void_its_own_gate() -> None:
+    base = attempts([1.0, 0.0] * 500)
+    # It loses two in a hundred cases: below the limit, but more than the baseline by far.
+    result = decide([(suite(SUCCESS), (lose(base, range(0, 1000, 50)), base))], Rules())
+    assert result.verdict == "inconclusive"
+    assert "infrastructure" in result.reasons[0]
+    assert infrastructure(lose(base, range(80)), lose(base, range(80)), Rules()).objection
+    assert not infrastructure(lose(base, range(3)), lose(base, range(4)), Rules()).objection
+    assert infrastructure([], base, Rules()).objection == "the candidate has no attempts"
+
+
+def test_pairs_need_the_same_suite() -> None:
+    left = [Attempt("c", "u1", 0, {"success": (1, 1)})]
+    right = [Attempt("c", "u2", 0, {"success": (1, 1)})]
+    with pytest.raises(ValueError, match="different suites"):
+        pair(left, right, ["success"])
+    with pytest.raises(ValueError, match="has no other"):
+        pair(left, left, ["other"])
+
+
+def test_attempts_of_a_case_are_averaged() -> None:
+    left = [Attempt("c", "u", i, {"success": (value, 1)}) for i, value in enumerate((1.0, 0.0, 0.0, 0.0))]
+    paired = pair(left, left[:1], ["success"])
+    assert paired.candidate["success"][0].tolist() == [0.25]
+    assert paired.baseline["success"][0].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("users", "per_user"), [(100, 4), (15, 20), (8, 20)])
+def test_identical_models_are_not_called_regressed(users: int, per_user: int) -> None:
+    """Two samples of one model: at most 2.5 % regressed, and the pass rate is the one predicted."""
+    rng = np.random.default_rng(users)
+    count, worlds = users * per_user, 100
+    outcomes, predicted = [], []
+    for _ in range(worlds):
+        skill = np.repeat(rng.beta(2, 3, size=users), per_user)
+        arms = [attempts(list((rng.random(count) < skill).astype(float)), per_user=per_user) for _ in "cb"]
+        result = decide([(suite(SUCCESS), (arms[0], arms[1]))], Rules())
+        outcomes.append(result.verdict)
+        predicted.append(result.identical_pass)
+    assert stats.binomtest(outcomes.count("regressed"), worlds, 0.025, alternative="greater").pvalue > 0.001
+    if users >= 20:
+        assert outcomes.count("pass") / worlds == pytest.approx(np.mean(predicted), abs=0.15)
