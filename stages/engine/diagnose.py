@@ -1,0 +1,88 @@
+"""From the log of an engine that would not start to one sentence and what to do about it. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from stages.errors import DependencyDownError, IntegrityError, RtrlError, UsageError
+
+TAIL_BYTES = 200_000
+
+# (what the log says, the error it is, what to do). The first that matches wins.
+KNOWN: tuple[tuple[str, type[RtrlError], str], ...] = (
+    (r"No module named '?vllm", DependencyDownError, "vLLM is not installed: run scripts/setup"),
+    (
+        r"torchvision::nms does not exist",
+        DependencyDownError,
+        "a CUDA build of torchvision broke the imports: pip uninstall torchvision torchaudio torchcodec",
+    ),
+    (r"Address already in use", DependencyDownError, "set engine.port to a free port, or to 0"),
+    (r"unrecognized arguments|invalid choice", UsageError, "look at engine.extra_args"),
+    (
+        r"max_model_len.{0,80}(is greater|is larger)|derived max_model_len",
+        UsageError,
+        "lower engine.max_model_len to what the model was made for",
+    ),
+    (
+        r"No available memory for the cache blocks|CPU memory utilization|Cannot allocate memory|MemoryError"
+        r"|KV cache is needed|out of memory",
+        DependencyDownError,
+        "free memory, or lower engine.kv_cache_gib, engine.max_model_len or engine.max_num_seqs",
+    ),
+    (
+        r"SafetensorError|Error while deserializing header|incomplete metadata",
+        IntegrityError,
+        "the weight file is damaged: run `rtrl verify --full`",
+    ),
+    (
+        r"Model architectures .* (are|is) not supported|does not recognize this architecture",
+        UsageError,
+        "vLLM does not know this architecture; `rtrl init --model` takes causal language models it knows",
+    ),
+    (
+        r"size mismatch|shape.{0,40}mismatch|There is no module or parameter named",
+        IntegrityError,
+        "config.json does not fit the weights",
+    ),
+)
+EXCEPTION = re.compile(
+    r"^(?:\([^)]*\) )?(?:\w+ [\d: -]+\[[^\]]*\] )?((?:\w+\.)*\w*(?:Error|Exception)): ?(.+)$"
+)
+
+
+def tail(log: Path, start: int = 0) -> str:
+    """The end of the log, at most TAIL_BYTES and nothing before byte `start`; "" without a log."""
+    try:
+        with log.open("rb") as handle:
+            handle.seek(0, 2)
+            handle.seek(max(start, handle.tell() - TAIL_BYTES))
+            return handle.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def diagnose(text: str, status: int | None, log: Path) -> RtrlError:
+    """Why the engine did not come up, from its log's text and its exit status (None: still running)."""
+    reason = _last_exception(text) or (
+        "it was killed (out of memory?)" if status == -9 else "it gave no reason"
+    )
+    ended = (
+        "did not become healthy in time" if status is None else f"ended with status {status} while starting"
+    )
+    message = f"the engine {ended}: {reason}"
+    for pattern, kind, hint in KNOWN:
+        if re.search(pattern, text, re.IGNORECASE):
+            return kind(message, hint=f"{hint}; log: {log}")
+    return DependencyDownError(message, hint=f"see {log}")
+
+
+def _last_exception(text: str) -> str:
+    """The root cause as far as the log tells: the first exception line of the last traceback block."""
+    found = [match for line in text.splitlines() if (match := EXCEPTION.match(line.strip()))]
+    if detail := re.search(r"validation error.*\n.*?Value error, (.+)", text):
+        return f"ValueError: {detail.group(1)}"[:300]
+    for match in found:
+        if "Engine core initialization failed" not in match.group(2):
+            return f"{match.group(1)}: {match.group(2)}"[:300]
+    return ""

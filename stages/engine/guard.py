@@ -1,0 +1,46 @@
+"""The door of the engine's own port: every route wants the engine's key.
+
+vLLM guards only `/v1` with its `--api-key`; the routes that replace weights stay open to every
+local user and to every command a model gets to run. This ASGI middleware (`--middleware`) closes
+them all. It runs inside vLLM's server process and takes the key from the environment, which other
+users cannot read, not from the command line, which they can.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+KEY_VARIABLE = "RTRL_ENGINE_KEY"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class KeyGuard:
+    """401 for every HTTP request without `Authorization: Bearer <key>`. Without a key nobody gets in."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        key = os.environ.get(KEY_VARIABLE, "")
+        self.expected = b"Bearer " + key.encode() if key else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        if self.expected is not None and hmac.compare_digest(given, self.expected):
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        body = b'{"error": "this port belongs to the gateway"}'
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

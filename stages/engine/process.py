@@ -1,0 +1,219 @@
+"""One vLLM API server as a child process: start, wait for health, stop, leave nothing behind.
+
+Not here: what it serves later on (`update.py`) and starting it again when it died (`stages/serve.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+import stages
+from stages.engine.config import EngineConfig
+from stages.engine.diagnose import diagnose, tail
+from stages.engine.guard import KEY_VARIABLE
+from stages.engine.lifetime import PARENT_VARIABLE
+from stages.errors import InputMissingError
+
+HOST = "127.0.0.1"
+# Phases of the start, recognised in the log, for people who wait.
+PHASES = (
+    ("Waiting for application startup", "starting the HTTP server"),
+    ("Loading weights took", "weights loaded"),
+    ("Starting to load model", "loading weights"),
+    ("Initializing a V1 LLM engine", "starting the engine core"),
+)
+
+
+def environment(config: EngineConfig) -> dict[str, str]:
+    """The variables vLLM is started with, measured ones first (without them it is slow or dies)."""
+    root = str(Path(stages.__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH", "")
+    return {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib),
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "PYTHONPATH": f"{root}{os.pathsep}{inherited}" if inherited else root,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str]:
+    """vLLM's command line. `--generation-config vllm`: no sampling defaults hidden in the model folder."""
+    return [
+        *("--model", str(checkpoint_dir)),
+        *("--served-model-name", config.served_name),
+        *("--host", HOST),
+        *("--port", str(port)),
+        *("--dtype", config.dtype),
+        *("--max-model-len", str(config.max_model_len)),
+        *("--max-num-seqs", str(config.max_num_seqs)),
+        *("--gpu-memory-utilization", str(config.gpu_memory_utilization)),
+        *("--seed", str(config.seed)),
+        "--enforce-eager",
+        "--disable-uvicorn-access-log",
+        *("--logprobs-mode", "processed_logprobs"),
+        *("--generation-config", "vllm"),
+        *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
+        *("--middleware", "stages.engine.guard.KeyGuard"),
+        *config.extra_args,
+    ]
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def require_checkpoint(checkpoint_dir: Path) -> None:
+    """Raise InputMissingError unless the folder looks like a Hugging Face model."""
+    for name in ("config.json", "tokenizer.json"):
+        if not (checkpoint_dir / name).is_file():
+            raise InputMissingError(
+                f"{checkpoint_dir} is no model folder: {name} is missing",
+                hint="name a committed checkpoint, or run `rtrl verify --full`",
+            )
+    if not any(checkpoint_dir.glob("*.safetensors")):
+        raise InputMissingError(
+            f"{checkpoint_dir} holds no safetensors weights", hint="run `rtrl verify --full`"
+        )
+
+
+class EngineProcess:
+    """A running vLLM server. Made by `start`; always `stop` it.
+
+    Attributes:
+        checkpoint_dir: what it was started on.
+        base_url, key: where it listens (loopback) and the bearer token every route wants.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        checkpoint_dir: Path,
+        config: EngineConfig,
+        port: int,
+        key: str,
+    ) -> None:
+        self.process = process
+        self.checkpoint_dir = checkpoint_dir
+        self.config = config
+        self.base_url = f"http://{HOST}:{port}"
+        self.port = port
+        self.key = key
+        self.log = Path()
+        self.log_start = 0
+        self.temporary = Path()
+
+    @classmethod
+    def start(
+        cls, checkpoint_dir: Path, config: EngineConfig, log: Path, *, port: int = 0, key: str = ""
+    ) -> EngineProcess:
+        """Start the server and return at once. `log` is appended to.
+
+        Call it from a thread that lives as long as the process: the engine dies with that thread.
+        """
+        require_checkpoint(checkpoint_dir)
+        port = port or config.port or free_port()
+        key = key or secrets.token_urlsafe(24)
+        # vLLM puts Unix sockets there, whose paths must be short.
+        temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
+        command = [sys.executable, "-m", "stages.engine.launch", *arguments(checkpoint_dir, config, port)]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            log_start = output.tell()
+            process = subprocess.Popen(
+                command,
+                env={
+                    **environment(config),
+                    KEY_VARIABLE: key,
+                    PARENT_VARIABLE: str(os.getpid()),
+                    "TMPDIR": str(temporary),
+                },
+                cwd=temporary,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        engine = cls(process, checkpoint_dir, config, port, key)
+        engine.log, engine.log_start, engine.temporary = log, log_start, temporary
+        return engine
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll()
+
+    def answers(self) -> bool:
+        """Whether /health says 200 now."""
+        headers = {"Authorization": f"Bearer {self.key}"}
+        try:
+            return httpx.get(f"{self.base_url}/health", headers=headers, timeout=5).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def wait_healthy(
+        self, progress: Callable[[str], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Block until the engine answers. False when `cancelled` says so first.
+
+        Raises RtrlError with a diagnosis from the log when the engine ends or takes too long.
+        """
+        begun = time.monotonic()
+        shown = ""
+        while not cancelled():
+            if self.answers():
+                return True
+            status = self.exit_status()
+            waited = time.monotonic() - begun
+            if status is not None or waited > self.config.startup_timeout_s:
+                raise diagnose(tail(self.log, self.log_start), status, self.log)
+            phase = self._phase()
+            if phase != shown:
+                progress(f"engine: {phase} ({waited:.0f} s)")
+                shown = phase
+            time.sleep(0.25)
+        return False
+
+    def _phase(self) -> str:
+        text = tail(self.log, self.log_start)
+        return next((words for mark, words in PHASES if mark in text), "importing vLLM")
+
+    def stop(self) -> int:
+        """SIGTERM, patience, SIGKILL for the whole process group; then its exit status."""
+        if self.exit_status() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(self.config.stop_timeout_s)
+        return self.kill()
+
+    def kill(self) -> int:
+        """SIGKILL for the whole process group and its temporary folder gone; then its exit status."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        status = self.process.wait()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        return status

@@ -1,0 +1,196 @@
+"""New weights into a running vLLM server, and the proof that it serves them.
+
+`EngineControl` speaks to the engine's loopback port over HTTP. It neither decides what to serve
+(the gateway's swap does) nor starts processes (`process.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from stages.engine.config import EngineConfig
+from stages.engine.verification import Fingerprint, TensorReport, Verification, judge_probes, read_fingerprint
+from stages.errors import DependencyDownError, IntegrityError, RtrlError
+
+# Keys of config.json that say nothing about how the model computes or reads text.
+VOLATILE_KEYS = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
+SAME_FILES = ("tokenizer.json", "chat_template.jinja")
+
+
+class UpdateImpossibleError(IntegrityError):
+    """The checkpoint differs in more than its weights: this engine cannot take it in place."""
+
+    kind = "update_impossible"
+
+
+def require_same_model(started_with: Path, checkpoint_dir: Path) -> None:
+    """Raise UpdateImpossibleError unless architecture, tokenizer and template are the started ones.
+
+    A weight update replaces tensors only; the engine goes on with the tokenizer it started with.
+    """
+    hint = "stop `rtrl serve`, run the command with --offline, start `rtrl serve` again"
+    if _architecture(started_with) != _architecture(checkpoint_dir):
+        raise UpdateImpossibleError(f"config.json of {checkpoint_dir} is not the running engine's", hint=hint)
+    for name in SAME_FILES:
+        old, new = started_with / name, checkpoint_dir / name
+        if (old.read_bytes() if old.is_file() else None) != (new.read_bytes() if new.is_file() else None):
+            raise UpdateImpossibleError(f"{name} of {checkpoint_dir} is not the running engine's", hint=hint)
+
+
+def _architecture(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise IntegrityError(f"{path} cannot be read: {error}", hint="run `rtrl verify --full`") from error
+    return {key: value for key, value in config.items() if key not in VOLATILE_KEYS}
+
+
+class EngineControl:
+    """The weights of one vLLM server. Not for concurrent use: one update at a time.
+
+    Args:
+        base_url: `http://127.0.0.1:PORT`.
+        key: what the engine's port wants as bearer token.
+        config: the engine's settings.
+        started_with: the checkpoint folder the process was started on; its tokenizer stays.
+    """
+
+    def __init__(self, base_url: str, key: str, config: EngineConfig, started_with: Path) -> None:
+        self.base_url = base_url
+        self.config = config
+        self.started_with = started_with
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> EngineControl:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Drop the connections. The object can be used again."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def healthy(self) -> bool:
+        """Whether the engine answers and its core lives."""
+        try:
+            async with self._open().get("/health", timeout=aiohttp.ClientTimeout(total=5)) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def update(self, checkpoint_dir: Path) -> Verification:
+        """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
+
+        Raises:
+            UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
+            DependencyDownError (13): the engine does not answer.
+        """
+        await self.load_weights(checkpoint_dir)
+        await self.reset_prefix_cache()
+        return await self.verify(checkpoint_dir)
+
+    async def load_weights(self, checkpoint_dir: Path) -> None:
+        """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`."""
+        require_same_model(self.started_with, checkpoint_dir)
+        await self._worker("rtrl_load", path=str(checkpoint_dir))
+
+    async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
+        """Forget keys and values computed with older weights. Refused while requests hold blocks."""
+        deadline = time.monotonic() + patience_s
+        while not (await self._post("/reset_prefix_cache")).get("success"):
+            if time.monotonic() > deadline:
+                raise IntegrityError(
+                    "the engine would not drop its prefix cache",
+                    hint="requests still hold it; let them finish and try again",
+                )
+            await asyncio.sleep(0.05)
+
+    async def verify(self, checkpoint_dir: Path) -> Verification:
+        """Prove that the engine serves this checkpoint: held tensors and probe logprobs. See `require`."""
+        expected = read_fingerprint(checkpoint_dir)
+        report = await self._held(checkpoint_dir, expected)
+        served = await self.probe(expected.probes)
+        probes = judge_probes(expected.logprobs, served, self.config.dtype)
+        return Verification(str(checkpoint_dir), report, probes).require()
+
+    async def probe(self, probes: list[list[int]]) -> list[list[float]]:
+        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
+        body = {
+            "model": self.config.served_name,
+            "prompt": probes,
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "prompt_logprobs": 0,
+        }
+        answer = await self._post("/v1/completions", body)
+        rows: list[list[float]] = [[] for _ in probes]
+        for choice in answer["choices"]:
+            ids = probes[choice["index"]]
+            pairs = zip(ids[1:], choice["prompt_logprobs"][1:], strict=True)
+            rows[choice["index"]] = [float(entry[str(token)]["logprob"]) for token, entry in pairs]
+        return rows
+
+    async def _held(self, checkpoint_dir: Path, expected: Fingerprint) -> TensorReport:
+        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
+        answer = await self._worker("rtrl_verify", path=str(checkpoint_dir), expected=sums)
+        return tensor_report(answer)
+
+    async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:
+        body = {"method": method, "kwargs": arguments, "timeout": self.config.update_timeout_s}
+        results = (await self._post("/collective_rpc", body))["results"]
+        return dict(results[0])
+
+    async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        timeout = aiohttp.ClientTimeout(total=self.config.update_timeout_s)
+        try:
+            async with self._open().post(path, json=body, timeout=timeout) as answer:
+                text = await answer.text()
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise DependencyDownError(
+                f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
+                hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
+            ) from error
+        if status != 200:
+            raise refused(path, status, text)
+        return dict(json.loads(text)) if text else {}
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(self.base_url, headers=self._headers)
+        return self._session
+
+
+def tensor_report(answer: dict[str, Any]) -> TensorReport:
+    """The worker's answer to `rtrl_verify` as a type."""
+    return TensorReport(
+        tensors=int(answer["tensors"]),
+        different=tuple(answer["different"]),
+        file_mismatch=tuple(answer["file_mismatch"]),
+        unchecked=tuple(answer["unchecked"]),
+        parameters=int(answer["parameters"]),
+        parameters_checked=int(answer["parameters_checked"]),
+    )
+
+
+def refused(path: str, status: int, text: str) -> RtrlError:
+    """The engine said no: IntegrityError with its own words."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = text.strip()[:300] or "no reason given"
+    return IntegrityError(f"the engine refused {path} ({status}): {message}", hint="see the engine's log")

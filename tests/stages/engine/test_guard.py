@@ -1,0 +1,50 @@
+"""Every route of the engine's port wants the key."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import httpx
+import pytest
+
+from stages.engine.guard import KEY_VARIABLE, KeyGuard, Receive, Scope, Send
+
+
+async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"in"})
+
+
+async def ask(path: str, headers: dict[str, str]) -> int:
+    transport = httpx.ASGITransport(app=KeyGuard(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://engine") as client:
+        return (await client.post(path, headers=headers)).status_code
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/completions", "/collective_rpc"])
+async def test_only_the_key_opens(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    assert await ask(path, {"Authorization": "Bearer secret"}) == 200
+    assert await ask(path, {"Authorization": "Bearer secre"}) == 401
+    assert await ask(path, {}) == 401
+
+
+async def test_without_a_key_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    assert await ask("/health", {"Authorization": "Bearer "}) == 401
+
+
+async def test_lifespan_passes_and_websockets_are_closed() -> None:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    await KeyGuard(app)({"type": "lifespan"}, receive, send)
+    await KeyGuard(app)({"type": "websocket", "headers": []}, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]

@@ -1,0 +1,138 @@
+"""Starting, diagnosing and stopping with a process that is not vLLM; and that children die with parents."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stages.engine import process
+from stages.engine.config import EngineConfig
+from stages.engine.process import EngineProcess, arguments, environment
+from stages.errors import InputMissingError, RtrlError
+
+ROOT = Path(process.__file__).parents[2]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_gone(pid: int, seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while not gone(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return gone(pid)
+
+
+def test_the_command_line_has_the_measured_flags() -> None:
+    config = EngineConfig(extra_args=("--api-server-count", "1"))
+    line = " ".join(arguments(Path("/m"), config, 81))
+    for part in (
+        "--model /m",
+        "--dtype float32",
+        "--host 127.0.0.1",
+        "--port 81",
+        "--logprobs-mode processed_logprobs",
+        "--generation-config vllm",
+        "--enforce-eager",
+        "--api-server-count 1",
+    ):
+        assert part in line
+    variables = environment(EngineConfig(kv_cache_gib=3))
+    assert variables["VLLM_CPU_KVCACHE_SPACE"] == "3"
+    assert variables["TORCHDYNAMO_DISABLE"] == "1"
+    assert "RTRL_ENGINE_KEY" not in line
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_that_is_no_model_is_refused_before_anything_starts(tmp_path: Path, missing: str) -> None:
+    for name in {"config.json", "tokenizer.json", "model.safetensors"} - {missing}:
+        (tmp_path / name).touch()
+    with pytest.raises(InputMissingError) as caught:
+        EngineProcess.start(tmp_path, EngineConfig(), tmp_path / "log")
+    assert caught.value.hint
+    assert not (tmp_path / "log").exists()
+
+
+def start_script(tmp_path: Path, script: str, config: EngineConfig) -> EngineProcess:
+    log = tmp_path / "log"
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=output, stderr=output, start_new_session=True
+        )
+    engine = EngineProcess(child, tmp_path, config, process.free_port(), "key")
+    engine.log = log
+    engine.temporary = tmp_path / "temporary"
+    return engine
+
+
+def test_an_engine_that_ends_while_starting_is_diagnosed(tmp_path: Path) -> None:
+    engine = start_script(tmp_path, "raise MemoryError('KV cache is needed')", EngineConfig())
+    with pytest.raises(RtrlError, match="MemoryError: KV cache is needed") as caught:
+        engine.wait_healthy()
+    assert caught.value.code == 13
+    assert "kv_cache_gib" in caught.value.hint
+    engine.kill()
+
+
+def test_an_engine_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    engine = start_script(tmp_path, "import time; time.sleep(60)", EngineConfig(startup_timeout_s=0.5))
+    with pytest.raises(RtrlError, match="in time"):
+        engine.wait_healthy()
+    assert engine.kill() == -signal.SIGKILL
+
+
+def test_stop_kills_what_does_not_listen_and_its_children(tmp_path: Path) -> None:
+    script = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    engine = start_script(tmp_path, script, EngineConfig(stop_timeout_s=0.3))
+    while not (text := engine.log.read_text()).strip():
+        time.sleep(0.02)
+    assert engine.stop() == -signal.SIGKILL
+    assert wait_gone(int(text))
+
+
+def test_sigkill_of_the_parent_ends_the_child() -> None:
+    child = (
+        "import os, time; from stages.engine.lifetime import die_with_parent; "
+        "die_with_parent(int(os.environ['P'])); print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    parent = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}], env=dict(os.environ, P=str(os.getpid())))\n"
+        "time.sleep(60)\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    )
+    assert started.stdout is not None
+    pid = int(started.stdout.readline())
+    assert not gone(pid)
+    started.kill()
+    started.wait()
+    assert wait_gone(pid)
+    started.stdout.close()
+
+
+def test_a_child_whose_parent_died_before_it_could_ask_ends_at_once() -> None:
+    script = "from stages.engine.lifetime import die_with_parent; die_with_parent(1); print('alive')"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert os.getpid() != 1
+    assert (ended.returncode, ended.stdout) == (143, "")
