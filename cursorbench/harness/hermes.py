@@ -141,6 +141,7 @@ class ToolSet:
         # jsonschema takes 0.1 s to import: only who checks calls pays for it
         from jsonschema import SchemaError
         from jsonschema.validators import validator_for
+        from referencing import Registry
 
         self._validators: dict[str, Any] = {}
         for index, tool in enumerate(tools):
@@ -155,7 +156,8 @@ class ToolSet:
                     f"tool {index} is not a function tool with a JSON schema",
                     hint='{"type": "function", "function": {"name": ..., "parameters": {...}}}',
                 ) from error
-            self._validators[name] = validator(schema)
+            # an empty registry: tools come from clients, and a remote $ref would be fetched
+            self._validators[name] = validator(schema, registry=Registry())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,17 +165,20 @@ class ToolSet:
         return tuple(self._validators)
 
     def check(self, call: RawCall) -> CallError:
-        """What is wrong with a call: "" for nothing."""
+        """What is wrong with a call: "" for nothing. A schema that cannot be applied fits nothing."""
         if call.error:
             return call.error
+        from referencing.exceptions import Unresolvable
+
         validator = self._validators.get(call.name)
         if validator is None:
             return "unknown_tool"
         try:
             arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError):
+            fits = isinstance(arguments, dict) and validator.is_valid(arguments)
+        except (ValueError, RecursionError, re.error, Unresolvable):
             return "schema"
-        return "" if isinstance(arguments, dict) and validator.is_valid(arguments) else "schema"
+        return "" if fits else "schema"
 
 
 def check(call: RawCall, tools: Sequence[Tool] | ToolSet) -> CallError:

@@ -110,12 +110,34 @@ def test_check(text, error):
     assert hermes.ToolSet([EDIT]).check(call) == error
 
 
-@pytest.mark.parametrize("tool", [{}, {"function": {"name": "x", "parameters": {"type": "no such type"}}}, 3])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {},
+        3,
+        {"function": {"name": "x", "parameters": {"type": "no such type"}}},
+        {"function": {"name": "x", "parameters": {"properties": {"path": {"pattern": "("}}}}},
+    ],
+)
 def test_malformed_tools_are_the_callers_fault(tool):
     with pytest.raises(UsageError) as caught:
         hermes.ToolSet([tool])
     assert caught.value.code == 2
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:1/schema.json"},
+        {"$ref": "#/$defs/none"},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    ],
+)
+def test_a_schema_that_cannot_be_applied_fits_nothing_and_fetches_nothing(schema):
+    tool = {"type": "function", "function": {"name": "edit_file", "parameters": schema}}
+    (call,) = hermes.parse(GOOD).calls
+    assert hermes.check(call, [tool]) == "schema"
 
 
 _pieces = st.lists(
