@@ -135,3 +135,9 @@ def hold(
         yield lock
     finally:
         lock.release()
+
+
+def note_run(path: Path, run: str) -> None:
+    """Add the run's id to the text of a lock that this process holds."""
+    text = {**holder_of(path), "run": run}
+    path.write_text(json.dumps(text), encoding="utf-8")

@@ -50,3 +50,19 @@ def canonical(value: Any, *, what: str = "value") -> str:
 def digest(value: Any, *, what: str = "value") -> str:
     """`sha256:<hex>` of the canonical text of `value`."""
     return "sha256:" + hashlib.sha256(canonical(value, what=what).encode()).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """`value` made of JSON's types for a record people read: NaN becomes null, numpy scalars numbers,
+    whatever else has no JSON form its text. Never used for what a digest is over."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)

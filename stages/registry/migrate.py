@@ -1,0 +1,133 @@
+"""Schema changes and backups. Explicit: nothing migrates by itself.
+
+Not for: opening a store (`store.py` only compares versions, which needs no Alembic).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+
+from stages.errors import IntegrityError, StoreError
+from stages.registry.database import FILE, HEAD, explain, make_engine, schema_version
+
+FOLDERS = ("locks", "tmp", "objects/sha256", "trash", "logs", "backups", "scratch")
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration, without an ini file."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def create_store(store_dir: Path) -> None:
+    """Folders and an empty registry at the newest schema. A store that is there is left alone."""
+    for folder in FOLDERS:
+        (store_dir / folder).mkdir(parents=True, exist_ok=True)
+    if not (store_dir / FILE).exists() or schema_version(store_dir / FILE) == "":
+        _upgrade(store_dir / FILE)
+
+
+def upgrade(store_dir: Path) -> tuple[str, str, Path | None]:
+    """Bring the registry to the newest schema, after a backup.
+
+    Returns:
+        Version before, version after, and the backup (None when there was nothing to do).
+    """
+    before = schema_version(store_dir / FILE)
+    if before == HEAD:
+        return before, before, None
+    if before > HEAD:
+        raise StoreError(
+            f"the store's schema is {before}, newer than this program's {HEAD}", hint="update rtrl"
+        )
+    saved = backup(store_dir)
+    _upgrade(store_dir / FILE)
+    return before, schema_version(store_dir / FILE), saved
+
+
+def _upgrade(path: Path) -> None:
+    config = alembic_config()
+    engine = make_engine(path)
+    with engine.connect().execution_options(immediate=True) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        connection.commit()
+    engine.dispose()
+
+
+def backup(store_dir: Path, to: Path | None = None) -> Path:
+    """Copy the registry while others use it (SQLite's backup), checked and durable.
+
+    Args:
+        to: the file to write; default `store/backups/registry-<time>.db`.
+
+    Raises:
+        IntegrityError: (exit 12) the copy does not pass SQLite's check.
+    """
+    schema_version(store_dir / FILE)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    target = to or store_dir / "backups" / f"registry-{stamp}.db"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        source = sqlite3.connect(store_dir / FILE, timeout=30)
+        copy = sqlite3.connect(partial)
+        try:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+            problems = _problems(copy)
+        finally:
+            copy.close()
+            source.close()
+    except sqlite3.DatabaseError as error:
+        raise explain(error) from error
+    if problems:
+        partial.unlink()
+        raise IntegrityError(f"the registry is damaged: {problems[0]}", hint="restore an older backup")
+    fd = os.open(partial, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    partial.rename(target)
+    return target
+
+
+def check(store_dir: Path) -> list[str]:
+    """What SQLite's own checks and the comparison with the models find wrong; empty when nothing."""
+    from alembic.autogenerate import compare_metadata
+    from sqlmodel import SQLModel
+
+    import stages.registry.models  # noqa: F401  (fills the metadata)
+
+    found = schema_version(store_dir / FILE)
+    if found != HEAD:
+        return [f"schema is {found or 'none'}, this program needs {HEAD}"]
+    try:
+        connection = sqlite3.connect(store_dir / FILE, timeout=30)
+        try:
+            problems = _problems(connection)
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        return [explain(error).message]
+    engine = make_engine(store_dir / FILE)
+    with engine.connect() as bound:
+        context = MigrationContext.configure(bound, opts={"compare_type": False})
+        problems += [f"schema differs: {item}" for item in compare_metadata(context, SQLModel.metadata)]
+    return problems
+
+
+def _problems(connection: sqlite3.Connection) -> list[str]:
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    found += [f"row without its parent: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
+    return found

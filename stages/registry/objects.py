@@ -1,0 +1,142 @@
+"""Object folders on disk: sealing what a run wrote, and where a digest lives.
+
+An object is a folder of plain files and a `manifest.json`. The digest is the sha256 of the manifest,
+which is canonical JSON and names every file with its size and sha256, so that it covers all bytes.
+
+Not for: the registry's rows (`publish.py` writes both, in an order that survives SIGKILL).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages import faults
+from stages.errors import IntegrityError
+from stages.registry.canonical import canonical
+
+MANIFEST = "manifest.json"
+SCHEMA = "rtrl-artifact/1"
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A folder that is durable and named by its content."""
+
+    digest: str
+    bytes: int  # of all files, manifest not counted
+
+
+def object_path(objects: Path, digest: str) -> Path:
+    """`objects/sha256/ab/<hex>` of `sha256:<hex>`."""
+    algorithm, _, hexdigest = digest.partition(":")
+    return objects / algorithm / hexdigest[:2] / hexdigest
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """All files under `folder`, in the order of their names.
+
+    Raises:
+        IntegrityError: (exit 12) something that is neither file nor folder (links could leave the object).
+    """
+    for path in sorted(folder.iterdir()):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from files_of(path)
+        elif stat.S_ISREG(mode):
+            yield path
+        else:
+            raise IntegrityError(f"{path} is neither file nor folder", hint="artifacts hold plain files only")
+
+
+def hash_file(path: Path, *, durable: bool = False) -> tuple[int, str]:
+    """Size and sha256 (hex) of a file; `durable` also fsyncs it."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+        if durable:
+            faults.point("publish.file.fsync.before")
+            os.fsync(file.fileno())
+            faults.point("publish.file.fsync.after")
+    return size, digest.hexdigest()
+
+
+def seal(folder: Path, *, kind: str, line: str, meta: Mapping[str, Any], base: str | None) -> Sealed:
+    """Hash and fsync every file, write the manifest, fsync the folders; files become read-only.
+
+    Raises:
+        IntegrityError: (exit 12) the folder is missing or holds a link or a `manifest.json`.
+    """
+    if not folder.is_dir():
+        raise IntegrityError(f"the run declared an output {folder.name!r} and did not write it")
+    if (folder / MANIFEST).exists():
+        raise IntegrityError(f"output {folder.name!r} has a file {MANIFEST}, which is the registry's name")
+    files = []
+    total = 0
+    for path in files_of(folder):
+        size, hexdigest = hash_file(path, durable=True)
+        path.chmod(0o444)
+        total += size
+        files.append({"path": path.relative_to(folder).as_posix(), "bytes": size, "sha256": hexdigest})
+    manifest = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "line": line,
+        "meta": dict(meta),
+        "base": base,
+        "files": files,
+    }
+    text = canonical(manifest, what=f"meta of {kind}").encode()
+    _write_manifest(folder / MANIFEST, text)
+    for subfolder in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        fsync_folder(subfolder)
+    fsync_folder(folder)
+    faults.point("publish.folder.fsync.after")
+    return Sealed("sha256:" + hashlib.sha256(text).hexdigest(), total)
+
+
+def _write_manifest(path: Path, text: bytes) -> None:
+    faults.point("publish.manifest.write.before")
+    with path.open("wb") as file:
+        file.write(text)
+        file.flush()
+        faults.point("publish.manifest.fsync.before")
+        os.fsync(file.fileno())
+    path.chmod(0o444)
+    faults.point("publish.manifest.fsync.after")
+
+
+def read_manifest(folder: Path, digest: str) -> dict[str, Any]:
+    """The manifest of an object, checked against its digest.
+
+    Raises:
+        IntegrityError: (exit 12) missing, or not the one the digest names.
+    """
+    try:
+        text = (folder / MANIFEST).read_bytes()
+    except OSError as error:
+        raise IntegrityError(f"{digest} has no readable manifest ({error.strerror})") from error
+    if "sha256:" + hashlib.sha256(text).hexdigest() != digest:
+        raise IntegrityError(f"the manifest of {digest} was changed")
+    manifest = json.loads(text)
+    assert isinstance(manifest, dict)
+    return manifest

@@ -1,0 +1,138 @@
+"""Rows of runs: planned, begun, ended. A run is kept whether it succeeded or not."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlmodel import Session, select
+
+from stages.errors import InputMissingError, RtrlError
+from stages.registry.canonical import canonical, plain
+from stages.registry.models import ArtifactRow, RunInputRow, RunRow
+from stages.registry.states import now, record, transition
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.stage import Artifact
+
+
+def new_run_id(stage: str) -> str:
+    """`train-20261120T160200-3f9a2c41`: readable, sorts by time, unique."""
+    return f"{stage}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def begin_run(
+    store: Store,
+    run_id: str,
+    *,
+    stage: str,
+    line: str,
+    inputs: Mapping[str, Artifact],
+    config: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    seed: int,
+    fingerprint: str = "",
+    code_version: str = "",
+    lock: str = "",
+    from_run: str = "",
+) -> None:
+    """Insert the run with its inputs and set it running. Its own lock must be held already.
+
+    Raises:
+        InputMissingError: (exit 5) gc removed an input since it was resolved.
+    """
+    with store.write("run.begin") as session:
+        session.add(
+            RunRow(
+                id=run_id,
+                stage=stage,
+                line=line,
+                state="planned",
+                fingerprint=fingerprint,
+                config=canonical(dict(config), what="config"),
+                extra=canonical(dict(extra), what="extra"),
+                seed=seed,
+                code_version=code_version,
+                lock=lock,
+                from_run=from_run,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                created_at=now(),
+                heartbeat_at=now(),
+            )
+        )
+        session.flush()
+        record(session, "run", run_id, "", "planned", by=run_id)
+        for role, artifact in inputs.items():
+            session.add(RunInputRow(run_id=run_id, role=role, artifact_id=_committed_id(session, artifact)))
+        session.flush()
+        transition(session, RunRow, run_id, "planned", "running", by=run_id)
+
+
+def _committed_id(session: Session, artifact: Artifact) -> int:
+    row_id = session.exec(
+        select(ArtifactRow.id).where(ArtifactRow.digest == artifact.digest, ArtifactRow.state == "committed")
+    ).first()
+    if row_id is None:
+        raise InputMissingError(f"{artifact.ref} was removed", hint="name another with --input")
+    return row_id
+
+
+def end_run(
+    session: Session,
+    run_id: str,
+    state: str,
+    *,
+    metrics: Mapping[str, Any] | None = None,
+    warnings: list[str] | None = None,
+    error: Mapping[str, Any] | None = None,
+    by: str = "",
+) -> None:
+    """Move a running run to its end, in the caller's transaction."""
+    transition(
+        session,
+        RunRow,
+        run_id,
+        "running",
+        state,
+        by=by or run_id,
+        ended_at=now(),
+        metrics=canonical(plain(metrics or {})),
+        warnings=canonical(list(warnings or [])),
+        error=canonical(plain(error)) if error else None,
+    )
+
+
+def fail_run(store: Store, run_id: str, error: BaseException) -> str:
+    """End a run that raised: `cancelled` when interrupted, else `failed`.
+
+    Its artifacts stay `writing` for the sweep, which also knows whether an object was left behind.
+
+    Returns:
+        The state. "" when the run was never begun or has ended already.
+    """
+    state = "cancelled" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+    with store.write("run.fail") as session:
+        row = session.get(RunRow, run_id)
+        if row is None or row.state != "running":
+            return ""
+        end_run(session, run_id, state, error=describe_error(error))
+    return state
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """The envelope's form of an error: code, kind, message, hint."""
+    if isinstance(error, RtrlError):
+        return {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
+    if isinstance(error, KeyboardInterrupt):
+        return {"code": 130, "kind": "interrupted", "message": "interrupted", "hint": ""}
+    if isinstance(error, SystemExit):
+        return {"code": 143, "kind": "terminated", "message": "terminated", "hint": ""}
+    message = f"{type(error).__name__}: {error}"
+    hint = "this is a bug in rtrl; run again with --debug and report it"
+    return {"code": 1, "kind": "bug", "message": message, "hint": hint}

@@ -1,0 +1,86 @@
+"""Repeating a recorded run: a scratch store that knows what the real one knows, and changes nothing there.
+
+The scratch store is a copy of the registry that reads objects from the original and writes its own.
+Its aliases stand where they stood when the run began.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlmodel import col, select
+
+from stages.errors import InputMissingError, UsageError
+from stages.registry.migrate import FOLDERS, backup
+from stages.registry.models import AliasRow, ArtifactRow, EventRow, RunRow
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from stages.registry.store import Store
+    from stages.stage import Artifact, Stage
+    from stages.workspace import Workspace
+
+
+def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
+    """A new store under `<workspace>/debug/` for repeating `run`."""
+    from stages.registry.database import FILE
+    from stages.registry.store import READS_FROM, Store
+
+    root = workspace.root / "debug" / f"{run.id}-{datetime.now(UTC):%H%M%S%f}"
+    for folder in FOLDERS:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / READS_FROM).write_text(str(store.dir.resolve()), encoding="utf-8")
+    backup(store.dir, root / FILE)
+    scratch = Store.open(root)
+    _close_open_work(scratch)
+    _rewind_aliases(scratch, run.created_at)
+    return scratch
+
+
+def _close_open_work(scratch: Store) -> None:
+    """Runs that are going on in the original are none of the scratch store's."""
+    from stages.registry.sweep import sweep
+
+    sweep(scratch)
+
+
+def _rewind_aliases(scratch: Store, moment: str) -> None:
+    with scratch.write("scratch") as session:
+        later = session.exec(
+            select(EventRow)
+            .where(EventRow.entity == "alias", EventRow.at > moment)
+            .order_by(col(EventRow.seq).desc())
+        ).all()
+        for event in later:
+            line, _, name = event.entity_id.partition("/")
+            row = session.get(AliasRow, (line, name))
+            before = json.loads(event.data)["from"]
+            if row is None:
+                continue
+            if not before:
+                session.delete(row)
+                continue
+            artifact_id = session.exec(select(ArtifactRow.id).where(ArtifactRow.digest == before)).first()
+            if artifact_id is not None:
+                row.artifact_id = artifact_id
+
+
+def recorded_plan(
+    scratch: Store, stage: Stage, run: RunRow
+) -> tuple[BaseModel, dict[str, Artifact], dict[str, Any]]:
+    """Settings, inputs and extra facts of a recorded run.
+
+    Raises:
+        UsageError: (exit 2) the run is of another stage.
+        InputMissingError: (exit 5) gc removed an input.
+    """
+    if run.stage != stage.name:
+        raise UsageError(f"{run.id} is a run of {run.stage}", hint=f"use `rtrl {run.stage} --from-run`")
+    inputs = scratch.inputs_by_role(run.id)
+    for artifact in inputs.values():
+        if not artifact.path.is_dir():
+            raise InputMissingError(f"{artifact.ref}, an input of {run.id}, was removed by gc")
+    return stage.config.model_validate(json.loads(run.config)), inputs, json.loads(run.extra)

@@ -1,0 +1,73 @@
+"""The result of a command, and its JSON envelope: what scripts rely on.
+
+{"schema": "rtrl/1", "command", "status", "run_id", "inputs", "outputs", "metrics", "duration_s",
+ "warnings", "error"}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stages.registry.canonical import plain
+from stages.stage import Artifact
+
+SCHEMA = "rtrl/1"
+Status = Literal["succeeded", "noop", "rejected", "inconclusive", "failed"]
+_CODES = {"rejected": 3, "inconclusive": 4}
+_KEY = "_rtrl_result"
+
+
+@dataclass
+class StageResult:
+    """What one run of a stage came to.
+
+    Attributes:
+        notes: lines for people (stderr); not part of the envelope.
+        error: code, kind, message, hint when `status` is failed.
+    """
+
+    command: str
+    status: Status
+    run_id: str | None = None
+    inputs: dict[str, Artifact] = field(default_factory=dict)
+    outputs: dict[str, Artifact] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    duration_s: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """The process exit status that says this result."""
+        return int(self.error["code"]) if self.error else _CODES.get(self.status, 0)
+
+    def envelope(self) -> dict[str, Any]:
+        """The JSON document of `--json`."""
+        return {
+            "schema": SCHEMA,
+            "command": self.command,
+            "status": self.status,
+            "run_id": self.run_id,
+            "inputs": {role: artifact.ref for role, artifact in self.inputs.items()},
+            "outputs": {
+                name: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
+                for name, artifact in self.outputs.items()
+            },
+            "metrics": plain(self.metrics),
+            "duration_s": round(self.duration_s, 3),
+            "warnings": self.warnings,
+            "error": self.error,
+        }
+
+
+def attach_result(error: BaseException, result: StageResult) -> None:
+    """Let an error carry the result of the run that raised it."""
+    setattr(error, _KEY, result)
+
+
+def result_of(error: BaseException) -> StageResult | None:
+    """The result of the run that raised this error; None when it came from elsewhere."""
+    found = getattr(error, _KEY, None)
+    return found if isinstance(found, StageResult) else None

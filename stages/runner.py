@@ -1,0 +1,277 @@
+"""What every run of a stage has in common: lock, sweep, inputs, fingerprint, run, publish, exit status.
+
+A stage never imports this. Not for: what a stage does (`stages/<name>/run.py`), how the publish
+protocol survives a kill (`registry/publish.py`), how a result is shown (`rtrl_cli/output.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from stages import faults, locks
+from stages.errors import DependencyDownError, RtrlError
+from stages.fingerprint import code_version, fingerprint
+from stages.progress import Silent
+from stages.registry.publish import publish
+from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
+from stages.registry.sweep import sweep
+from stages.result import StageResult, attach_result
+from stages.runlog import JsonRunLog, heartbeat
+from stages.stage import Artifact, Outcome, Progress, RunContext, Stage
+
+if TYPE_CHECKING:
+    from stages.registry.models import RunRow
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+TARGET_STAGES = ("deploy", "rollback")  # act on what is served: one lock, and no fingerprint
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is fully decided and not begun."""
+
+    stage: Stage
+    config: BaseModel
+    inputs: Mapping[str, Artifact]
+    extra: Mapping[str, Any]
+    seed: int
+    fingerprint: str  # "" when the stage has none
+    lock: str
+    from_run: str = ""
+
+
+def run_stage(
+    workspace: Workspace,
+    store: Store,
+    stage: Stage,
+    refs: Mapping[str, str] | Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    lock_timeout: float | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    from_run: str | None = None,
+) -> StageResult:
+    """Run one stage once.
+
+    Args:
+        refs: inputs the user named: by kind, or a list of references. The rest the stage chooses.
+        overrides: `section.key=value` settings for this run.
+        force: run even when a run with the same fingerprint came to a result.
+        dry_run: resolve everything, take no lock, change nothing.
+        lock_timeout: seconds to wait for the lock; default the stage's `lock_timeout_s`, else 0.
+        seed: default the workspace's.
+        from_run: repeat this recorded run (inputs, settings, seed) into a scratch store.
+
+    Returns:
+        The result. A run whose fingerprint came to a result before is not repeated: `noop` for a
+        success, else the recorded `rejected` or `inconclusive` again.
+
+    Raises:
+        LockedError: (exit 11) another run of the stage, or of the deployment target, is going on.
+        RtrlError: whatever the stage could not do; `stages.result.result_of(error)` names the run.
+    """
+    started = time.monotonic()
+    workspace = workspace.with_overrides(overrides)
+    if from_run is not None:
+        return _repeat(workspace, store, stage, from_run, progress or Silent(), started)
+    config: BaseModel = getattr(workspace.settings, stage.name)
+    if dry_run:
+        return _dry(_plan(workspace, store, stage, refs, config, seed), store, force, started)
+    timeout = lock_timeout if lock_timeout is not None else getattr(config, "lock_timeout_s", 0.0)
+    lock_name = _lock_name(workspace, stage)
+    with locks.hold(store.lock_path(lock_name), what=lock_name, timeout=timeout):
+        sweep(store)
+        plan = _plan(workspace, store, stage, refs, config, seed)
+        if plan.fingerprint and not force and (known := store.finished_run(plan.fingerprint)):
+            return _known(store, plan, known, started)
+        return _execute(workspace, store, plan, progress or Silent(), started)
+
+
+def _lock_name(workspace: Workspace, stage: Stage) -> str:
+    what = "target" if stage.name in TARGET_STAGES else stage.name
+    return f"{what}-{workspace.settings.workspace.line}"
+
+
+def refs_by_kind(store: Store, refs: Mapping[str, str] | Sequence[str], line: str) -> dict[str, str]:
+    """What the user named, by kind of artifact. Raises InputMissingError or UsageError as `resolve`."""
+    if isinstance(refs, Mapping):
+        return dict(refs)
+    return {store.resolve(ref, line).kind: ref for ref in refs}
+
+
+def _plan(
+    workspace: Workspace,
+    store: Store,
+    stage: Stage,
+    refs: Mapping[str, str] | Sequence[str],
+    config: BaseModel,
+    seed: int | None,
+) -> Plan:
+    settings = workspace.settings.workspace
+    inputs = stage.resolve(workspace, store, refs_by_kind(store, refs, settings.line))
+    extra = dict(stage.extra(workspace, store, config))
+    seed = settings.seed if seed is None else seed
+    digests = {role: artifact.digest for role, artifact in inputs.items()}
+    facts = {**extra, "line": settings.line}
+    fingerprinted = stage.name not in TARGET_STAGES
+    return Plan(
+        stage=stage,
+        config=config,
+        inputs=inputs,
+        extra=extra,
+        seed=seed,
+        fingerprint=fingerprint(stage.name, digests, facts, config.model_dump(mode="json"), seed)
+        if fingerprinted
+        else "",
+        lock=_lock_name(workspace, stage),
+    )
+
+
+def _dry(plan: Plan, store: Store, force: bool, started: float) -> StageResult:
+    known = store.finished_run(plan.fingerprint) if plan.fingerprint and not force else None
+    result = StageResult(plan.stage.name, "noop", inputs=dict(plan.inputs))
+    result.metrics = {
+        "dry_run": True,
+        "would_run": known is None,
+        "fingerprint": plan.fingerprint,
+        "seed": plan.seed,
+        "config": plan.config.model_dump(mode="json"),
+        "extra": dict(plan.extra),
+    }
+    result.notes.append(
+        f"would run {plan.stage.name}" if known is None else f"nothing to do: {known.id} did this already"
+    )
+    result.duration_s = time.monotonic() - started
+    return result
+
+
+def _known(store: Store, plan: Plan, known: RunRow, started: float) -> StageResult:
+    import json
+
+    result = StageResult(plan.stage.name, "noop", run_id=known.id, inputs=dict(plan.inputs))
+    if known.state in ("rejected", "inconclusive"):
+        result.status = known.state  # type: ignore[assignment]
+    result.outputs = store.outputs_by_name(known.id)
+    result.metrics = json.loads(known.metrics)
+    result.notes.append(f"nothing to do: {known.id} did this already (--force repeats it)")
+    result.duration_s = time.monotonic() - started
+    return result
+
+
+def _repeat(
+    workspace: Workspace, store: Store, stage: Stage, from_run: str, progress: Progress, started: float
+) -> StageResult:
+    from stages.registry.scratch import recorded_plan, scratch_store
+
+    row = store.run(from_run)
+    scratch = scratch_store(workspace, store, row)
+    config, inputs, extra = recorded_plan(scratch, stage, row)
+    plan = Plan(stage, config, inputs, extra, row.seed, row.fingerprint, row.lock, from_run=row.id)
+    progress.message(f"repeating {row.id} into {scratch.dir}")
+    result = _execute(workspace.with_store(scratch.dir), scratch, plan, progress, started)
+    result.notes.append(f"repeated {row.id}; the outputs are in {scratch.dir}")
+    return result
+
+
+def _execute(
+    workspace: Workspace, store: Store, plan: Plan, progress: Progress, started: float
+) -> StageResult:
+    name = plan.stage.name
+    line = workspace.settings.workspace.line
+    run_id = new_run_id(name)
+    result = StageResult(name, "failed", run_id=run_id, inputs=dict(plan.inputs))
+    work = store.dir / "tmp" / run_id
+    scratch = store.dir / "scratch" / (plan.fingerprint.removeprefix("sha256:")[:24] or run_id)
+    with (
+        locks.hold(store.run_lock_path(run_id), what=f"run {run_id}", run=run_id),
+        JsonRunLog(store.dir / "logs" / f"{run_id}.jsonl") as log,
+    ):
+        try:
+            with _classified():
+                begin_run(
+                    store,
+                    run_id,
+                    stage=name,
+                    line=line,
+                    inputs=plan.inputs,
+                    config=plan.config.model_dump(mode="json"),
+                    extra=plan.extra,
+                    seed=plan.seed,
+                    fingerprint=plan.fingerprint,
+                    code_version=code_version(),
+                    lock=plan.lock,
+                    from_run=plan.from_run,
+                )
+                _note_holder(store, plan.lock, run_id)
+                for folder in (work / "out", scratch):
+                    folder.mkdir(parents=True, exist_ok=True)
+                log.write("run.begin", stage=name, inputs={k: v.digest for k, v in plan.inputs.items()})
+                context = RunContext(workspace, store, run_id, plan.seed, scratch, progress, log)
+                with heartbeat(store.dir, run_id):
+                    outcome = plan.stage.run(plan.config, plan.inputs, plan.extra, work / "out", context)
+                faults.point(f"{name}.run.after")
+                result.outputs = _publish(store, run_id, line, outcome, work / "out")
+            log.write("run.end", status=outcome.status, metrics=outcome.metrics)
+            shutil.rmtree(scratch, ignore_errors=True)
+        except BaseException as error:
+            log.write("run.error", error=describe_error(error), traceback=traceback.format_exc())
+            with contextlib.suppress(RtrlError):  # on a full disk the run stays open, and is swept
+                fail_run(store, run_id, error)
+            result.error = describe_error(error)
+            result.duration_s = time.monotonic() - started
+            attach_result(error, result)
+            raise
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            store.run_lock_path(run_id).unlink(missing_ok=True)
+    result.status = outcome.status
+    result.metrics, result.warnings = dict(outcome.metrics), list(outcome.warnings)
+    result.duration_s = time.monotonic() - started
+    return result
+
+
+def _publish(store: Store, run_id: str, line: str, outcome: Outcome, out: Path) -> dict[str, Artifact]:
+    return publish(
+        store,
+        run_id,
+        line,
+        outcome.outputs,
+        out,
+        state=outcome.status,
+        metrics=outcome.metrics,
+        warnings=outcome.warnings,
+    )
+
+
+def _note_holder(store: Store, lock: str, run_id: str) -> None:
+    """Name the run in the stage's lock file (held since before the run had an id)."""
+    path = store.lock_path(lock)
+    if lock and path.exists():
+        locks.note_run(path, run_id)
+
+
+@contextlib.contextmanager
+def _classified() -> Iterator[None]:
+    """Errors of the machine become the user's; bugs pass as they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DependencyDownError(
+                "the disk of the store is full", hint="free space (`rtrl gc`) and run again"
+            ) from error
+        raise
