@@ -16,7 +16,7 @@ import numpy as np
 from evals.stats.clusters import ClusterSums, Floats
 
 EXACT_BELOW = 12
-DRAWS = 4095
+DRAWS = 1999
 
 
 @lru_cache(maxsize=32)
@@ -56,7 +56,7 @@ def lower_bound(data: ClusterSums, alpha: float) -> float:
     if p_greater(data, far) > alpha:
         return float("-inf")
     rejected, kept = far, data.mean
-    while kept - rejected > 1e-6 * max(data.se, 1e-300):
+    while kept - rejected > 1e-4 * max(data.se, 1e-300):
         middle = (rejected + kept) / 2
         if p_greater(data, middle) <= alpha:
             rejected = middle

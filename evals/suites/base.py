@@ -1,0 +1,66 @@
+"""What every suite offers to the gate, and what it is given to run a checkpoint with.
+
+A suite knows cases, metrics and how to try a case. Not here: which checkpoint is the candidate, the
+engine behind `complete_batch`, what is decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cursorbench.harness.loop import ChatRequest
+from evals.cases import Attempt, SuiteSpec
+
+Answer = Mapping[str, Any]
+CompleteBatch = Callable[[list[ChatRequest]], list[Answer]]
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A checkpoint to be tried.
+
+    Attributes:
+        checkpoint: its artifact digest.
+        path: its Hugging Face folder.
+        complete_batch: chat requests to OpenAI assistant messages, in order, sampled by this checkpoint.
+    """
+
+    checkpoint: str
+    path: Path
+    complete_batch: CompleteBatch
+
+
+class Suite(Protocol):
+    """One suite of cases."""
+
+    @property
+    def spec(self) -> SuiteSpec:
+        """Metrics, margins, attempts, clusters."""
+
+    def digest(self) -> str:
+        """Over everything but the checkpoint that decides an attempt: cases, code, sampling, versions."""
+
+    def cases(self) -> Sequence[str]:
+        """Case names in a fixed order."""
+
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
+        """Try the named cases as often as the spec says. `advance(n)` after n attempts ended."""
+
+
+def digest_of(*parts: Any) -> str:
+    """sha256 of JSON-able parts and of the bytes of files (given as Path)."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else _canonical(part)
+        total.update(hashlib.sha256(data).digest())
+    return f"sha256:{total.hexdigest()}"
+
+
+def _canonical(part: Any) -> bytes:
+    return json.dumps(part, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

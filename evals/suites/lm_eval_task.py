@@ -1,0 +1,182 @@
+"""Any task of the lm-eval harness as a suite, document by document.
+
+The first metric of the task is gated, the others are reported. A metric whose samples are pairs
+(perplexities, bits per byte) keeps its weights as the denominator. The checkpoint is run by the
+harness's Hugging Face backend, on documents in order, so that likelihood tasks are deterministic.
+
+Not for tasks that execute model-written code: those need the sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from evals.cases import Attempt, Direction, Metric, SuiteSpec
+from evals.suites.base import Advance, Subject, digest_of
+
+OWN_TASKS = Path(__file__).with_name("tasks")
+SHARE_MARGIN = 0.05
+OTHER_MARGIN = 0.05
+# lm-eval reports these as exp or log2 of the samples' ratio; samples are (log-likelihood, weight).
+_LIKELIHOODS = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+
+
+class LmEvalSuite:
+    """One lm-eval task.
+
+    Args:
+        task: its name, ours or the harness's own.
+        name: the suite's name in reports.
+        include: a folder with further YAML tasks.
+        limit: at most this many documents.
+        batch_size: sequences of one forward pass.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        *,
+        name: str = "",
+        include: Path | None = None,
+        limit: int | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        self.name = name or task
+        self._task_name = task
+        self._include = [OWN_TASKS, *([include] if include else [])]
+        self._limit = limit
+        self._batch_size = batch_size
+
+    @cached_property
+    def spec(self) -> SuiteSpec:
+        """Metrics as the task declares them; likelihood metrics as nats per unit, less is better."""
+        config = self._task.config
+        metrics = tuple(
+            _metric(entry, gated=position == 0, sampled=config.output_type == "generate_until")
+            for position, entry in enumerate(config.metric_list)
+        )
+        return SuiteSpec(self.name, metrics, attempts=1, cluster="document")
+
+    def digest(self) -> str:
+        """Over the documents, the task's settings and the harness's version."""
+        config = self._task.config.to_dict()
+        config.pop("custom_dataset", None)
+        documents = json.loads(json.dumps([dict(doc) for doc in self._documents], default=str))
+        settings = json.loads(json.dumps(config, default=str, sort_keys=True))
+        return digest_of(documents, settings, version("lm_eval"), self._batch_size, Path(__file__))
+
+    def cases(self) -> Sequence[str]:
+        """`TASK:INDEX` of each document."""
+        return [f"{self._task_name}:{index}" for index in range(len(self._documents))]
+
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
+        """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number."""
+        indices = sorted(int(case.rpartition(":")[2]) for case in cases)
+        with _quiet() as said:
+            samples = self._evaluate(subject.path, indices)
+        if len(samples) != len(indices):
+            raise IntegrityError(
+                f"lm-eval scored {len(samples)} of {len(indices)} documents", hint=said.getvalue()[-500:]
+            )
+        advance(len(samples))
+        return [self._attempt(sample, subject) for sample in samples]
+
+    def _attempt(self, sample: dict[str, Any], subject: Subject) -> Attempt:
+        case = f"{self._task_name}:{sample['doc_id']}"
+        values = {metric.name: _pair(metric.name, sample[metric.name]) for metric in self.spec.metrics}
+        if not all(math.isfinite(part) for pair in values.values() for part in pair):
+            raise IntegrityError(
+                f"checkpoint {subject.checkpoint[:19]} gives no finite score on {case}",
+                hint="its weights are not usable: look at the train run that made it",
+            )
+        return Attempt(case, case, 0, values)
+
+    def _evaluate(self, checkpoint: Path, indices: list[int]) -> list[dict[str, Any]]:
+        import torch
+        from lm_eval import simple_evaluate
+        from lm_eval.models.huggingface import HFLM
+
+        model = HFLM(
+            pretrained=str(checkpoint),
+            device="cuda" if torch.cuda.is_available() else "cpu",
+            dtype="auto",
+            batch_size=self._batch_size,
+        )
+        results = simple_evaluate(
+            model=model,
+            tasks=[self._task_name],
+            task_manager=self._manager,
+            samples={self._task_name: indices},
+            bootstrap_iters=0,
+        )
+        samples: list[dict[str, Any]] = results["samples"][self._task_name]
+        return samples
+
+    @cached_property
+    def _manager(self) -> Any:
+        from lm_eval.tasks import TaskManager
+
+        # The harness's own 12,000 tasks take 12 s to list: only when ours do not have the name.
+        own = TaskManager(include_path=self._include, include_defaults=False)
+        if self._task_name in own.all_tasks:
+            return own
+        everything = TaskManager(include_path=self._include)
+        if self._task_name not in everything.all_subtasks:
+            raise UsageError(
+                f"lm-eval has no task {self._task_name!r}",
+                hint="one task, no group; own tasks: eval.lm_eval_include",
+            )
+        return everything
+
+    @cached_property
+    def _task(self) -> Any:
+        with _quiet():
+            found = self._manager.load([self._task_name])["tasks"]
+        return found[self._task_name]
+
+    @cached_property
+    def _documents(self) -> list[Any]:
+        documents = list(self._task.eval_docs)
+        if not documents:
+            raise InputMissingError(f"lm-eval task {self._task_name!r} has no documents")
+        return documents[: self._limit]
+
+
+def _metric(entry: dict[str, Any], *, gated: bool, sampled: bool) -> Metric:
+    name = str(entry["metric"])
+    if name in _LIKELIHOODS:
+        return Metric(name, "lower", OTHER_MARGIN, "nats", f"{name}, as nats", gated, None, sampled)
+    better: Direction = "higher" if entry.get("higher_is_better", True) else "lower"
+    return Metric(name, better, SHARE_MARGIN, "share", f"lm-eval {name}", gated, (0.0, 1.0), sampled)
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:
+    numerator, denominator = value if isinstance(value, (tuple, list)) else (value, 1.0)
+    sign = -1.0 if name in _LIKELIHOODS else 1.0
+    return sign * float(numerator), float(denominator)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[io.StringIO]:
+    """Keep the harness's bars and notes off the terminal; what it said is for the error message."""
+    said = io.StringIO()
+    loggers = [logging.getLogger(name) for name in ("lm_eval", "transformers", "datasets")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            yield said
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
