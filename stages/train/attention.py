@@ -1,0 +1,89 @@
+"""Block-diagonal causal attention over packed sequences, as an attention function of transformers.
+
+    out_t = sum over s <= t of the same sequence: softmax(q_t k_s * scaling) v_s
+
+Sequences of like length are looked up as the rows of a rectangle and go through torch's fused causal
+attention together; padding cells lie to the right of the real ones, where causality hides them. The
+cost is that of the sequences, not of the square of the pack (4,096 packed tokens of 170-token
+sequences under one dense mask would cost 24 times as much attention).
+
+Exact for any model whose attention is causal, with or without a sliding window; grouped-query heads
+included. Not for: models with attention biases, sinks or soft-capped scores (refused).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from stages.errors import UsageError
+from stages.train.packing import Pack, Rectangle
+
+NAME = "rtrl_packed"
+_UNSUPPORTED = ("position_bias", "s_aux", "softcap")
+
+
+def register() -> str:
+    """Make the function known to transformers; returns the name to load a model with."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(NAME, packed_attention)
+    return NAME
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    pack: Pack | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """query [1, H, N, D], key and value [1, G, N, D] (G divides H) -> [1, N, H, D], and no weights.
+
+    `pack` is handed through the model's forward call. Raises UsageError for what it cannot compute.
+    """
+    wanted = [name for name in _UNSUPPORTED if kwargs.get(name) is not None]
+    if wanted or attention_mask is not None or pack is None:
+        raise UsageError(
+            f"{type(module).__name__} needs attention with {', '.join(wanted) or 'a mask'}, "
+            "which packed training does not compute",
+            hint="this architecture cannot be trained yet",
+        )
+    q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # tokens first
+    blocks = [_attend(q, k, v, rectangle, scaling, sliding_window) for rectangle in pack.rectangles]
+    return (blocks[0] if len(blocks) == 1 else torch.cat(blocks))[None], None
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rectangle: Rectangle,
+    scaling: float | None,
+    sliding_window: int | None,
+) -> Tensor:
+    """query [N, H, D] -> the rectangle's outputs in pack order [n, H, D]."""
+    batch, length = rectangle.rows.shape
+    lookup = rectangle.rows.flatten()
+    q, k, v = (
+        tensor.index_select(0, lookup).view(batch, length, *tensor.shape[1:]).transpose(1, 2)
+        for tensor in (query, key, value)
+    )
+    mask = None
+    if sliding_window is not None and length > sliding_window:
+        age = torch.arange(length, device=query.device)
+        age = age[:, None] - age[None, :]
+        mask = (age >= 0) & (age < sliding_window)
+    out = scaled_dot_product_attention(
+        q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    flat = out.transpose(1, 2).reshape(batch * length, *query.shape[1:])
+    return flat.index_select(0, rectangle.valid)

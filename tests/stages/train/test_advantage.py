@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from stages.linestate import Baseline
+from stages.train.advantage import (
+    advantages,
+    ema_baselines,
+    group_baselines,
+    is_degenerate,
+    updated_baselines,
+)
+
+
+def test_a_warm_stratum_is_mixed_with_the_line() -> None:
+    table = {"*": Baseline(0.5, 100.0), "rename": Baseline(0.8, 24.0)}
+    # (24 * 0.8 + 8 * 0.5) / 32 = 23.2 / 32 = 0.725; a cold stratum has the line's 0.5
+    result = ema_baselines(np.array([1.0, 0.0, 1.0]), ["rename", "vague", "rename"], table, 8.0)
+    assert result == pytest.approx([0.725, 0.5, 0.725])
+
+
+def test_the_batch_itself_never_moves_the_baseline_it_is_compared_with() -> None:
+    table = {"*": Baseline(0.5, 100.0), "a": Baseline(0.8, 24.0)}
+    low = ema_baselines(np.array([0.0, 0.0]), ["a", "a"], table, 8.0)
+    high = ema_baselines(np.array([9.0, 9.0]), ["a", "a"], table, 8.0)
+    assert low == pytest.approx(high)
+
+
+def test_a_new_line_takes_the_mean_of_the_others() -> None:
+    rewards = np.array([1.0, 0.0, 0.5, 0.1])
+    strata = ["a", "a", "a", "b"]
+    # first: others of the line (0 + .5 + .1) / 3 = .2, others of "a" sum .5, two of them: (.5 + 2 * .2) / 4
+    result = ema_baselines(rewards, strata, {}, 2.0)
+    assert result[0] == pytest.approx(0.225)
+    # the only "b" has the mean of all others: 1.5 / 3
+    assert result[3] == pytest.approx(0.5)
+
+
+def test_without_shrinkage_a_lone_stratum_of_a_new_line_still_has_a_baseline() -> None:
+    assert ema_baselines(np.array([1.0, 0.0]), ["a", "b"], {}, 0.0) == pytest.approx([0.0, 1.0])
+
+
+def test_groups_leave_one_out() -> None:
+    rewards = np.array([1.0, 0.0, 0.5, 7.0, 3.0])
+    result = group_baselines(rewards, ["g", "g", "g", "alone", ""])
+    assert result[:3] == pytest.approx([0.25, 0.75, 0.5])
+    assert np.isnan(result[3:]).all()
+
+
+def test_groups_outrank_strata_and_nothing_is_divided() -> None:
+    table = {"*": Baseline(0.5, 10.0)}
+    result, baseline = advantages(
+        np.array([1.0, 0.0, 2.0]), ["a"] * 3, ["g", "g", ""], table, shrinkage=4.0, scale=False
+    )
+    assert baseline == pytest.approx([0.0, 1.0, 0.5])
+    assert result == pytest.approx([1.0, -1.0, 1.5])
+
+
+def test_scaling_divides_by_the_root_mean_square() -> None:
+    table = {"*": Baseline(0.0, 10.0)}
+    result, _ = advantages(np.array([3.0, -4.0]), ["a", "a"], ["", ""], table, shrinkage=0.0, scale=True)
+    assert result == pytest.approx(np.array([3.0, -4.0]) / np.sqrt(12.5))
+
+
+def test_the_update_forgets_by_the_number_of_new_episodes() -> None:
+    table = {"*": Baseline(0.0, 8.0), "a": Baseline(1.0, 4.0), "old": Baseline(0.3, 2.0)}
+    after = updated_baselines(np.array([0.0, 0.5]), ["a", "a"], table, half_life=2.0)
+    # n = 2, half-life 2: the old weights 4 and 8 halve to 2 and 4
+    assert after["a"].weight == pytest.approx(4.0)
+    assert after["a"].value == pytest.approx((2 * 1.0 + 0.5) / 4)
+    assert after["*"].weight == pytest.approx(6.0)
+    assert after["*"].value == pytest.approx(0.5 / 6)
+    assert after["old"] == table["old"]
+
+
+def test_a_batch_that_teaches_nothing_is_named() -> None:
+    varied = np.array([0.1, 0.2])
+    assert is_degenerate(varied, varied - 0.1) == ""
+    assert "rewards are 0.5" in is_degenerate(np.array([0.5, 0.5]), np.array([0.1, 0.3]))
+    assert "advantages are 0" in is_degenerate(varied, np.zeros(2))
