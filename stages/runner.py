@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from stages import faults, locks
 from stages.errors import DependencyDownError, RtrlError
-from stages.fingerprint import code_version, fingerprint
+from stages.identity import code_version, fingerprint
 from stages.progress import Silent
 from stages.registry.publish import publish
 from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
