@@ -30,9 +30,6 @@ class CollectConfig(BaseModel):
         1, ge=0, description="largest distance in the checkpoint tree between sampler and live checkpoint"
     )
     arm: str = Field("live", description="the arm whose episodes are taken: that of the parent to be trained")
-    orphan_s: float = Field(
-        604_800.0, gt=0, description="an event whose generation never came is given up after this long"
-    )
     min_episodes: int = Field(
         1, ge=1, description="with fewer mature episodes than this: inconclusive, keep waiting"
     )
