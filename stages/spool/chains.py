@@ -1,0 +1,174 @@
+"""Prompts stored as suffixes of what the session already holds, and put together again.
+
+A generation whose prompt starts with the tokens of an earlier one of its session (prompt and output)
+stores only what follows: `prompt_base` names the earlier one, `prompt_prefix` says how many of its
+tokens are taken. Chains never leave a segment, so segments can be deleted or lost one by one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stages.errors import IntegrityError
+from stages.records import Generation, Payload
+from stages.spool import codec
+from stages.vault import Vault
+
+Ids = npt.NDArray[np.int32]
+Logprobs = npt.NDArray[np.float32]
+
+MIN_PREFIX = 16  # ids; a shorter common prefix is not worth a link
+MAX_DEPTH = 64  # links to follow for one prompt; the next one is stored in full
+KEPT_PER_SESSION = 4  # agents that work side by side in one session
+
+
+class Tokens(NamedTuple):
+    """Exact tokens of a generation: prompt ids [P], output ids [O], logprob of each output id [O]
+    (of another length when the generation has a defect)."""
+
+    prompt: Ids
+    output: Ids
+    logprobs: Logprobs
+
+
+class _Known(NamedTuple):
+    id: str
+    ids: Ids
+    depth: int
+
+
+class SessionCache:
+    """Tokens of recent generations by session, to find what a new prompt extends. The writer's side."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._sessions: OrderedDict[tuple[str, str], list[_Known]] = OrderedDict()
+
+    def clear(self) -> None:
+        """Forget everything (a new segment begins)."""
+        self._sessions.clear()
+        self._bytes = 0
+
+    def base(self, user: str, session: str, prompt: Ids) -> tuple[str, int, int]:
+        """What `prompt` extends: generation id ("" for nothing), ids in common, depth of the new link."""
+        best = ("", 0, 0)
+        for known in self._sessions.get((user, session), ()):
+            common = common_prefix(known.ids, prompt)
+            if common >= MIN_PREFIX and common > best[1] and known.depth < MAX_DEPTH:
+                best = (known.id, common, known.depth + 1)
+        return best
+
+    def add(self, user: str, session: str, generation_id: str, ids: Ids, depth: int) -> None:
+        """Remember prompt and output `ids` of a generation just written."""
+        entries = self._sessions.setdefault((user, session), [])
+        entries.append(_Known(generation_id, ids, depth))
+        self._bytes += ids.nbytes
+        if len(entries) > KEPT_PER_SESSION:
+            self._bytes -= entries.pop(0).ids.nbytes
+        self._sessions.move_to_end((user, session))
+        while self._bytes > self._max_bytes and self._sessions:
+            _, dropped = self._sessions.popitem(last=False)
+            self._bytes -= sum(known.ids.nbytes for known in dropped)
+
+
+class ChainReader:
+    """Opens payloads and puts full prompts together. The readers' side.
+
+    Args:
+        lookup: generation id -> its record, for bases not seen yet (`Spool.record`).
+        max_bytes: tokens kept in memory so that a forward pass need not look up.
+    """
+
+    def __init__(
+        self,
+        vault: Vault,
+        lookup: Callable[[str], tuple[Generation, bytes]],
+        max_bytes: int = 256 << 20,
+    ) -> None:
+        self._vault = vault
+        self._lookup = lookup
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._full: OrderedDict[str, Ids] = OrderedDict()
+
+    def open(self, generation: Generation, sealed: bytes) -> tuple[Payload, Tokens]:
+        """The payload as stored, and the tokens with the prompt in full.
+
+        Raises:
+            UserForgottenError: the user's key is gone.
+            IntegrityError: no payload was written (no-train), it does not open, or lengths contradict.
+        """
+        chain = [self._unseal(generation, sealed)]
+        links = [generation]
+        while links[-1].prompt_base and links[-1].prompt_base not in self._full:
+            base, base_sealed = self._lookup(links[-1].prompt_base)
+            links.append(base)
+            chain.append(self._unseal(base, base_sealed))
+        prompt = np.empty(0, np.int32)
+        for link, payload in zip(reversed(links), reversed(chain), strict=True):
+            prompt = self._join(link, payload)
+            self._keep(link.id, np.concatenate((prompt, _ids(payload.output))))
+        payload = chain[0]
+        return payload, Tokens(prompt, _ids(payload.output), np.frombuffer(payload.logprobs, np.float32))
+
+    def _unseal(self, generation: Generation, sealed: bytes) -> Payload:
+        if not sealed:
+            raise IntegrityError(
+                f"generation {generation.id} has no payload: it was requested with no-train",
+                hint="skip generations with no_train",
+            )
+        plain = self._vault.unseal(generation.user, sealed, codec.generation_aad(generation.id))
+        try:
+            return codec.decode(plain)
+        except msgspec.DecodeError as error:
+            raise IntegrityError(
+                f"the payload of generation {generation.id} does not decode", hint="quarantine it"
+            ) from error
+
+    def _join(self, generation: Generation, payload: Payload) -> Ids:
+        suffix = _ids(payload.prompt)
+        prompt = suffix
+        if generation.prompt_base:
+            base = self._full.get(generation.prompt_base)
+            if base is None or len(base) < generation.prompt_prefix:
+                raise IntegrityError(
+                    f"the prompt of generation {generation.id} extends tokens that are not there",
+                    hint="quarantine it",
+                )
+            prompt = np.concatenate((base[: generation.prompt_prefix], suffix))
+        if len(prompt) != generation.prompt_tokens:
+            raise IntegrityError(
+                f"generation {generation.id} has {len(prompt)} prompt ids where {generation.prompt_tokens} "
+                "were recorded",
+                hint="quarantine it",
+            )
+        return prompt
+
+    def _keep(self, generation_id: str, ids: Ids) -> None:
+        if generation_id in self._full:
+            return
+        self._full[generation_id] = ids
+        self._bytes += ids.nbytes
+        while self._bytes > self._max_bytes and len(self._full) > 1:
+            _, dropped = self._full.popitem(last=False)
+            self._bytes -= dropped.nbytes
+
+
+def common_prefix(left: Ids, right: Ids) -> int:
+    """How many ids the two have in common from the start."""
+    n = min(len(left), len(right))
+    differ = left[:n] != right[:n]
+    return int(differ.argmax()) if differ.any() else n
+
+
+def _ids(data: bytes) -> Ids:
+    if len(data) % 4:
+        raise IntegrityError("token ids are cut off inside an id", hint="quarantine the record")
+    return np.frombuffer(data, np.int32)

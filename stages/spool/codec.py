@@ -1,0 +1,103 @@
+"""What stands in a frame's body, and in the sealed payload inside it. Pure.
+
+    generation body = u32 n, msgpack Generation (n bytes), sealed payload (the rest; empty for no-train)
+    event body      = u32 n, msgpack StoredEvent (n bytes), sealed data (the rest; empty if none is content)
+
+A payload is sealed for the generation's user with the generation id as associated data; an event's
+data for the event's user with `event_aad`. An event's numbers and booleans are not content and stay
+readable; if any value is text or a list, all of `data` is sealed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from stages.records import Event, Generation, Payload
+
+_LENGTH = struct.Struct("<I")
+
+
+class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event and the user whose key seals its data. `event.data` holds what is no content."""
+
+    event: Event
+    user: str = ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_generation = msgspec.msgpack.Decoder(Generation).decode
+_decode_event = msgspec.msgpack.Decoder(StoredEvent).decode
+_decode_payload = msgspec.msgpack.Decoder(Payload).decode
+_decode_data = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def encode(payload: Payload) -> bytes:
+    """The plaintext of a sealed payload (msgpack)."""
+    return _encode(payload)
+
+
+def decode(data: bytes) -> Payload:
+    """The payload in `data`. Raises msgspec.DecodeError when it is none."""
+    return _decode_payload(data)
+
+
+def encode_data(data: dict[str, Any]) -> bytes:
+    """The plaintext of an event's sealed data (msgpack)."""
+    return _encode(data)
+
+
+def decode_data(data: bytes) -> dict[str, Any]:
+    """The event data in `data`."""
+    return _decode_data(data)
+
+
+def is_content(data: dict[str, Any]) -> bool:
+    """Whether event data holds anything a person wrote or owns: anything but numbers and booleans."""
+    return any(not isinstance(value, int | float | None) for value in data.values())
+
+
+def generation_aad(generation_id: str) -> bytes:
+    """Associated data of a generation's sealed payload."""
+    return generation_id.encode()
+
+
+def event_aad(key_id: str, event_id: str) -> bytes:
+    """Associated data of an event's sealed data."""
+    return f"event:{key_id}:{event_id}".encode()
+
+
+def pack_generation(generation: Generation, sealed: bytes) -> bytes:
+    """The body of a GENERATION frame."""
+    meta = _encode(generation)
+    return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
+
+
+def unpack_generation(body: bytes) -> tuple[Generation, bytes]:
+    """Generation and sealed payload of a GENERATION frame."""
+    (n,) = _LENGTH.unpack_from(body)
+    return _decode_generation(memoryview(body)[4 : 4 + n]), body[4 + n :]
+
+
+def decode_headline(meta: bytes) -> Generation:
+    """The generation in the readable part of a body (length field removed)."""
+    return _decode_generation(meta)
+
+
+def pack_event(event: Event, user: str, sealed: bytes) -> bytes:
+    """The body of an EVENT or PENDING frame."""
+    meta = _encode(StoredEvent(event, user))
+    return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
+
+
+def unpack_event(body: bytes) -> tuple[StoredEvent, bytes]:
+    """Event and sealed data of an EVENT or PENDING frame."""
+    (n,) = _LENGTH.unpack_from(body)
+    return _decode_event(memoryview(body)[4 : 4 + n]), body[4 + n :]
+
+
+def meta_length(body_start: bytes) -> int:
+    """How many bytes of a body its readable part takes, length field included."""
+    return 4 + int(_LENGTH.unpack_from(body_start)[0])

@@ -1,0 +1,228 @@
+"""Appends frames to segments, syncs them in groups, and brings the index after them.
+
+The part of the writer that knows nothing of what records mean. One background thread does all waiting
+for the disk. `lock` is the writer's lock: callers hold it around `append` and `add`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from stages import faults
+from stages.errors import DependencyDownError
+from stages.spool.frames import Kind
+from stages.spool.index import Batch, EventRow, GenerationRow, Index
+from stages.spool.segment import SegmentFile
+
+_RETRY_S = 1.0  # between attempts to write an index whose disk is full
+
+
+class SpoolFullError(DependencyDownError):
+    """A record could not be written. Nothing of it is in the spool; what was there is untouched."""
+
+    kind = "spool_full"
+
+
+class Limits(NamedTuple):
+    """When to sync and when to begin a new segment (see `GatewayConfig`)."""
+
+    fsync_s: float
+    segment_bytes: int
+    segment_s: float
+
+
+class Journal:
+    """The open end of the spool."""
+
+    def __init__(
+        self, spool_dir: Path, index: Index, limits: Limits, next_segment: int, next_seq: int
+    ) -> None:
+        self.lock = threading.RLock()
+        self.failed: Exception | None = None
+        self.epoch = 0  # grows with every new segment
+        self.generations: dict[str, GenerationRow] = {}  # appended, not in the index yet
+        self.events: dict[tuple[str, str], EventRow] = {}
+        self._dir = spool_dir
+        self._index = index
+        self._limits = limits
+        self._number = next_segment
+        self._seq = next_seq
+        self._active: SegmentFile | None = None
+        self._retired: list[SegmentFile] = []
+        self._batch = Batch()
+        self._dirty = threading.Event()
+        self._hurry = threading.Event()
+        self._synced = threading.Condition(self.lock)
+        self._synced_seq = next_seq - 1
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="spool-fsync", daemon=True)
+        self._thread.start()
+
+    @property
+    def last_seq(self) -> int:
+        """Seq of the last record appended."""
+        return self._seq - 1
+
+    def segment(self) -> SegmentFile:
+        """The segment to append to; a new one when the active one is full or old.
+
+        Raises:
+            SpoolFullError: a new one cannot be made.
+        """
+        if self.failed is not None:
+            raise DependencyDownError(
+                f"the spool's disk failed: {self.failed}", hint="check the disk, then start the gateway again"
+            ) from self.failed
+        now = time.time_ns() // 1_000_000
+        active = self._active
+        if active is not None and (
+            active.size >= self._limits.segment_bytes or now - active.created >= self._limits.segment_s * 1000
+        ):
+            self.rotate()
+        if self._active is None:
+            try:
+                self._active = SegmentFile(self._dir, self._number, self._seq, now)
+            except OSError as error:
+                raise full(error) from error
+            self._number += 1
+            self.epoch += 1
+        return self._active
+
+    def append(self, segment: SegmentFile, kind: Kind, body: bytes) -> tuple[int, int]:
+        """Hand one frame to the operating system. Returns its offset and seq.
+
+        Raises:
+            SpoolFullError: nothing of it was written.
+        """
+        seq = self._seq
+        try:
+            offset = segment.append(kind, seq, body)
+        except OSError as error:
+            raise full(error) from error
+        self._seq += 1
+        self._dirty.set()
+        return offset, seq
+
+    def add(self, row: GenerationRow | EventRow) -> None:
+        """Put a row into the index with the next sync."""
+        if isinstance(row, GenerationRow):
+            self.generations[row.id] = row
+            self._batch.generations.append(row)
+        else:
+            self.events[row.key_id, row.id] = row
+            self._batch.events.append(row)
+        self._dirty.set()
+
+    def rotate(self) -> None:
+        """Seal the active segment; the next record begins a new one."""
+        if self._active is None:
+            return
+        try:
+            self._active.seal()
+        except OSError as error:
+            raise full(error) from error
+        self._retired.append(self._active)
+        self._active = None
+        self._dirty.set()
+
+    def flush(self, timeout: float) -> int:
+        """Wait until everything appended so far is synced and indexed. Returns the last seq."""
+        with self._synced:
+            wanted = self.last_seq
+            self._hurry.set()
+            self._dirty.set()
+            done = self._synced.wait_for(lambda: self.failed or self._synced_seq >= wanted, timeout)
+            if self.failed is not None or not done:
+                why = self.failed or "the disk is slow or full"
+                raise DependencyDownError(
+                    f"the spool was not synced within {timeout:g} s: {why}",
+                    hint="look at the disk of the spool folder",
+                )
+            return wanted
+
+    def close(self) -> None:
+        """Seal and sync what is there, stop the thread. On a full disk the next writer seals instead."""
+        with self.lock:
+            if self._closing:
+                return
+            try:
+                self.rotate()
+            except SpoolFullError:
+                if self._active is not None:
+                    self._retired.append(self._active)
+                    self._active = None
+            self._closing = True
+        self._hurry.set()
+        self._dirty.set()
+        self._thread.join()
+        for segment in self._retired:
+            segment.close()
+
+    def _run(self) -> None:
+        while True:
+            self._dirty.wait()
+            self._hurry.wait(self._limits.fsync_s)
+            self._dirty.clear()
+            self._hurry.clear()
+            closing = self._closing
+            try:
+                complete = self._sync()
+            except Exception as error:  # noqa: BLE001  # whatever it is: nothing more may be answered for
+                with self._synced:
+                    self.failed = error
+                    self._synced.notify_all()
+                return
+            if closing:
+                return
+            if not complete:
+                time.sleep(_RETRY_S)
+                self._dirty.set()
+
+    def _sync(self) -> bool:
+        """fsync what was appended, then put it into the index; False when the index has to wait."""
+        with self.lock:
+            batch, self._batch = self._batch, Batch()
+            retired, self._retired = self._retired, []
+            files = [*retired, *([self._active] if self._active else [])]
+            last = self.last_seq
+            for file in files:
+                batch.segments[file.number] = file.row()
+        for file in files:
+            file.sync()
+        faults.point("spool.index.before")
+        try:
+            self._index.commit(batch)
+        except sqlite3.OperationalError:  # full or locked; the segments have it all
+            with self.lock:
+                self._batch = batch.followed_by(self._batch)
+                self._retired = retired + self._retired
+            return False
+        faults.point("spool.index.after")
+        for file in retired:
+            file.close()
+        self._settle(batch, last)
+        return True
+
+    def _settle(self, batch: Batch, last: int) -> None:
+        """`batch` is in the index: drop it from memory, wake who waits."""
+        with self._synced:
+            for generation in batch.generations:
+                self.generations.pop(generation.id, None)
+            for event in batch.events:
+                known = (event.key_id, event.id)
+                if self.events.get(known) == event:
+                    del self.events[known]
+            self._synced_seq = last
+            self._synced.notify_all()
+
+
+def full(error: OSError) -> SpoolFullError:
+    """The error of a write that the disk refused."""
+    return SpoolFullError(
+        f"the spool cannot be written: {error.strerror or error}",
+        hint="free disk space in the spool folder; captured records are safe",
+    )

@@ -1,0 +1,53 @@
+"""Events that came before their generation: who waits for whom, how many, since when. Bookkeeping only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from stages.spool.index import EventRow
+
+
+class Pending:
+    """Index rows of waiting events, by generation."""
+
+    def __init__(self, rows: Iterable[EventRow]) -> None:
+        self._rows: dict[str, list[EventRow]] = {}
+        self._by_key: Counter[str] = Counter()
+        for row in rows:
+            self.add(row)
+
+    def __len__(self) -> int:
+        return self._by_key.total()
+
+    def __contains__(self, generation_id: str) -> bool:
+        return generation_id in self._rows
+
+    def of_key(self, key_id: str) -> int:
+        """How many events of this key wait."""
+        return self._by_key[key_id]
+
+    def generations(self) -> list[str]:
+        """Generations waited for."""
+        return list(self._rows)
+
+    def add(self, row: EventRow) -> None:
+        """One more waits."""
+        self._rows.setdefault(row.generation_id, []).append(row)
+        self._by_key[row.key_id] += 1
+
+    def pop(self, generation_id: str) -> list[EventRow]:
+        """The generation is there: take out what waited for it."""
+        rows = self._rows.pop(generation_id, [])
+        self._by_key.subtract(row.key_id for row in rows)
+        return rows
+
+    def pop_older(self, wall: int) -> list[EventRow]:
+        """Take out everything of generations whose newest waiting event came before `wall`."""
+        late = [g for g, rows in self._rows.items() if max(row.wall for row in rows) < wall]
+        return [row for generation_id in late for row in self.pop(generation_id)]
+
+
+def pending_user(generation_id: str) -> str:
+    """Under whose key the data of an event waits when nobody knows yet whose generation it is for."""
+    return f"pending/{generation_id}"

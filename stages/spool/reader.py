@@ -1,0 +1,224 @@
+"""Everybody else's side of the spool: ranges, iteration, exact tokens, damage, deletion.
+
+May run while the gateway writes: it sees what has been synced. Damaged stretches are skipped and
+reported, never silently: through `on_damage`, or, without it, by `SpoolDamagedError` the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from stages import faults
+from stages.errors import InputMissingError, IntegrityError, LockedError
+from stages.records import Event, Generation, Payload
+from stages.spool import codec, frames, segment
+from stages.spool.chains import ChainReader, Tokens
+from stages.spool.damage import Damage, SpoolDamagedError
+from stages.spool.frames import Kind
+from stages.spool.index import Index, SegmentRow
+from stages.spool.recovery import WriterLock, open_index, recover
+from stages.vault import Vault
+
+OnDamage = Callable[[Damage], None]
+
+
+class SpoolRange(NamedTuple):
+    """What the spool holds. Seqs number all records; with none, first_seq is last_seq + 1.
+    `max_at` is the newest event time (ms)."""
+
+    first_seq: int
+    last_seq: int
+    generations: int
+    events: int
+    max_at: int
+
+
+class Spool:
+    """Read access to a spool. One object per thread is not needed; iterators are independent."""
+
+    def __init__(self, spool_dir: Path, index: Index) -> None:
+        self._dir = spool_dir
+        self._index = index
+
+    @classmethod
+    def open(cls, spool_dir: Path) -> Spool:
+        """The spool in `spool_dir`. What a killed writer left is put in order first, if no writer is alive.
+
+        Raises:
+            InputMissingError: there is no such folder.
+            StoreError: the index has another schema.
+        """
+        if not spool_dir.is_dir():
+            raise InputMissingError(f"no spool at {spool_dir}", hint="`rtrl serve` captures into one")
+        try:
+            lock = WriterLock(spool_dir)
+        except LockedError:
+            return cls(spool_dir, open_index(spool_dir))
+        try:
+            index = open_index(spool_dir)
+            recover(spool_dir, index)
+        finally:
+            lock.release()
+        return cls(spool_dir, index)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
+
+    def range(self) -> SpoolRange:
+        """What is there now (synced, not deleted)."""
+        row = self._index.rows(
+            "SELECT min(first_seq) FILTER (WHERE state IN ('active', 'sealed')), max(last_seq),"
+            " sum(generations) FILTER (WHERE state IN ('active', 'sealed')),"
+            " sum(events) FILTER (WHERE state IN ('active', 'sealed')), max(max_at) FROM segments"
+        )[0]
+        last = int(row[1] or 0)
+        return SpoolRange(int(row[0] or last + 1), last, int(row[2] or 0), int(row[3] or 0), int(row[4] or 0))
+
+    def generations(
+        self, first_seq: int, last_seq: int, *, payloads: bool = True, on_damage: OnDamage | None = None
+    ) -> Iterator[tuple[int, Generation, bytes]]:
+        """(seq, generation, sealed payload) in order of seq, both ends included.
+
+        Sealed is b"" for no-train, and for all with `payloads=False`, which reads no payload from disk
+        (and therefore checks no CRC).
+
+        Raises:
+            SpoolDamagedError: without `on_damage`, the first time damage is met; it is on record then.
+        """
+        if not payloads:
+            yield from self._headlines(first_seq, last_seq)
+            return
+        for frame in self._frames(first_seq, last_seq, on_damage):
+            if frame.kind == Kind.GENERATION:
+                yield (frame.seq, *codec.unpack_generation(frame.body))
+
+    def events(
+        self, first_seq: int, last_seq: int, *, on_damage: OnDamage | None = None
+    ) -> Iterator[tuple[int, Event, str, bytes]]:
+        """(seq, event, user, sealed data) in order of seq. `open_event` puts the data back.
+
+        Only events whose generation is in the spool: others wait. Raises as `generations`.
+        """
+        for frame in self._frames(first_seq, last_seq, on_damage):
+            if frame.kind == Kind.EVENT:
+                stored, sealed = codec.unpack_event(frame.body)
+                yield frame.seq, stored.event, stored.user, sealed
+
+    def record(self, generation_id: str) -> tuple[Generation, bytes]:
+        """One generation and its sealed payload.
+
+        Raises:
+            InputMissingError: it is not in the spool (any more).
+            IntegrityError: it was, but cannot be read.
+        """
+        row = self._index.generation(generation_id)
+        if row is None:
+            raise InputMissingError(f"generation {generation_id} is not in the spool", hint="was it deleted?")
+        frame = segment.read_frame(self._dir, row.segment, row.offset)
+        if frame is None or frame.kind != Kind.GENERATION:
+            raise IntegrityError(
+                f"generation {generation_id} cannot be read from segment {row.segment}",
+                hint="`rtrl verify --full` lists what is damaged",
+            )
+        return codec.unpack_generation(frame.body)
+
+    def chains(self, vault: Vault) -> ChainReader:
+        """A reader of payloads that puts full prompts together; keep it for a whole pass."""
+        return ChainReader(vault, self.record)
+
+    def full_tokens(self, generation_id: str, vault: Vault) -> Tokens:
+        """Exact prompt and output ids and logprobs of one generation. For many use `chains`."""
+        return self.chains(vault).open(*self.record(generation_id))[1]
+
+    def payload(self, generation_id: str, vault: Vault) -> Payload:
+        """The stored payload of one generation (its prompt is a suffix)."""
+        return self.chains(vault).open(*self.record(generation_id))[0]
+
+    def check(self, first_seq: int = 0, last_seq: int = 1 << 62) -> int:
+        """Read every byte of the segments in question. Returns the number of good records.
+
+        Raises:
+            SpoolDamagedError: something cannot be read that nobody was told of yet.
+        """
+        return sum(1 for _ in self._frames(first_seq, last_seq, None))
+
+    def damages(self) -> list[Damage]:
+        """All damage ever put on record, oldest segment first."""
+        return self._index.damages()
+
+    def delete_sealed(self, up_to_seq: int) -> list[int]:
+        """Delete sealed segments whose records all have seq <= `up_to_seq`. Returns their numbers."""
+        numbers = [
+            row.id for row in self._index.segments() if row.state == "sealed" and row.last_seq <= up_to_seq
+        ]
+        for number in numbers:
+            self._index.mark_deleting(number)
+            faults.point("spool.delete.mark.after")
+            segment.path_of(self._dir, number).unlink(missing_ok=True)
+            faults.point("spool.delete.unlink.after")
+            self._index.write("UPDATE segments SET state = 'deleted' WHERE id = ?", [(number,)])
+        return numbers
+
+    def _frames(self, first_seq: int, last_seq: int, on_damage: OnDamage | None) -> Iterator[frames.Frame]:
+        known = {(d.segment, d.offset) for d in self._index.damages()}
+        untold = {(d.segment, d.offset) for d in self._index.damages(untold=True)}
+        for row in self._index.segments(first_seq, last_seq):
+            good, damages = self._read(row)
+            fresh = [d for d in damages if (d.segment, d.offset) not in known]
+            unseen = [d for d in damages if (d.segment, d.offset) in untold]
+            if fresh or unseen:
+                self._index.record([*fresh, *unseen], told=True)
+            if on_damage is not None:
+                for damage in damages:
+                    on_damage(damage)
+            elif fresh or unseen:
+                raise SpoolDamagedError([*fresh, *unseen])
+            yield from (f for f in good if first_seq <= f.seq <= last_seq and f.kind != Kind.FOOTER)
+
+    def _read(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
+        """Good frames and damage of the indexed part of one segment."""
+        try:
+            data = segment.path_of(self._dir, row.id).read_bytes()[: row.bytes]
+        except FileNotFoundError:
+            return [], [self._damage(row.id, 0, row.bytes, "missing")]
+        good: list[frames.Frame] = []
+        damages: list[Damage] = []
+        if frames.unpack_header(data) is None and len(data) >= frames.HEADER.size:
+            damages.append(self._damage(row.id, 0, frames.HEADER.size, "header"))
+        end = min(frames.HEADER.size, len(data))
+        for item in frames.scan(data, end):
+            if isinstance(item, frames.Frame):
+                good.append(item)
+                end = item.end
+            elif not (item.tail and len(data) < row.bytes):
+                damages.append(self._damage(row.id, item.offset, item.end, "crc"))
+        if len(data) < row.bytes:
+            damages.append(self._damage(row.id, end, row.bytes, "truncated"))
+        return good, damages
+
+    def _damage(self, number: int, offset: int, end: int, reason: str) -> Damage:
+        return Damage(number, offset, end - offset, reason, *self._index.lost_in(number, offset, end))
+
+    def _headlines(self, first_seq: int, last_seq: int) -> Iterator[tuple[int, Generation, bytes]]:
+        for row in self._index.segments(first_seq, last_seq):
+            for seq, meta in segment.read_headlines(self._dir, row.id, row.bytes):
+                if first_seq <= seq <= last_seq:
+                    yield seq, codec.decode_headline(meta), b""
+
+
+def open_event(event: Event, user: str, sealed: bytes, vault: Vault) -> Event:
+    """The event with its data, opened if it was sealed.
+
+    Raises:
+        UserForgottenError: the user's key is gone.
+        IntegrityError: it does not open.
+    """
+    if not sealed:
+        return event
+    plain = vault.unseal(user, sealed, codec.event_aad(event.key_id, event.id))
+    return msgspec.structs.replace(event, data=codec.decode_data(plain))

@@ -1,0 +1,161 @@
+"""One segment file: the writer's open end of it, and reading it as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages import faults
+from stages.spool import codec, frames
+from stages.spool.index import SegmentRow
+
+FOLDER = "segments"
+QUARANTINE = "quarantine"
+
+_HEADLINE = 2048  # bytes read at the start of a frame: its readable part in most cases
+
+
+def path_of(spool_dir: Path, segment: int) -> Path:
+    """Where segment number `segment` lies."""
+    return spool_dir / FOLDER / f"{segment:08d}.seg"
+
+
+def numbers(spool_dir: Path) -> list[int]:
+    """Numbers of the segment files that are there, ascending."""
+    return sorted(int(path.stem) for path in (spool_dir / FOLDER).glob("[0-9]*.seg") if path.stem.isdigit())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names created in or removed from `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class SegmentFile:
+    """A segment being written. Not thread-safe: the writer holds its lock around every call.
+
+    `size` counts whole frames only: a write that failed half-way is cut off again.
+    """
+
+    def __init__(self, spool_dir: Path, number: int, first_seq: int, created: int) -> None:
+        self.number = number
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        self.created = created
+        self.generations = 0
+        self.events = 0
+        self.max_at = 0
+        self.sealed = False
+        self.synced_name = False
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self.path = path_of(spool_dir, number)
+        self.fd = os.open(self.path, flags, 0o600)
+        self.size = 0
+        self._write(frames.pack_header(number, first_seq, created))
+
+    def append(self, kind: frames.Kind, seq: int, body: bytes) -> int:
+        """Hand one frame to the operating system. Returns its offset.
+
+        Raises:
+            OSError: it could not be written (disk full); the file is as it was before.
+        """
+        offset = self.size
+        self._write(frames.pack(kind, seq, body))
+        self.last_seq = seq
+        return offset
+
+    def seal(self) -> None:
+        """Write the footer: nothing more will come."""
+        faults.point("spool.seal.before")
+        self._write(frames.pack(frames.Kind.FOOTER, self.last_seq, b""))
+        faults.point("spool.seal.after")
+        self.sealed = True
+
+    def row(self) -> SegmentRow:
+        """What the index shall say of this segment."""
+        return SegmentRow(
+            self.number,
+            "sealed" if self.sealed else "active",
+            self.first_seq,
+            self.last_seq,
+            self.size,
+            self.generations,
+            self.events,
+            self.max_at,
+            self.created,
+        )
+
+    def sync(self) -> None:
+        """Make everything written so far survive a power cut."""
+        faults.point("spool.fsync.before")
+        os.fsync(self.fd)
+        faults.point("spool.fsync.after")
+        if not self.synced_name:
+            sync_folder(self.path.parent)
+            faults.point("spool.folder_fsync.after")
+            self.synced_name = True
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes already written."""
+        return os.pread(self.fd, length, offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self.fd)
+
+    def _write(self, data: bytes) -> None:
+        faults.point("spool.append.before")
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self.fd, memoryview(data)[written:])
+        except OSError:
+            os.ftruncate(self.fd, self.size)
+            raise
+        self.size += len(data)
+        faults.point("spool.append.after")
+
+
+def read_frame(spool_dir: Path, segment: int, offset: int) -> frames.Frame | None:
+    """The frame at `offset` of a segment, or None when it cannot be read."""
+    try:
+        with path_of(spool_dir, segment).open("rb") as file:
+            file.seek(offset)
+            head = file.read(frames.FRAME.size)
+            if len(head) < frames.FRAME.size:
+                return None
+            return frames.read_at(head + file.read(frames.FRAME.unpack(head)[1]), 0)
+    except FileNotFoundError:
+        return None
+
+
+def read_headlines(spool_dir: Path, segment: int, limit: int) -> Iterator[tuple[int, bytes]]:
+    """(seq, readable part) of each generation in the first `limit` bytes, without reading payloads.
+
+    Stops at the first byte that is no frame (a full read tells what is wrong there).
+    """
+    try:
+        fd = os.open(path_of(spool_dir, segment), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        offset = frames.HEADER.size
+        while offset < limit:
+            start = os.pread(fd, _HEADLINE, offset)
+            if len(start) < frames.FRAME.size:
+                return
+            magic, length, _, kind, seq = frames.FRAME.unpack_from(start)
+            if magic != frames.FRAME_MAGIC:
+                return
+            if kind == frames.Kind.GENERATION:
+                end = frames.FRAME.size + codec.meta_length(start[frames.FRAME.size :])
+                if end > len(start):
+                    start = os.pread(fd, end, offset)
+                yield seq, start[frames.FRAME.size + 4 : end]
+            offset += frames.FRAME.size + length
+    finally:
+        os.close(fd)

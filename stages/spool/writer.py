@@ -1,0 +1,287 @@
+"""The gateway's side of the spool: generations and events in, each exactly once.
+
+`append_generation` and `append_events` return when the record was handed to the operating system: it
+survives SIGKILL of this process from then on. A background thread makes it survive a power cut and
+visible to readers (`journal.py`).
+
+Safe to call from several threads; one process at a time (kernel lock).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stages.records import Event, Generation, Payload
+from stages.spool import codec, segment
+from stages.spool.chains import SessionCache, Tokens
+from stages.spool.damage import Damage
+from stages.spool.frames import Kind
+from stages.spool.index import EventRow, GenerationRow
+from stages.spool.journal import Journal, Limits
+from stages.spool.pending import Pending, pending_user
+from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
+from stages.vault import Vault
+
+
+class EventResult(NamedTuple):
+    """What became of one event. `reason` tells why it was rejected."""
+
+    status: Literal["accepted", "duplicate", "pending", "rejected"]
+    reason: str = ""
+
+
+class Expected(NamedTuple):
+    """A generation that is being made: its events may come before its record."""
+
+    key_id: str
+    user: str
+    no_train: bool
+
+
+class SpoolWriter:
+    """The one writer of a spool. `GatewayConfig` says what the limits mean."""
+
+    def __init__(
+        self,
+        spool_dir: Path,
+        vault: Vault,
+        *,
+        fsync_ms: float = 50.0,
+        segment_bytes: int = 64 << 20,
+        segment_seconds: float = 3600.0,
+        session_cache_bytes: int = 256 << 20,
+        max_pending_events: int = 10_000,
+        pending_hours: float = 168.0,
+    ) -> None:
+        """Take the writer's lock and put in order what the last writer left.
+
+        Raises:
+            LockedError: another process writes to this spool.
+            StoreError: the index has another schema.
+        """
+        spool_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._dir = spool_dir
+        self._vault = vault
+        self._max_pending = max_pending_events
+        self._pending_ms = int(pending_hours * 3_600_000)
+        self._flock = WriterLock(spool_dir)
+        self._index = open_index(spool_dir)
+        self.recovered: list[Damage] = recover(spool_dir, self._index)
+        limits = Limits(fsync_ms / 1000, segment_bytes, segment_seconds)
+        self._journal = Journal(spool_dir, self._index, limits, *next_numbers(self._index))
+        self._lock = self._journal.lock
+        self._sessions = SessionCache(session_cache_bytes)
+        self._sessions_epoch = 0
+        self._expected: dict[str, Expected] = {}
+        self._pending = Pending(self._index.pending())
+        with self._lock:
+            for generation_id in self._pending.generations():
+                row = self._index.generation(generation_id)
+                if row is not None:
+                    self._promote(row)
+        self.expire()
+
+    def expect(self, generation_id: str, key_id: str, user: str, *, no_train: bool) -> None:
+        """A generation with this id is being made; events for it may come from now on."""
+        with self._lock:
+            self._expected[generation_id] = Expected(key_id, user, no_train)
+
+    def abandon(self, generation_id: str) -> None:
+        """The expected generation will not be recorded."""
+        with self._lock:
+            self._expected.pop(generation_id, None)
+
+    def append_generation(
+        self, generation: Generation, tokens: Tokens, request: str = "", answer: str = ""
+    ) -> int:
+        """Record one generation. Returns its seq.
+
+        `prompt_base`, `prompt_prefix` and the token counts of `generation` are set here. With
+        `generation.no_train` nothing of tokens, request and answer is written.
+
+        Raises:
+            SpoolFullError: it could not be written.
+        """
+        with self._lock:
+            file = self._journal.segment()
+            generation, depth = self._link(generation, tokens)
+            sealed = b"" if generation.no_train else self._seal(generation, tokens, request, answer)
+            offset, seq = self._journal.append(
+                file, Kind.GENERATION, codec.pack_generation(generation, sealed)
+            )  # fmt: skip
+            file.generations += 1
+            file.max_at = max(file.max_at, generation.at)
+            row = GenerationRow(
+                generation.id, seq, file.number, offset,
+                generation.key_id, generation.user, generation.at, int(generation.no_train),
+            )  # fmt: skip
+            self._journal.add(row)
+            if not generation.no_train:
+                full = np.concatenate((tokens.prompt, tokens.output))
+                self._sessions.add(generation.user, generation.session, generation.id, full, depth)
+            self._expected.pop(generation.id, None)
+            if generation.id in self._pending:
+                self._promote(row)
+            return seq
+
+    def append_events(self, events: Sequence[Event]) -> list[EventResult]:
+        """Record events; each counts once by (key_id, id). May wait for the disk (new keys).
+
+        Raises:
+            SpoolFullError: not all could be written; those before are, and are duplicates when sent again.
+        """
+        self._vault.ensure(self._sealing_users(events))
+        return [self._append_event(event) for event in events]
+
+    def expire(self) -> int:
+        """Give up events that have waited too long for their generation. Returns how many."""
+        with self._lock:
+            late = self._pending.pop_older(_now_ms() - self._pending_ms)
+            for row in late:
+                self._journal.add(row._replace(state="expired"))
+        for generation_id in {row.generation_id for row in late}:
+            self._vault.forget(pending_user(generation_id))
+        return len(late)
+
+    def flush(self, timeout: float = 30.0) -> int:
+        """Wait until everything appended so far survives a power cut and readers see it.
+
+        Returns the last seq. Raises DependencyDownError when the disk does not follow.
+        """
+        return self._journal.flush(timeout)
+
+    def seal(self) -> int:
+        """Seal the active segment; the next record begins a new one. Returns the last seq."""
+        with self._lock:
+            self._journal.rotate()
+        return self.flush()
+
+    def close(self) -> None:
+        """Seal, sync, stop the thread, free the lock."""
+        self._journal.close()
+        self._index.close()
+        self._flock.release()
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why the spool can no longer be written, or None."""
+        return self._journal.failed
+
+    @property
+    def last_seq(self) -> int:
+        """Seq of the last record appended; 0 when there is none."""
+        return self._journal.last_seq
+
+    @property
+    def pending(self) -> int:
+        """Events that wait for their generation."""
+        return len(self._pending)
+
+    def _append_event(self, event: Event) -> EventResult:
+        with self._lock:
+            known = (event.key_id, event.id)
+            if known in self._journal.events or self._index.event(*known) is not None:
+                return EventResult("duplicate")
+            row = self._generation(event.generation_id)
+            if row is not None:
+                if row.key_id != event.key_id:
+                    return EventResult("rejected", "other_key")
+                self._write_event(event, row.user, plain=bool(row.plain), state="attached")
+                return EventResult("accepted")
+            expected = self._expected.get(event.generation_id)
+            if expected is not None and expected.key_id != event.key_id:
+                return EventResult("rejected", "other_key")
+            if self._pending.of_key(event.key_id) >= self._max_pending:
+                return EventResult("rejected", "too_many_pending")
+            user = expected.user if expected else pending_user(event.generation_id)
+            self._write_event(event, user, plain=bool(expected and expected.no_train), state="pending")
+            return EventResult("pending")
+
+    def _write_event(self, event: Event, user: str, *, plain: bool, state: str) -> None:
+        """`plain`: of a no-train generation, so its data is not written at all."""
+        data, sealed = event.data, b""
+        if plain:
+            data = {}
+        elif codec.is_content(data):
+            aad = codec.event_aad(event.key_id, event.id)
+            data, sealed = {}, self._vault.seal(user, codec.encode_data(data), aad)
+        file = self._journal.segment()
+        body = codec.pack_event(msgspec.structs.replace(event, data=data), user, sealed)
+        offset, seq = self._journal.append(file, Kind.EVENT if state == "attached" else Kind.PENDING, body)
+        row = EventRow(
+            event.key_id, event.id, event.generation_id, seq, file.number, offset, event.wall, state
+        )  # fmt: skip
+        self._journal.add(row)
+        if state == "attached":
+            file.events += 1
+            file.max_at = max(file.max_at, event.at)
+        else:
+            self._pending.add(row)
+
+    def _promote(self, generation: GenerationRow) -> None:
+        """Events waited for `generation`: write them again as its own, sealed for its user."""
+        waited_for = pending_user(generation.id)
+        forget = False
+        for row in self._pending.pop(generation.id):
+            frame = segment.read_frame(self._dir, row.segment, row.offset)
+            if row.key_id != generation.key_id or frame is None:
+                self._journal.add(row._replace(state="refused"))
+                continue
+            stored, sealed = codec.unpack_event(frame.body)
+            event = stored.event
+            forget = forget or stored.user == waited_for
+            if sealed and not generation.plain:
+                data = self._vault.unseal(stored.user, sealed, codec.event_aad(event.key_id, event.id))
+                event = msgspec.structs.replace(event, data=codec.decode_data(data))
+            self._write_event(event, generation.user, plain=bool(generation.plain), state="attached")
+        if forget:
+            self._vault.forget(waited_for)
+
+    def _sealing_users(self, events: Sequence[Event]) -> list[str]:
+        """Whose keys the events will need."""
+        users = []
+        for event in events:
+            if codec.is_content(event.data):
+                row = self._generation(event.generation_id) or self._expected.get(event.generation_id)
+                users.append(row.user if row else pending_user(event.generation_id))
+        return users
+
+    def _link(self, generation: Generation, tokens: Tokens) -> tuple[Generation, int]:
+        """The generation with its prompt base set, and how deep that chain is."""
+        if self._sessions_epoch != self._journal.epoch:
+            self._sessions.clear()
+            self._sessions_epoch = self._journal.epoch
+        base, prefix, depth = "", 0, 0
+        if not generation.no_train:
+            base, prefix, depth = self._sessions.base(generation.user, generation.session, tokens.prompt)
+        linked = msgspec.structs.replace(
+            generation,
+            prompt_base=base,
+            prompt_prefix=prefix,
+            prompt_tokens=len(tokens.prompt),
+            output_tokens=len(tokens.output),
+        )
+        return linked, depth
+
+    def _seal(self, generation: Generation, tokens: Tokens, request: str, answer: str) -> bytes:
+        payload = Payload(
+            prompt=tokens.prompt[generation.prompt_prefix :].astype("<i4", copy=False).tobytes(),
+            output=tokens.output.astype("<i4", copy=False).tobytes(),
+            logprobs=tokens.logprobs.astype("<f4", copy=False).tobytes(),
+            request=request,
+            answer=answer,
+        )
+        return self._vault.seal(generation.user, codec.encode(payload), codec.generation_aad(generation.id))
+
+    def _generation(self, generation_id: str) -> GenerationRow | None:
+        return self._journal.generations.get(generation_id) or self._index.generation(generation_id)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

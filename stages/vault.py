@@ -1,0 +1,336 @@
+"""Keys that seal user content: AES-GCM with one key per user, wrapped by a master key file.
+
+    keys/master.key   32 random bytes, mode 0600
+    keys/vault.db     wrapped user keys (SQLite)
+
+`forget` destroys a user's keys: what was sealed for them can no longer be read, here or in any copy
+of the data, while digests over the ciphertext still verify. A user who comes back gets a new key.
+
+Not for: API keys (`stages/gateway/keys.py`), redaction of text that people see, protection from
+someone who holds both files. Back the data up without `keys/`, or forgetting has no effect on the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages import faults
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+MASTER_FILE = "master.key"
+DATABASE_FILE = "vault.db"
+OVERHEAD = 1 + 4 + 12 + 16  # version, key epoch, nonce, tag
+
+_HEADER = struct.Struct("<BI")
+_NONCE = 12
+_RECHECK_S = 1.0  # how long a key forgotten by another process may stay in this one's memory
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS user_keys (
+    user      TEXT    NOT NULL,
+    epoch     INTEGER NOT NULL CHECK (epoch >= 1),
+    wrapped   BLOB,
+    created   INTEGER NOT NULL,
+    forgotten INTEGER,
+    PRIMARY KEY (user, epoch),
+    CHECK ((wrapped IS NULL) = (forgotten IS NOT NULL))
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS one_current_key ON user_keys (user) WHERE forgotten IS NULL;
+"""
+
+
+class UserForgottenError(IntegrityError):
+    """The blob was sealed for a user who has been forgotten: it can never be read again."""
+
+    kind = "user_forgotten"
+
+
+class Vault:
+    """Seals and opens bytes per user. Safe to use from several threads and processes."""
+
+    def __init__(self, keys_dir: Path, master: bytes) -> None:
+        self._aead = _aesgcm(master)
+        self._keys: dict[tuple[str, int], AESGCM] = {}
+        self._current: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._db = _connect(keys_dir / DATABASE_FILE)
+        self._seen = self._data_version()
+        self._next_check = 0.0
+
+    @classmethod
+    def create(cls, keys_dir: Path) -> Vault:
+        """The vault in `keys_dir`, made when there is none.
+
+        Raises:
+            IntegrityError: wrapped keys are there but the master key that opens them is not.
+        """
+        master = keys_dir / MASTER_FILE
+        if not master.exists():
+            if (keys_dir / DATABASE_FILE).exists():
+                raise IntegrityError(
+                    f"{master} is missing, but {DATABASE_FILE} holds keys wrapped by it",
+                    hint="restore the master key; without it nothing sealed so far can be read",
+                )
+            keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_master(master)
+        return cls.open(keys_dir)
+
+    @classmethod
+    def open(cls, keys_dir: Path) -> Vault:
+        """The vault in `keys_dir`.
+
+        Raises:
+            InputMissingError: there is none.
+            IntegrityError: its master key is not 32 bytes, or does not open the wrapped keys.
+        """
+        path = keys_dir / MASTER_FILE
+        try:
+            master = path.read_bytes()
+        except FileNotFoundError:
+            raise InputMissingError(
+                f"no master key at {path}", hint="`rtrl init` makes one; or restore it from where you keep it"
+            ) from None
+        if len(master) != 32:
+            raise IntegrityError(f"{path} holds {len(master)} bytes, not 32", hint="restore the master key")
+        vault = cls(keys_dir, master)
+        vault._probe()
+        return vault
+
+    def seal(self, user: str, plaintext: bytes, aad: bytes) -> bytes:
+        """Encrypt for `user` (a key is made on first use); `aad` must be given again to open."""
+        with self._lock:
+            self._recheck()
+            epoch = self._current.get(user) or self._load_current(user) or self._make([user])[user]
+            key = self._keys[user, epoch]
+        nonce = os.urandom(_NONCE)
+        return _HEADER.pack(1, epoch) + nonce + key.encrypt(nonce, plaintext, aad)
+
+    def unseal(self, user: str, blob: bytes, aad: bytes) -> bytes:
+        """The plaintext of `blob`.
+
+        Raises:
+            UserForgottenError: the key was destroyed.
+            IntegrityError: the blob is not one of this vault, is damaged, or belongs to another user or aad.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        if len(blob) < OVERHEAD or blob[0] != 1:
+            raise IntegrityError("not a sealed blob", hint="the record is damaged: quarantine it")
+        _, epoch = _HEADER.unpack_from(blob)
+        key = self._key(user, epoch)
+        start = _HEADER.size
+        try:
+            return key.decrypt(blob[start : start + _NONCE], blob[start + _NONCE :], aad)
+        except InvalidTag:
+            raise IntegrityError(
+                "a sealed record does not open with its user's key",
+                hint="the record is damaged, or was moved to another user or id: quarantine it",
+            ) from None
+
+    def ensure(self, users: Iterable[str]) -> None:
+        """Make the keys of `users` durable in one transaction, so that `seal` need not wait for the disk."""
+        with self._lock:
+            self._recheck()
+            missing = [
+                u for u in dict.fromkeys(users) if not self._current.get(u) and not self._load_current(u)
+            ]
+            if missing:
+                self._make(missing)
+
+    def has_key(self, user: str) -> bool:
+        """Whether `seal` for `user` is free of disk writes right now."""
+        return user in self._current
+
+    def forget(self, user: str) -> int:
+        """Destroy every key of `user`. Returns how many were destroyed; 0 means there was none."""
+        with self._lock:
+            faults.point("vault.forget.before")
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                cursor = self._db.execute(
+                    "UPDATE user_keys SET wrapped = NULL, forgotten = ? WHERE user = ? AND forgotten IS NULL",
+                    (_now_ms(), user),
+                )
+            faults.point("vault.forget.after")
+            self._current.pop(user, None)
+            for known in [k for k in self._keys if k[0] == user]:
+                del self._keys[known]
+            self._erase_log()
+            return cursor.rowcount
+
+    def forgotten(self, user: str) -> bool:
+        """Whether anything ever sealed for `user` has been made unreadable. Unwraps nothing."""
+        row = self._db.execute(
+            "SELECT 1 FROM user_keys WHERE user = ? AND forgotten IS NOT NULL LIMIT 1", (user,)
+        ).fetchone()
+        return row is not None
+
+    def close(self) -> None:
+        """Drop keys from memory and close the database."""
+        with self._lock:
+            self._keys.clear()
+            self._current.clear()
+            self._db.close()
+
+    def _key(self, user: str, epoch: int) -> AESGCM:
+        with self._lock:
+            self._recheck()
+            key = self._keys.get((user, epoch))
+            if key is not None:
+                return key
+            row = self._db.execute(
+                "SELECT wrapped, forgotten FROM user_keys WHERE user = ? AND epoch = ?", (user, epoch)
+            ).fetchone()
+            if row is None:
+                raise IntegrityError(
+                    f"the vault has no key {epoch} for the user of a sealed record",
+                    hint="the record belongs to another workspace, or keys/vault.db is older than the data",
+                )
+            if row[1] is not None:
+                raise UserForgottenError("the user of this record has been forgotten", hint="skip the record")
+            return self._unwrap(user, epoch, row[0])
+
+    def _unwrap(self, user: str, epoch: int, wrapped: bytes) -> AESGCM:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            raw = self._aead.decrypt(wrapped[:_NONCE], wrapped[_NONCE:], _wrap_aad(user, epoch))
+        except InvalidTag:
+            raise IntegrityError(
+                "the master key does not open this vault",
+                hint="restore the keys/master.key that belongs to it",
+            ) from None
+        key = _aesgcm(raw)
+        self._keys[user, epoch] = key
+        return key
+
+    def _load_current(self, user: str) -> int | None:
+        row = self._db.execute(
+            "SELECT epoch, wrapped FROM user_keys WHERE user = ? AND forgotten IS NULL", (user,)
+        ).fetchone()
+        if row is None:
+            return None
+        self._unwrap(user, row[0], row[1])
+        self._current[user] = row[0]
+        return int(row[0])
+
+    def _make(self, users: list[str]) -> dict[str, int]:
+        """New keys, durable on return. Another process may have been faster: its key is taken then."""
+        faults.point("vault.create.before")
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for user in users:
+                    self._insert(user)
+        except sqlite3.OperationalError as error:
+            raise DependencyDownError(
+                f"cannot write a user key: {error}", hint="free some disk space under keys/"
+            ) from error
+        faults.point("vault.create.after")
+        return {user: self._load_current(user) or 0 for user in users}
+
+    def _insert(self, user: str) -> None:
+        taken = self._db.execute(
+            "SELECT max(epoch), sum(forgotten IS NULL) FROM user_keys WHERE user = ?", (user,)
+        )
+        last, current = taken.fetchone()
+        if current:
+            return
+        epoch = (last or 0) + 1
+        nonce = os.urandom(_NONCE)
+        wrapped = nonce + self._aead.encrypt(nonce, os.urandom(32), _wrap_aad(user, epoch))
+        self._db.execute(
+            "INSERT INTO user_keys (user, epoch, wrapped, created) VALUES (?, ?, ?, ?)",
+            (user, epoch, wrapped, _now_ms()),
+        )
+
+    def _probe(self) -> None:
+        row = self._db.execute(
+            "SELECT user, epoch, wrapped FROM user_keys WHERE forgotten IS NULL LIMIT 1"
+        ).fetchone()
+        if row is not None:
+            self._unwrap(*row)
+
+    def _erase_log(self) -> None:
+        """Empty the write-ahead log, which may still hold pages with the destroyed key."""
+        for _ in range(50):
+            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if not busy:
+                return
+            time.sleep(0.05)
+        raise DependencyDownError(
+            "the user is forgotten, but another process keeps the vault's log from being emptied",
+            hint="run the command again when collect, train or the gateway has moved on",
+        )
+
+    def _recheck(self) -> None:
+        """Drop cached keys when another process has changed the vault (it may have forgotten someone)."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + _RECHECK_S
+        version = self._data_version()
+        if version != self._seen:
+            self._seen = version
+            self._keys.clear()
+            self._current.clear()
+
+    def _data_version(self) -> int:
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")
+        db.executescript(_SCHEMA)
+    except sqlite3.DatabaseError as error:
+        raise IntegrityError(f"{path} cannot be used: {error}", hint="restore it from a backup") from error
+    return db
+
+
+def _write_master(path: Path) -> None:
+    """Write a new master key so that after a crash there is a whole one or none."""
+    temporary = path.with_suffix(".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(fd, os.urandom(32))
+        faults.point("vault.master.fsync.before")
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    faults.point("vault.master.rename.before")
+    temporary.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    faults.point("vault.master.rename.after")
+
+
+def _wrap_aad(user: str, epoch: int) -> bytes:
+    return f"rtrl-user-key/1:{epoch}:{user}".encode()
+
+
+def _aesgcm(key: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

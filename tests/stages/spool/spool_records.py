@@ -1,0 +1,39 @@
+"""Records for the spool's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.records import Event, Generation, Sampling, Span
+from stages.spool import SpoolWriter, Tokens
+from stages.vault import Vault
+
+
+def generation(gid: str, **fields: Any) -> Generation:
+    defaults: dict[str, Any] = {
+        "id": gid, "key_id": "k1", "user": "ada", "session": "s1", "episode": "s1/1", "ordinal": 0,
+        "at": 1_000, "wall": 1_000, "line": "auto", "arm": "live", "deployment": "", "api": "chat",
+        "sampling": Sampling(), "spans": (Span(0, 2, "sha256:a"),), "finish_reason": "stop",
+        "prompt_tokens": 0, "output_tokens": 0, "ttft_ms": 1.0, "duration_ms": 2.0,
+    }  # fmt: skip
+    return Generation(**(defaults | fields))
+
+
+def event(eid: str, gid: str, **fields: Any) -> Event:
+    defaults: dict[str, Any] = {
+        "id": eid, "key_id": "k1", "generation_id": gid, "type": "user_message", "at": 2_000, "wall": 2_000,
+        "data": {"text": "still wrong"},
+    }  # fmt: skip
+    return Event(**(defaults | fields))
+
+
+def tokens(prompt: list[int], output: list[int], logprobs: list[float] | None = None) -> Tokens:
+    values = [-0.5] * len(output) if logprobs is None else logprobs
+    return Tokens(np.array(prompt, np.int32), np.array(output, np.int32), np.array(values, np.float32))
+
+
+def writer(root: Path, **limits: Any) -> SpoolWriter:
+    return SpoolWriter(root / "spool", Vault.create(root / "keys"), **({"fsync_ms": 1.0} | limits))
