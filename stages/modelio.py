@@ -2,7 +2,7 @@
 
 A checkpoint folder holds config.json, model.safetensors (or its shards and index), tokenizer.json,
 tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json
-(written by `stages/fingerprint.py`).
+(written by `stages/served_fingerprint.py`).
 
 Not here: training, serving. Heavy imports happen inside the functions.
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages import fingerprint, modelio
+from stages import modelio, served_fingerprint
 from stages.errors import InputMissingError, IntegrityError
 from tests.stages.train.tiny import tiny_model, write_checkpoint
 
@@ -98,7 +98,7 @@ def test_masters_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_fingerprint_of_parent_and_child(tmp_path: Path) -> None:
     parent = write_checkpoint(tmp_path / "p", seed=0)
     child = write_checkpoint(tmp_path / "c", seed=1, parent=parent)
-    first, second = fingerprint.read_fingerprint(parent), fingerprint.read_fingerprint(child)
+    first, second = served_fingerprint.read_fingerprint(parent), served_fingerprint.read_fingerprint(child)
     assert first["schema"] == "rtrl-fingerprint/1"
     assert first["logprobs"]["parent"] is None
     assert second["probes"] == first["probes"]
@@ -116,10 +116,10 @@ def test_checksums_are_those_of_the_float32_bytes(tmp_path: Path) -> None:
 
     folder = write_checkpoint(tmp_path)
     weight = tiny_model(0).lm_head.weight.detach().numpy()
-    entry = fingerprint.tensor_checksums(folder)["lm_head.weight"]
+    entry = served_fingerprint.tensor_checksums(folder)["lm_head.weight"]
     assert entry["sha256"] == hashlib.sha256(weight.tobytes()).hexdigest()
     assert entry["numel"] == weight.size
     assert entry["sum"] == pytest.approx(weight.astype("f8").sum(), abs=1e-9)
-    (folder / fingerprint.FILE).write_text('{"schema": "other"}')
+    (folder / served_fingerprint.FILE).write_text('{"schema": "other"}')
     with pytest.raises(IntegrityError):
-        fingerprint.read_fingerprint(folder)
+        served_fingerprint.read_fingerprint(folder)

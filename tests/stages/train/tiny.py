@@ -44,11 +44,11 @@ def write_tokenizer(folder: Path, words: list[str] = WORDS) -> None:
 
 
 def write_checkpoint(folder: Path, seed: int = 0, *, parent: Path | None = None, model: Any = None) -> Path:
-    from stages import fingerprint, modelio
+    from stages import modelio, served_fingerprint
 
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
     model = model or tiny_model(seed)
     modelio.save_checkpoint(model, folder, companions=folder, dtype="float32")
-    fingerprint.write_fingerprint(folder, parent=parent)
+    served_fingerprint.write_fingerprint(folder, parent=parent)
     return folder
