@@ -131,8 +131,9 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         return {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
     if isinstance(error, KeyboardInterrupt):
         return {"code": 130, "kind": "interrupted", "message": "interrupted", "hint": ""}
-    if isinstance(error, SystemExit):
-        return {"code": 143, "kind": "terminated", "message": "terminated", "hint": ""}
+    if isinstance(error, SystemExit):  # how the command line turns signals into an end
+        word = "interrupted" if error.code == 130 else "terminated"
+        return {"code": error.code, "kind": word, "message": word, "hint": ""}
     message = f"{type(error).__name__}: {error}"
     hint = "this is a bug in rtrl; run again with --debug and report it"
     return {"code": 1, "kind": "bug", "message": message, "hint": hint}

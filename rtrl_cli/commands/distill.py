@@ -1,0 +1,48 @@
+"""`rtrl distill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, show
+from rtrl_cli.stage import StageFlags, open_store, run_command
+
+
+def command(
+    inputs: options.Input = None,
+    explain: Annotated[
+        str | None,
+        typer.Option("--explain", metavar="EPISODE", help="Print every term of one episode's reward."),
+    ] = None,
+    as_json: options.Json = False,
+    dry_run: options.DryRun = False,
+    force: options.Force = False,
+    overrides: options.Set = None,
+    lock_timeout: options.LockTimeout = None,
+    quiet: options.Quiet = False,
+    from_run: options.FromRun = None,
+    seed: options.Seed = None,
+    workspace: options.Workspace = None,
+) -> None:
+    """Turn interactions into experience: signals and rewards. --explain prints the terms of one episode."""
+    if explain is not None:
+        _explain(workspace, inputs or [], explain, as_json)
+        return
+    flags = StageFlags(
+        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
+    )
+    run_command("distill", flags)
+
+
+def _explain(folder: Path | None, inputs: list[str], episode: str, as_json: bool) -> None:
+    from stages.distill.explain import explain
+
+    workspace, store = open_store(folder)
+    ref = next((ref for ref in inputs if ref.startswith(("experience", "sha256:"))), "experience@latest")
+    found = explain(workspace, store, ref, episode)
+    document = envelope("distill", "succeeded", inputs={"experience": ref}, metrics=found.to_dict())
+    show(as_json, document, lambda: "\n".join(found.lines()))

@@ -1,0 +1,145 @@
+"""The entry point: parse, run one command, turn its end into an exit status.
+
+Nothing here, and nothing it imports, loads torch, vllm, transformers or the registry: `rtrl --help`
+is as fast as Python starts. Not for: commands (`commands/`) and their list (`lazy.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from cursorbench.errors import RtrlError
+from rtrl_cli.lazy import LazyGroup
+from rtrl_cli.output import envelope, message, print_json
+
+CLICK_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=True,
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Real-time reinforcement learning for a served coding model.",
+    epilog="Every command has its own --help. Exit codes are in docs/cli.md.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rtrl {version('rtrl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version_flag: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks of errors; anywhere in the command line.")
+    ] = False,
+) -> None:
+    """Options of the program itself. `--debug` is taken out of the arguments before parsing."""
+
+
+def main() -> NoReturn:
+    """Run the program and leave with its exit status."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _on_signal)
+    try:
+        code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0  # the reader has what it wanted
+    sys.exit(code)
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def run(arguments: Sequence[str], *, debug: bool = False) -> int:
+    """Run one command; all errors are shown here and nowhere else.
+
+    Returns:
+        The exit status of the table in docs/cli.md.
+    """
+    started = time.monotonic()
+    try:
+        code = typer.main.get_command(app).main(args=list(arguments), prog_name="rtrl", standalone_mode=False)
+    except BrokenPipeError:
+        raise
+    except (SystemExit, KeyboardInterrupt, typer.Abort) as error:
+        code = error.code if isinstance(error, SystemExit) else 130
+        return _failed(arguments, error, int(code or 0), started, debug=debug)
+    except CLICK_ERROR as error:
+        return _failed(arguments, error, 2, started, debug=debug)
+    except RtrlError as error:
+        return _failed(arguments, error, error.code, started, debug=debug)
+    except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
+        return _failed(arguments, error, 1, started, debug=debug)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(arguments: Sequence[str], error: BaseException, code: int, started: float, *, debug: bool) -> int:
+    if code == 0:
+        return 0
+    described = _describe(error, code)
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if "--json" in arguments:
+        print_json(_document(arguments, error, described, time.monotonic() - started))
+    message(described["message"], kind="error")
+    if described["hint"]:
+        message(described["hint"], kind="hint")
+    return code
+
+
+def _describe(error: BaseException, code: int) -> dict[str, Any]:
+    if isinstance(error, RtrlError):
+        return {"code": code, "kind": error.kind, "message": error.message, "hint": error.hint}
+    if code == 2:
+        hint = "see `rtrl --help`, or `rtrl COMMAND --help`"
+        text = error.format_message()  # type: ignore[attr-defined]  # a click exception
+        return {"code": code, "kind": "usage", "message": text, "hint": hint}
+    if code in (130, 143):
+        word = "interrupted" if code == 130 else "terminated"
+        return {"code": code, "kind": word, "message": word, "hint": ""}
+    text = f"{type(error).__name__}: {error}"
+    return {"code": code, "kind": "bug", "message": text, "hint": HINT_OF_A_BUG}
+
+
+def _document(
+    arguments: Sequence[str], error: BaseException, described: dict[str, Any], duration: float
+) -> dict[str, Any]:
+    """The envelope of a failure; of the run that failed, when there was one."""
+    if "stages.result" in sys.modules:
+        from stages.result import result_of
+
+        if result := result_of(error):
+            result.error = described
+            return result.envelope()
+    command = next((a for a in arguments if not a.startswith("-")), "rtrl")
+    return envelope(command, "failed", error=described, duration_s=round(duration, 3))
+
+
+if __name__ == "__main__":
+    main()

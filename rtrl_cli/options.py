@@ -1,0 +1,41 @@
+"""The flags that several commands share, one definition each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Workspace = Annotated[
+    Path | None,
+    typer.Option("-w", "--workspace", help="Workspace folder; default $RTRL_WORKSPACE, else found upwards."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages but errors.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting; repeatable."),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="REF", help="Input to use in place of the newest that fits; repeatable."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Resolve everything, change nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Run even when the same run has a result already.")]
+LockTimeout = Annotated[
+    float | None,
+    typer.Option("--lock-timeout", metavar="SECONDS", min=0, help="How long to wait for a lock."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of this run; default workspace.seed.")]
+FromRun = Annotated[
+    str | None,
+    typer.Option("--from-run", metavar="RUN", help="Repeat a recorded run into a scratch store."),
+]
+Ref = Annotated[
+    str,
+    typer.Argument(
+        metavar="REF",
+        help="checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX; also a run or deployment id.",
+    ),
+]

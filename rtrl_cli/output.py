@@ -1,0 +1,179 @@
+"""What a command prints. stdout carries the result (a table for people, one JSON document with
+`--json`), stderr carries progress and messages: rich on a terminal, plain lines elsewhere.
+
+Not for: what a result means; a command builds it and says how its table looks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBar
+    from rich.progress import TaskID
+
+    from stages.stage import Progress
+
+SCHEMA = "rtrl/1"
+PLAIN_EVERY_S = 5.0
+
+
+def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
+    """The JSON document of a command that is no stage's run."""
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "status": status,
+        "run_id": None,
+        "inputs": {},
+        "outputs": {},
+        "metrics": {},
+        "duration_s": 0.0,
+        "warnings": [],
+        "error": None,
+        **fields,
+    }
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def colour(stream: IO[str]) -> bool:
+    """Whether to colour: a terminal, and no NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def bold(text: str) -> str:
+    """Bold on a terminal."""
+    return f"\x1b[1m{text}\x1b[0m" if colour(sys.stdout) else text
+
+
+def message(text: str, *, kind: str = "") -> None:
+    """One line on stderr; kind "error", "warning" or "hint" is named and coloured."""
+    shades = {"error": "\x1b[31m", "warning": "\x1b[33m", "hint": "\x1b[36m"}
+    label = f"{kind}: " if kind else ""
+    if kind in shades and colour(sys.stderr):
+        label = f"{shades[kind]}{label}\x1b[0m"
+    sys.stderr.write(f"{label}{text}\n")
+    sys.stderr.flush()
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Left-aligned columns with a header, without lines: readable, and easy to cut."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    if not texts:
+        return ""
+    widths = [max(len(line[i]) for line in [list(header), *texts]) for i in range(len(header))]
+    out = [bold("  ".join(name.ljust(width) for name, width in zip(header, widths, strict=True)).rstrip())]
+    out += [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in texts
+    ]
+    return "\n".join(out)
+
+
+def pairs(items: Mapping[str, object]) -> str:
+    """`name  value` lines with aligned values."""
+    width = max((len(name) for name in items), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in items.items())
+
+
+def size(count: float) -> str:
+    """Bytes for people: `1.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) -> None:
+    """The result on stdout in the form asked for."""
+    if as_json:
+        print_json(document)
+        return
+    shown = text()
+    if shown:
+        sys.stdout.write(shown.rstrip("\n") + "\n")
+        sys.stdout.flush()
+
+
+def make_progress(quiet: bool) -> Progress:
+    """What tells a person how far a stage is."""
+    if quiet:
+        from stages.progress import Silent
+
+        return Silent()
+    return TerminalProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+class PlainProgress:
+    """Plain lines: one at the start of a step, one every few seconds, one per message."""
+
+    def __init__(self) -> None:
+        self._what, self._total, self._done, self._next = "", 0, 0, 0.0
+
+    def start(self, what: str, total: int | None = None) -> None:
+        """Begin a step of `total` units."""
+        self._what, self._total, self._done = what, total or 0, 0
+        self._next = time.monotonic() + PLAIN_EVERY_S
+        message(what)
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """`n` units are done."""
+        self._done += n
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + PLAIN_EVERY_S
+        of = f" of {self._total}" if self._total else ""
+        message(f"{self._what}: {self._done}{of}" + (f" ({note})" if note else ""))
+
+    def message(self, text: str) -> None:
+        """One line for the reader."""
+        message(text)
+
+
+class TerminalProgress:
+    """A bar for the step that is going on. It is gone when the step is over."""
+
+    def __init__(self) -> None:
+        self._bar: RichBar | None = None
+        self._task: TaskID | None = None
+
+    def start(self, what: str, total: int | None = None) -> None:
+        """Begin a step of `total` units."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichBar
+
+        self.close()
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        self._bar = RichBar(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task(what, total=total)
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """`n` units are done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, n)
+
+    def message(self, text: str) -> None:
+        """One line for the reader, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            message(text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None

@@ -1,0 +1,123 @@
+"""What the six stage commands have in common: find the workspace, run the stage, show the result.
+
+A stage's command is a few lines: its flags and `run_command(...)`. Not for: anything a stage decides.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rtrl_cli.output import make_progress, message, pairs, show, size
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.result import StageResult
+    from stages.stage import Stage
+    from stages.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class StageFlags:
+    """The flags every stage takes."""
+
+    workspace: Path | None = None
+    inputs: Sequence[str] = ()
+    as_json: bool = False
+    dry_run: bool = False
+    force: bool = False
+    overrides: Sequence[str] = ()
+    lock_timeout: float | None = None
+    quiet: bool = False
+    from_run: str | None = None
+    seed: int | None = None
+
+
+def open_store(folder: Path | None, overrides: Sequence[str] = ()) -> tuple[Workspace, Store]:
+    """The workspace and its store. Raises StoreError (exit 10)."""
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+    workspace = Workspace.find(folder, overrides)
+    return workspace, Store.open(workspace.store_dir)
+
+
+def load_stage(name: str) -> Stage:
+    """`STAGE` of `stages/<name>/run.py`."""
+    stage: Stage = importlib.import_module(f"stages.{name}.run").STAGE
+    return stage
+
+
+def run_command(
+    name: str, flags: StageFlags, *, text: Callable[[StageResult], str] | None = None, **changes: Any
+) -> None:
+    """Run one stage as the command line asks, show the result, leave with its exit status.
+
+    Args:
+        text: the result for people; default its outputs and metrics.
+        changes: attributes for a copy of the stage (flags only this stage has, e.g. deploy's reason).
+    """
+    from stages.runner import run_stage
+
+    workspace, store = open_store(flags.workspace, flags.overrides)
+    stage = load_stage(name)
+    if changes:
+        import copy
+
+        stage = copy.copy(stage)
+        for key, value in changes.items():
+            setattr(stage, key, value)
+    progress = make_progress(flags.quiet)
+    try:
+        result = run_stage(
+            workspace,
+            store,
+            stage,
+            list(flags.inputs),
+            force=flags.force,
+            dry_run=flags.dry_run,
+            lock_timeout=flags.lock_timeout,
+            seed=flags.seed,
+            progress=progress,
+            from_run=flags.from_run,
+        )
+    finally:
+        if close := getattr(progress, "close", None):
+            close()
+    finish(result, as_json=flags.as_json, quiet=flags.quiet, text=text)
+
+
+def finish(
+    result: StageResult, *, as_json: bool, quiet: bool, text: Callable[[StageResult], str] | None = None
+) -> None:
+    """Show a result and leave with its exit status when that is not 0."""
+    if not quiet:
+        for note in result.notes:
+            message(note)
+    for warning in result.warnings:
+        message(warning, kind="warning")
+    show(as_json, result.envelope(), lambda: (text or default_text)(result))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def default_text(result: StageResult) -> str:
+    """Status, outputs and single-valued metrics as aligned lines."""
+    lines: dict[str, object] = {result.command: f"{result.status} in {result.duration_s:.1f} s"}
+    if result.run_id:
+        lines["run"] = result.run_id
+    for role, artifact in result.inputs.items():
+        lines[f"input {role}"] = artifact.ref
+    for name, artifact in result.outputs.items():
+        lines[f"output {name}"] = f"{artifact.ref}  {artifact.digest[:19]}  {size(artifact.bytes)}"
+    for key, value in result.envelope()["metrics"].items():
+        if isinstance(value, float):
+            lines[key] = f"{value:.6g}"
+        elif isinstance(value, str | int | bool):
+            lines[key] = value
+    return pairs(lines)
