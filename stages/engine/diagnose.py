@@ -47,7 +47,8 @@ KNOWN: tuple[tuple[str, type[RtrlError], str], ...] = (
     ),
 )
 EXCEPTION = re.compile(
-    r"^(?:\([^)]*\) )?(?:\w+ [\d: -]+\[[^\]]*\] )?((?:\w+\.)*\w*(?:Error|Exception)): ?(.+)$"
+    r"^(?:\[rank\d+\]: *)?(?:\([^)]*\) )?(?:\w+ [\d: -]+\[[^\]]*\] )?"
+    r"((?:\w+\.)*\w*(?:Error|Exception)): ?(.+)$"
 )
 
 
@@ -62,14 +63,14 @@ def tail(log: Path, start: int = 0) -> str:
         return ""
 
 
-def diagnose(text: str, status: int | None, log: Path) -> RtrlError:
-    """Why the engine did not come up, from its log's text and its exit status (None: still running)."""
+def diagnose(text: str, status: int | None, log: Path, *, starting: bool = True) -> RtrlError:
+    """Why the engine is not there, from its log's text and its exit status (None: still running)."""
     reason = _last_exception(text) or (
         "it was killed (out of memory?)" if status == -9 else "it gave no reason"
     )
-    ended = (
-        "did not become healthy in time" if status is None else f"ended with status {status} while starting"
-    )
+    ended = "did not answer in time" if status is None else f"ended with status {status}"
+    if starting:
+        ended = "did not become healthy in time" if status is None else f"{ended} while starting"
     message = f"the engine {ended}: {reason}"
     for pattern, kind, hint in KNOWN:
         if re.search(pattern, text, re.IGNORECASE):

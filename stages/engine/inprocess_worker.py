@@ -1,0 +1,130 @@
+"""`python -m stages.engine.inprocess_worker FD`: the other end of `InProcessEngine`. Imports vLLM.
+
+Reads (method, arguments) from the socket FD until it closes, answers ("ok", value) or
+("error", text). Not for importing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
+
+
+class Worker:
+    """vLLM's `LLM` behind four methods."""
+
+    def __init__(self, model: str, config: dict[str, Any]) -> None:
+        from vllm import LLM
+
+        self.llm = LLM(
+            model=model,
+            dtype=config["dtype"],
+            max_model_len=config["max_model_len"],
+            max_num_seqs=config["max_num_seqs"],
+            gpu_memory_utilization=config["gpu_memory_utilization"],
+            seed=config["seed"],
+            enforce_eager=True,
+            distributed_executor_backend="uni",
+            worker_extension_cls="stages.engine.worker.WorkerExtension",
+            logprobs_mode="processed_logprobs",
+            generation_config="vllm",
+            disable_log_stats=True,
+        )
+
+    def chat(self, requests: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
+        """Queue every request by itself, so that one that does not fit spoils no other, then run all."""
+        from vllm import RequestOutput, SamplingParams
+        from vllm.exceptions import VLLMClientError
+
+        if seed is not None:
+            self.llm.collective_rpc("rtrl_seed", args=(seed,))
+            self.llm.reset_prefix_cache()
+        queued: list[int] = []  # vLLM returns the outputs in the order of queueing
+        answers: list[dict[str, Any]] = [{} for _ in requests]
+        for index, request in enumerate(requests):
+            sampling = SamplingParams(
+                temperature=request["temperature"], max_tokens=request["max_tokens"], logprobs=0
+            )
+            try:
+                self.llm.enqueue_chat(
+                    [request["messages"]], sampling, use_tqdm=False, tools=request["tools"] or None
+                )
+            except (VLLMClientError, ValueError) as error:
+                answers[index] = {"finish_reason": "error", "error": str(error)}
+                continue
+            queued.append(index)
+        outputs = self.llm.wait_for_completion(RequestOutput, use_tqdm=False)
+        for index, output in zip(queued, outputs, strict=True):
+            answers[index] = _answer(output)
+        return answers
+
+    def score(self, sequences: list[list[int]]) -> list[list[float]]:
+        """Logprobs of the sequences' own tokens after the first."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(temperature=1.0, max_tokens=1, prompt_logprobs=0)
+        prompts = [{"prompt_token_ids": ids} for ids in sequences]
+        outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
+        return [
+            [entry[token].logprob for token, entry in zip(ids[1:], output.prompt_logprobs[1:], strict=True)]
+            for ids, output in zip(sequences, outputs, strict=True)
+        ]
+
+    def load(self, path: str) -> None:
+        """Replace the weights and forget keys and values of the old ones."""
+        self.llm.collective_rpc("rtrl_load", kwargs={"path": path})
+        if not self.llm.reset_prefix_cache():
+            raise ValueError("the prefix cache could not be reset")
+
+    def verify(self, path: str, expected: dict[str, str]) -> dict[str, Any]:
+        """The worker's comparison of held weights with the file."""
+        result: dict[str, Any] = self.llm.collective_rpc(
+            "rtrl_verify", kwargs={"path": path, "expected": expected}
+        )[0]
+        return result
+
+
+def _answer(output: Any) -> dict[str, Any]:
+    best = output.outputs[0]
+    return {
+        "text": best.text,
+        "finish_reason": best.finish_reason,
+        "prompt_tokens": len(output.prompt_token_ids),
+        "output_tokens": len(best.token_ids),
+        "prompt_ids": list(output.prompt_token_ids),
+        "token_ids": list(best.token_ids),
+        "logprobs": [
+            entry[token].logprob for token, entry in zip(best.token_ids, best.logprobs, strict=True)
+        ],
+    }
+
+
+def main() -> None:
+    parent = os.environ.pop(PARENT_VARIABLE, None)
+    die_with_parent(int(parent) if parent else None)
+    connection = Connection(int(sys.argv[1]))
+    model, config = connection.recv()
+    worker = Worker(model, config)
+    from vllm.exceptions import VLLMError
+
+    connection.send(("ok", os.getpid()))
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            # vLLM's own shutdown takes seconds and has nothing to save here.
+            os._exit(0)
+        try:
+            value = getattr(worker, method)(*arguments)
+        except (VLLMError, ValueError, RuntimeError, OSError) as error:
+            connection.send(("error", f"{type(error).__name__}: {error}"))
+        else:
+            connection.send(("ok", value))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""EngineControl against an HTTP server that answers like vLLM; the real one is in tests/e2e."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from stages.engine.config import EngineConfig
+from stages.engine.update import EngineControl, UpdateImpossibleError, require_same_model
+from stages.errors import DependencyDownError, IntegrityError
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+CHILD = [[-1.0, -2.0]]
+
+
+class Engine:
+    """What the test's engine holds, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.cache_resets_refused = 0
+        self.served = CHILD
+        self.different: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != "Bearer k":
+            return web.json_response({}, status=401)
+        body = json.loads(await request.text() or "null")
+        self.asked.append((request.path, body))
+        if request.path == "/health":
+            return web.Response()
+        if request.path == "/reset_prefix_cache":
+            self.cache_resets_refused -= 1
+            return web.json_response({"success": self.cache_resets_refused < 0})
+        if request.path == "/v1/completions":
+            choices = [
+                {
+                    "index": index,
+                    "prompt_logprobs": [
+                        None,
+                        *({str(i): {"logprob": v}} for i, v in zip(ids[1:], row, strict=True)),
+                    ],
+                }
+                for index, (ids, row) in enumerate(zip(body["prompt"], self.served, strict=True))
+            ]
+            return web.json_response({"choices": choices[::-1]})
+        if body["method"] == "rtrl_load":
+            return web.json_response({"results": [{"repacked_heads": []}]})
+        report = {
+            "tensors": 1,
+            "different": self.different,
+            "file_mismatch": [],
+            "unchecked": [],
+            "parameters": 4,
+            "parameters_checked": 4,
+        }
+        return web.json_response({"results": [report]})
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+async def control(engine: Engine, checkpoint: Path) -> AsyncIterator[EngineControl]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", engine.answer)
+    async with (
+        TestServer(app) as server,
+        EngineControl(str(server.make_url("")).rstrip("/"), "k", EngineConfig(), checkpoint) as made,
+    ):
+        yield made
+
+
+def write_checkpoint(folder: Path, **config: object) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"hidden_size": 4, **config}))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "served_fingerprint.json").write_text(
+        json.dumps(
+            {
+                "schema": "rtrl-fingerprint/1",
+                "probes": [[1, 2, 3]],
+                "logprobs": {"parent": None, "child": CHILD},
+                "tensors": {"w": {"sha256": "ab", "numel": 4}},
+            }
+        )
+    )
+    return folder
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_checkpoint(tmp_path / "parent")
+
+
+async def test_update_loads_resets_then_verifies(
+    engine: Engine, control: EngineControl, tmp_path: Path
+) -> None:
+    child = write_checkpoint(tmp_path / "child", transformers_version="6")
+    engine.cache_resets_refused = 2
+    found = await control.update(child)
+    assert found.probes.verdict == "child"
+    asked = [(path, body["method"] if body and "method" in body else None) for path, body in engine.asked]
+    assert asked == [
+        ("/collective_rpc", "rtrl_load"),
+        *[("/reset_prefix_cache", None)] * 3,
+        ("/collective_rpc", "rtrl_verify"),
+        ("/v1/completions", None),
+    ]
+    assert engine.asked[0][1]["kwargs"] == {"path": str(child)}
+    assert engine.asked[4][1]["kwargs"]["expected"] == {"w": "ab"}
+
+
+async def test_an_engine_that_says_yes_and_serves_something_else_is_caught(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    engine.served = [[-1.0, -7.0]]
+    with pytest.raises(IntegrityError, match="neither"):
+        await control.update(checkpoint)
+    engine.served, engine.different = CHILD, ["lm_head.weight"]
+    with pytest.raises(IntegrityError, match=r"other values for lm_head\.weight"):
+        await control.verify(checkpoint)
+
+
+async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: EngineControl) -> None:
+    engine.cache_resets_refused = 10**9
+    with pytest.raises(IntegrityError, match="prefix cache"):
+        await control.reset_prefix_cache(patience_s=0.2)
+
+
+async def test_a_dead_engine_is_a_dependency_that_is_down(checkpoint: Path) -> None:
+    async with EngineControl("http://127.0.0.1:9", "k", EngineConfig(), checkpoint) as control:
+        assert not await control.healthy()
+        with pytest.raises(DependencyDownError) as caught:
+            await control.load_weights(checkpoint)
+    assert (caught.value.code, bool(caught.value.hint)) == (13, True)
+
+
+async def test_a_refusal_carries_the_engines_words(control: EngineControl, checkpoint: Path) -> None:
+    assert await control.healthy()
+    control._headers["Authorization"] = "Bearer other"
+    await control.close()
+    assert not await control.healthy()
+    with pytest.raises(IntegrityError, match="refused /collective_rpc"):
+        await control.load_weights(checkpoint)
+
+
+def test_only_weights_may_differ(checkpoint: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "wider", hidden_size=8)
+    with pytest.raises(UpdateImpossibleError, match=r"config\.json") as caught:
+        require_same_model(checkpoint, other)
+    assert "--offline" in caught.value.hint
+    same = write_checkpoint(tmp_path / "same", dtype="bfloat16")
+    require_same_model(checkpoint, same)
+    (same / "tokenizer.json").write_text("[]")
+    with pytest.raises(UpdateImpossibleError, match=r"tokenizer\.json"):
+        require_same_model(checkpoint, same)
+    (same / "config.json").write_text("{")
+    with pytest.raises(IntegrityError):
+        require_same_model(checkpoint, same)
