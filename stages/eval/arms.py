@@ -1,0 +1,99 @@
+"""The attempts of one checkpoint at one suite: made now, resumed from a killed run, or reused.
+
+Attempts are reused only under an equal key (checkpoint, suite, engine, code) and after a share of
+them has been made again and agrees. Which earlier report may be asked is `known.py`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from evals.cases import Attempt, SuiteSpec, pair
+from evals.stats.clusters import cluster_sums
+from evals.stats.inference import Inference
+from evals.stats.paired import paired_values
+from evals.suites.base import Subject, Suite
+from stages.eval import attempts as files
+from stages.stage import Progress
+
+DISAGREE_P = 0.001  # two-sided, per gated metric
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What became of stored attempts: reused or not, how many were made again, and how they compare.
+
+    Attributes:
+        p: smallest two-sided p value of stored against repeated attempts over the gated metrics.
+        note: one line for the report.
+    """
+
+    report: str
+    reused: bool
+    rerun: int
+    p: float
+    note: str
+
+
+def make(suite: Suite, subject: Subject, kept: Path, spec: SuiteSpec, progress: Progress) -> list[Attempt]:
+    """All attempts of a checkpoint at a suite. `kept` is a file that survives a killed run."""
+    if kept.exists():
+        return files.read(kept, spec)
+    cases = suite.cases()
+    progress.start(f"{spec.name}: {subject.checkpoint[7:19]}", len(cases) * spec.attempts)
+    found = suite.run(subject, cases, progress.advance)
+    files.write(kept, spec, found)
+    return found
+
+
+def reuse(
+    suite: Suite,
+    subject: Subject,
+    spec: SuiteSpec,
+    stored: Sequence[Attempt],
+    report: str,
+    *,
+    share: float,
+    seed: int,
+    progress: Progress,
+) -> tuple[list[Attempt] | None, Reuse]:
+    """Stored attempts, if a share of them made again agrees; None when they do not.
+
+    Cases that the infrastructure lost then are tried again and count with what comes of it now.
+    """
+    cases = list(suite.cases())
+    lost = sorted({one.case for one in stored if one.failure})
+    count = math.ceil(share * len(cases))
+    chosen = set(Random(f"{seed}:{spec.name}").sample(cases, count)) | set(lost)
+    again: list[Attempt] = []
+    if chosen:
+        progress.start(f"{spec.name}: {subject.checkpoint[7:19]} again", len(chosen) * spec.attempts)
+        again = suite.run(subject, [case for case in cases if case in chosen], progress.advance)
+    p = disagreement(again, stored, spec)
+    if p <= DISAGREE_P:
+        note = (
+            f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"
+        )
+        return None, Reuse(report, False, len(chosen), p, note)
+    kept = [one for one in stored if one.case not in lost]
+    merged = kept + [one for one in again if one.case in lost]
+    note = f"{len(kept)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
+    return merged, Reuse(report, True, len(chosen), p, note)
+
+
+def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: SuiteSpec) -> float:
+    """Smallest two-sided p value, over the gated metrics, of both being one model's; 1 without data."""
+    names = [metric.name for metric in spec.metrics if metric.gated]
+    paired = pair(again, stored, names)
+    smallest = 1.0
+    for name in names:
+        arms = paired.candidate[name], paired.baseline[name]
+        if any(not arm[1].sum() > 0 for arm in arms):
+            continue
+        test = Inference(cluster_sums(paired_values(*arms), paired.clusters))
+        smallest = min(smallest, 2 * min(test.p_greater(0.0), test.p_less(0.0)))
+    return smallest

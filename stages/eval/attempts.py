@@ -1,0 +1,79 @@
+"""Attempts on disk: one Parquet file per suite and arm, every case with what came of it.
+
+    case, cluster, attempt, failure, detail (JSON), and per metric `m` and `m.weight`
+
+Written to be read again: by the next eval as its baseline's attempts, and by people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from evals.cases import Attempt, SuiteSpec
+from stages.errors import IntegrityError
+
+FIXED = ("case", "cluster", "attempt", "failure", "detail")
+
+
+def file_name(suite: str, role: str) -> str:
+    """`SUITE.ROLE.parquet`, with nothing in it that a file system minds."""
+    safe = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
+    return f"{safe}.{role}.parquet"
+
+
+def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:
+    """Write attempts; a file that exists is replaced whole."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, list[object]] = {
+        "case": [one.case for one in attempts],
+        "cluster": [one.cluster for one in attempts],
+        "attempt": [one.attempt for one in attempts],
+        "failure": [one.failure for one in attempts],
+        "detail": [json.dumps(dict(one.detail), sort_keys=True) for one in attempts],
+    }
+    for metric in spec.metrics:
+        pairs = [one.values.get(metric.name, (None, None)) for one in attempts]
+        columns[metric.name] = [pair[0] for pair in pairs]
+        columns[f"{metric.name}.weight"] = [pair[1] for pair in pairs]
+    types = {name: pa.int32() if name == "attempt" else pa.string() for name in FIXED}
+    table = pa.table(
+        {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()}
+    )
+    partial = path.with_name(f".{path.name}.new")
+    pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+    partial.rename(path)
+
+
+def read(path: Path, spec: SuiteSpec) -> list[Attempt]:
+    """The attempts of a file.
+
+    Raises:
+        IntegrityError: (exit 12) the file is damaged or lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
+        return [_attempt(row, spec) for row in rows]
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise IntegrityError(f"{path.name} cannot be read: {error}", hint="rtrl verify --full") from error
+
+
+def _attempt(row: dict[str, object], spec: SuiteSpec) -> Attempt:
+    values = {}
+    if not row["failure"]:
+        for metric in spec.metrics:
+            values[metric.name] = (float(row[metric.name]), float(row[f"{metric.name}.weight"]))  # type: ignore[arg-type]
+    return Attempt(
+        case=str(row["case"]),
+        cluster=str(row["cluster"]),
+        attempt=int(row["attempt"]),  # type: ignore[call-overload]
+        values=values,
+        failure=str(row["failure"]),
+        detail=json.loads(str(row["detail"])),
+    )

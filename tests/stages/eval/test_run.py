@@ -1,0 +1,218 @@
+"""`rtrl eval` through the real runner and store, with an engine of shares instead of weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evals.cases import Attempt
+from stages.errors import InputMissingError, UsageError
+from stages.eval import arms
+from stages.eval import attempts as files
+from stages.eval.run import EvalStage
+from stages.eval.stub import FILE, StubEngine
+from stages.eval.subjects import Engines
+from stages.eval.suites import build
+from stages.progress import Silent
+from stages.registry.store import Store
+from stages.runner import run_stage
+from stages.stage import Artifact, Output
+from stages.workspace import Workspace
+
+SETTINGS = """
+[eval]
+suites = ["harness"]
+requests = 240
+"""
+STEADY = ['eval.margins={"harness.invalid_calls": 0.2, "harness.dissatisfied_followup": 0.2}']
+
+
+class Bench:
+    """A workspace with a live checkpoint, and what a test does in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.workspace = Workspace.create(root / "w", SETTINGS)
+        self.store = Store.open(self.workspace.store_dir)
+        self.root = root
+        self.engines: list[StubEngine] = []
+        self.stage = EvalStage(engine=self._start)
+        self.live = self.checkpoint(0.1, 0.2)
+        for alias in ("anchor", "live"):
+            self.store.move_alias("auto", alias, self.live.digest, reason="test")
+
+    def _start(self, workspace: Workspace, folder: Path) -> StubEngine:
+        self.engines.append(StubEngine(folder))
+        return self.engines[-1]
+
+    def checkpoint(self, broken: float, ask: float, parent: str | None = None) -> Artifact:
+        folder = self.root / "made"
+        folder.mkdir(exist_ok=True)
+        (folder / FILE).write_text(json.dumps({"broken": broken, "ask": ask, "parent": parent}))
+        meta = {"parent": parent}
+        made = self.store.publish_external(
+            {"checkpoint": (Output("checkpoint", meta), folder)},
+            line="auto",
+            stage="init",
+            config={},
+            seed=0,
+        )
+        return made["checkpoint"]
+
+    def eval(self, overrides: list[str] | None = None, **refs: str):  # type: ignore[no-untyped-def]
+        return run_stage(self.workspace, self.store, self.stage, refs, overrides or [])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def cases(report: Artifact, role: str) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_table(report.path / f"harness.{role}.parquet").num_rows)
+
+
+def test_a_broken_candidate_is_rejected_and_leaves_a_report(bench: Bench) -> None:
+    worse = bench.checkpoint(0.6, 0.2, bench.live.digest)
+    result = bench.eval()
+    assert (result.status, result.exit_code) == ("rejected", 3)
+    report = result.outputs["report"]
+    assert report.meta["verdict"] == "regressed"
+    assert (report.meta["candidate"], report.meta["baseline"]) == (worse.digest, bench.live.digest)
+    assert cases(report, "candidate") == cases(report, "baseline") == 240
+    summary = (report.path / "summary.txt").read_text()
+    assert summary.startswith("REGRESSED: checkpoint@v2")
+    assert "invalid_calls" in summary
+    assert len(summary.splitlines()) <= 24
+    verdict = json.loads((report.path / "verdict.json").read_text())
+    assert verdict["schema"] == "rtrl-verdict/1"
+    again = bench.eval()
+    assert (again.status, again.exit_code, again.run_id) == ("rejected", 3, result.run_id)
+
+
+def test_the_next_eval_reuses_the_live_attempts_and_checks_a_tenth(bench: Bench) -> None:
+    # No stub answer edits code, so persistence is undefined: gate what can be measured.
+    equal = bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    result = bench.eval(STEADY)
+    assert result.status == "inconclusive"  # persistence has nothing to measure
+    assert "nothing to measure" in " ".join(result.outputs["report"].meta["reasons"])
+    asked_both = bench.engines[-1].asked
+    assert asked_both == 480
+    third = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    reused = bench.eval(STEADY, checkpoint=third.digest)
+    assert bench.engines[-1].asked == 240 + 24
+    summary = (reused.outputs["report"].path / "summary.txt").read_text()
+    assert "24 made again agree" in summary
+    assert reused.inputs["baseline_attempts"].digest == result.outputs["report"].digest
+    again = bench.eval(STEADY, checkpoint=third.digest)
+    assert again.run_id == reused.run_id
+    assert equal.digest != third.digest
+
+
+def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    third = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    result = bench.eval([*STEADY, "eval.population_seed=7"], checkpoint=third.digest)
+    assert "baseline_attempts" not in result.inputs
+    assert bench.engines[-1].asked == 480
+    fresh = bench.eval([*STEADY, "eval.cache=false"], checkpoint=third.digest)
+    assert "baseline_attempts" not in fresh.inputs
+
+
+def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    first = bench.eval(STEADY).outputs["report"]
+    # Another machine's engine would answer otherwise: let the live checkpoint's stored ones be broken calls.
+    path = first.path / "harness.baseline.parquet"
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    stored = files.read(path, spec)
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    files.write(
+        path,
+        spec,
+        [
+            Attempt(one.case, one.cluster, 0, {**one.values, "invalid_calls": (1.0, 1.0)}, detail=one.detail)
+            for one in stored
+        ],
+    )
+    with Engines(StubEngine, 0) as engines:
+        found, account = arms.reuse(
+            suite,
+            engines.subject(bench.live),
+            spec,
+            files.read(path, spec),
+            first.ref,
+            share=0.1,
+            seed=0,
+            progress=Silent(),
+        )
+    assert found is None
+    assert not account.reused
+    assert "did not agree" in account.note
+
+
+def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench) -> None:
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    with Engines(StubEngine, 0) as engines:
+        subject = engines.subject(bench.live)
+        whole = suite.run(subject, suite.cases(), lambda _: None)
+        lost = [Attempt(one.case, one.cluster, 0, {}, failure="engine down") for one in whole[:5]]
+        found, account = arms.reuse(
+            suite, subject, spec, lost + whole[5:], "report@v1", share=0.0, seed=0, progress=Silent()
+        )
+    assert found is not None
+    assert sorted(one.case for one in found) == sorted(suite.cases())
+    assert not any(one.failure for one in found)
+    assert account.rerun == 5
+
+
+def test_drift_since_the_anchor_is_reported(bench: Bench) -> None:
+    second = bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    bench.store.move_alias("auto", "live", second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2002, second.digest)
+    report = bench.eval(STEADY, checkpoint=third.digest).outputs["report"]
+    assert report.meta["anchor"] == bench.live.digest
+    assert "since the anchor (checkpoint@v1)" in (report.path / "summary.txt").read_text()
+
+
+def test_nothing_to_evaluate(bench: Bench) -> None:
+    with pytest.raises(InputMissingError, match="nothing to evaluate") as caught:
+        bench.eval()
+    assert caught.value.code == 5
+    assert "rtrl train" in caught.value.hint
+
+
+def test_live_against_itself_says_so(bench: Bench) -> None:
+    result = bench.eval(STEADY, checkpoint="checkpoint@live")
+    assert any("with itself" in warning for warning in result.warnings)
+
+
+def test_unknown_suite_and_metric(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    with pytest.raises(UsageError, match="no suite 'nope'"):
+        bench.eval(['eval.suites=["nope"]'])
+    with pytest.raises(UsageError, match="nobody measures") as caught:
+        bench.eval(['eval.margins={"harness.nope": 0.1}'])
+    assert "harness.edit_persistence" in caught.value.hint
+
+
+def test_a_killed_eval_goes_on_with_what_it_has(bench: Bench, tmp_path: Path) -> None:
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    kept = tmp_path / "harness.candidate.parquet"
+    made: list[StubEngine] = []
+
+    def start(folder: Path) -> StubEngine:
+        made.append(StubEngine(folder))
+        return made[-1]
+
+    for _ in range(2):
+        with Engines(start, 0) as engines:
+            found = arms.make(suite, engines.subject(bench.live), kept, spec, Silent())
+            assert len(found) == 240
+    assert len(made) == 1
