@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from stages.registry.canonical import plain
-from stages.registry.database import FILE
+from stages.registry.schema import FILE
 from stages.registry.states import now
 
 HEARTBEAT_S = 10.0
@@ -42,6 +42,13 @@ class JsonRunLog:
     ) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+class NoLog:
+    """A log of what is no run (`--dry-run`)."""
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Nothing."""
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import shutil
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +24,12 @@ from stages import faults, locks
 from stages.errors import DependencyDownError, RtrlError
 from stages.identity import code_version, fingerprint
 from stages.progress import Silent
+from stages.registry.check import check_artifact
 from stages.registry.publish import publish
 from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
 from stages.registry.sweep import sweep
 from stages.result import StageResult, attach_result
-from stages.runlog import JsonRunLog, heartbeat
+from stages.runlog import JsonRunLog, NoLog, heartbeat
 from stages.stage import Artifact, Outcome, Progress, RunContext, Stage
 
 if TYPE_CHECKING:
@@ -90,7 +93,8 @@ def run_stage(
         return _repeat(workspace, store, stage, from_run, progress or Silent(), started)
     config: BaseModel = getattr(workspace.settings, stage.name)
     if dry_run:
-        return _dry(_plan(workspace, store, stage, refs, config, seed), store, force, started)
+        plan = _plan(workspace, store, stage, refs, config, seed)
+        return _dry(workspace, store, plan, force, progress or Silent(), started)
     timeout = lock_timeout if lock_timeout is not None else getattr(config, "lock_timeout_s", 0.0)
     lock_name = _lock_name(workspace, stage)
     with locks.hold(store.lock_path(lock_name), what=lock_name, timeout=timeout):
@@ -141,7 +145,10 @@ def _plan(
     )
 
 
-def _dry(plan: Plan, store: Store, force: bool, started: float) -> StageResult:
+def _dry(
+    workspace: Workspace, store: Store, plan: Plan, force: bool, progress: Progress, started: float
+) -> StageResult:
+    """What would be done. A stage may say more with a method `plan(config, inputs, extra, ctx)`."""
     known = store.finished_run(plan.fingerprint) if plan.fingerprint and not force else None
     result = StageResult(plan.stage.name, "noop", inputs=dict(plan.inputs))
     result.metrics = {
@@ -152,6 +159,10 @@ def _dry(plan: Plan, store: Store, force: bool, started: float) -> StageResult:
         "config": plan.config.model_dump(mode="json"),
         "extra": dict(plan.extra),
     }
+    if explain := getattr(plan.stage, "plan", None):
+        with tempfile.TemporaryDirectory() as scratch:
+            context = RunContext(workspace, store, "dry-run", plan.seed, Path(scratch), progress, NoLog())
+            result.metrics["plan"] = explain(plan.config, plan.inputs, plan.extra, context)
     result.notes.append(
         f"would run {plan.stage.name}" if known is None else f"nothing to do: {known.id} did this already"
     )
@@ -160,8 +171,6 @@ def _dry(plan: Plan, store: Store, force: bool, started: float) -> StageResult:
 
 
 def _known(store: Store, plan: Plan, known: RunRow, started: float) -> StageResult:
-    import json
-
     result = StageResult(plan.stage.name, "noop", run_id=known.id, inputs=dict(plan.inputs))
     if known.state in ("rejected", "inconclusive"):
         result.status = known.state  # type: ignore[assignment]
@@ -220,6 +229,8 @@ def _execute(
                 for folder in (work / "out", scratch):
                     folder.mkdir(parents=True, exist_ok=True)
                 log.write("run.begin", stage=name, inputs={k: v.digest for k, v in plan.inputs.items()})
+                for artifact in plan.inputs.values():
+                    check_artifact(artifact)
                 context = RunContext(workspace, store, run_id, plan.seed, scratch, progress, log)
                 with heartbeat(store.dir, run_id):
                     outcome = plan.stage.run(plan.config, plan.inputs, plan.extra, work / "out", context)

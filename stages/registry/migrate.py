@@ -15,7 +15,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from stages.errors import IntegrityError, StoreError
-from stages.registry.database import FILE, HEAD, explain, make_engine, schema_version
+from stages.registry.database import make_engine
+from stages.registry.schema import FILE, HEAD, explain, schema_version
 
 FOLDERS = ("locks", "tmp", "objects/sha256", "trash", "logs", "backups", "scratch")
 _MIGRATIONS = Path(__file__).parent / "migrations"

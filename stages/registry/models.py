@@ -41,6 +41,7 @@ class RunRow(SQLModel, table=True):
         Index("run_fingerprint", "fingerprint"),
         Index("run_unfinished", "id", sqlite_where=text("state IN ('planned', 'running')")),
         Index("run_stage", "stage", "created_at"),
+        Index("run_created", "created_at"),
     )
 
     id: str = Field(primary_key=True)

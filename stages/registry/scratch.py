@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
     """A new store under `<workspace>/debug/` for repeating `run`."""
-    from stages.registry.database import FILE
+    from stages.registry.schema import FILE
     from stages.registry.store import READS_FROM, Store
 
     root = workspace.root / "debug" / f"{run.id}-{datetime.now(UTC):%H%M%S%f}"

@@ -22,12 +22,13 @@ from sqlmodel import col, select
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.registry import lineage
 from stages.registry.aliases import move_alias
-from stages.registry.database import FILE, check_schema, make_engine
+from stages.registry.database import make_engine
 from stages.registry.deployments import Deployments
 from stages.registry.external import publish_external
 from stages.registry.models import ARTIFACT_KINDS, AliasRow, ArtifactRow
 from stages.registry.objects import object_path
 from stages.registry.run_queries import RunQueries
+from stages.registry.schema import FILE, check_schema
 from stages.stage import Artifact, Output
 
 if TYPE_CHECKING:

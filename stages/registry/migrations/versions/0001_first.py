@@ -42,6 +42,7 @@ TABLES = (
     """,
     "CREATE INDEX run_fingerprint ON run (fingerprint)",
     "CREATE UNIQUE INDEX run_open ON run (lock) WHERE state = 'running' AND lock <> ''",
+    "CREATE INDEX run_created ON run (created_at)",
     "CREATE INDEX run_stage ON run (stage, created_at)",
     "CREATE INDEX run_unfinished ON run (id) WHERE state IN ('planned', 'running')",
     """

@@ -1,0 +1,205 @@
+"""Removing what nothing needs. Plans by default; `collect` does it.
+
+Kept, and why: aliases, the live and the last three deployments of a line, pins, inputs of running
+runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
+candidate leaves it usable), whatever is younger than `keep_days`; and what any of these refers to:
+bases of deltas, a checkpoint's line state, the interactions of an experience, a deployment's report.
+A checkpoint's parent is not kept for the child's sake.
+
+Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (it deletes sealed segments).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlmodel import Session, col, select
+
+from stages import faults
+from stages.errors import UsageError
+from stages.registry.models import (
+    AliasRow,
+    ArtifactRow,
+    DeploymentRow,
+    PinRow,
+    RunInputRow,
+    RunOutputRow,
+    RunRow,
+)
+from stages.registry.states import now, record, transition
+from stages.registry.sweep import sweep
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+LAST_DEPLOYMENTS = 3
+SCRATCH_DAYS = 7.0
+
+
+@dataclass
+class Plan:
+    """What gc would remove, and why it keeps the rest."""
+
+    remove: list[ArtifactRow] = field(default_factory=list)
+    keep: dict[int, str] = field(default_factory=dict)  # artifact id -> the first reason found
+
+    @property
+    def bytes(self) -> int:
+        """What removing would free."""
+        return sum(row.bytes or 0 for row in self.remove)
+
+
+def plan(store: Store, keep_days: float) -> Plan:
+    """What may go. Changes nothing."""
+    with store.read() as session:
+        return _plan(session, keep_days)
+
+
+def collect(store: Store, keep_days: float, *, by: str) -> Plan:
+    """Remove what the plan says, decided anew in the transaction that tombstones it.
+
+    Raises:
+        UsageError: (exit 2) a scratch store, which owns none of what it reads.
+    """
+    if store.is_scratch:
+        raise UsageError("this is a scratch store", hint="delete its folder when you are done with it")
+    sweep(store)
+    with store.write("gc") as session:
+        decided = _plan(session, keep_days)
+        for row in decided.remove:
+            assert row.id is not None
+            transition(session, ArtifactRow, row.id, "committed", "tombstoned", by=by)
+    faults.point("gc.tombstoned")
+    sweep(store)
+    for folder in (store.dir / "scratch").iterdir():
+        if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
+            shutil.rmtree(folder)
+    return decided
+
+
+def _plan(session: Session, keep_days: float) -> Plan:
+    rows = {
+        row.id: row
+        for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
+        if row.id is not None
+    }
+    found = Plan(keep=_roots(session, rows, keep_days))
+    _follow(session, rows, found.keep)
+    found.remove = [row for row_id, row in rows.items() if row_id not in found.keep]
+    return found
+
+
+def _roots(session: Session, rows: dict[int, ArtifactRow], keep_days: float) -> dict[int, str]:
+    keep: dict[int, str] = {}
+    live: dict[str, str] = {}
+    for alias in session.exec(select(AliasRow)):
+        keep.setdefault(alias.artifact_id, f"{alias.name} of {alias.line}")
+        if alias.name == "live" and alias.artifact_id in rows:
+            live[alias.line] = rows[alias.artifact_id].created_at
+    _keep_deployments(session, rows, keep)
+    for pin in session.exec(select(PinRow)):
+        keep.setdefault(pin.artifact_id, f"pinned by {pin.by}: {pin.reason}")
+    running = (
+        select(RunInputRow.artifact_id)
+        .join(RunRow, col(RunRow.id) == RunInputRow.run_id)
+        .where(col(RunRow.state).in_(("planned", "running")))
+    )
+    for artifact_id in session.exec(running):
+        keep.setdefault(artifact_id, "input of a running run")
+    newest: dict[tuple[str, str], tuple[int, int]] = {}
+    young = (datetime.now(UTC) - timedelta(days=keep_days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for row_id, row in rows.items():
+        version = row.version or 0
+        if version > newest.get((row.line, row.kind), (0, 0))[0]:
+            newest[row.line, row.kind] = (version, row_id)
+        if row.created_at >= young:
+            keep.setdefault(row_id, f"younger than {keep_days:g} days")
+        elif row.kind in ("interactions", "experience") and row.created_at >= live.get(row.line, "9"):
+            keep.setdefault(row_id, "data of the live checkpoint")
+    for _, row_id in newest.values():
+        keep.setdefault(row_id, "the newest of its kind")
+    return {row_id: why for row_id, why in keep.items() if row_id in rows}
+
+
+def _keep_deployments(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
+    by_digest = {row.digest: row_id for row_id, row in rows.items()}
+    seen: dict[str, int] = {}
+    query = select(DeploymentRow).order_by(col(DeploymentRow.created_at).desc())
+    for deployment in session.exec(query):
+        count = seen.get(deployment.line, 0)
+        open_states = ("live", "staged", "verifying", "canary", "rolling_back")
+        if count >= LAST_DEPLOYMENTS and deployment.state not in open_states:
+            continue
+        seen[deployment.line] = count + 1
+        keep.setdefault(deployment.artifact_id, f"{deployment.id} ({deployment.state})")
+        for digest in (deployment.report, deployment.previous):
+            if digest in by_digest:
+                keep.setdefault(by_digest[digest], f"of {deployment.id}")
+
+
+def _follow(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
+    """Add what kept artifacts refer to, and what those refer to."""
+    by_digest = {row.digest: row_id for row_id, row in rows.items()}
+    waiting = list(keep)
+    while waiting:
+        row = rows[waiting.pop()]
+        for referred, why in _references(session, row):
+            row_id = by_digest.get(referred)
+            if row_id is not None and row_id not in keep:
+                keep[row_id] = why
+                waiting.append(row_id)
+
+
+def _references(session: Session, row: ArtifactRow) -> list[tuple[str, str]]:
+    name = f"{row.kind}@v{row.version}"
+    found = [(row.base, f"base of {name}")] if row.base else []
+    for key, value in json.loads(row.meta).items():
+        if key == "parent":
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item.startswith("sha256:"):
+                found.append((item, f"{key} of {name}"))
+    if row.kind == "checkpoint":
+        siblings = (
+            select(ArtifactRow.digest)
+            .join(RunOutputRow, col(RunOutputRow.artifact_id) == ArtifactRow.id)
+            .where(
+                ArtifactRow.kind == "line_state",
+                col(RunOutputRow.run_id).in_(
+                    select(RunOutputRow.run_id).where(RunOutputRow.artifact_id == row.id)
+                ),
+            )
+        )
+        found += [(digest, f"line state of {name}") for digest in session.exec(siblings) if digest]
+    return found
+
+
+def pin(store: Store, digest: str, *, by: str, reason: str) -> None:
+    """Keep an artifact whatever happens. Pinning again replaces the reason."""
+    with store.write("pin") as session:
+        row = session.exec(
+            select(ArtifactRow).where(ArtifactRow.digest == digest, ArtifactRow.state == "committed")
+        ).one()
+        assert row.id is not None
+        session.merge(PinRow(artifact_id=row.id, by=by, reason=reason, at=now()))
+        record(session, "pin", digest, "", "pinned", by=by, data={"reason": reason})
+
+
+def unpin(store: Store, digest: str, *, by: str) -> bool:
+    """Undo a pin. Returns whether there was one."""
+    with store.write("pin") as session:
+        row = session.exec(
+            select(PinRow)
+            .join(ArtifactRow, col(ArtifactRow.id) == PinRow.artifact_id)
+            .where(ArtifactRow.digest == digest)
+        ).first()
+        if row is None:
+            return False
+        session.delete(row)
+        record(session, "pin", digest, "pinned", "", by=by)
+    return True

@@ -1,0 +1,65 @@
+"""Which schema a registry file has, and what SQLite's errors mean. Needs nothing but `sqlite3`, so that
+a command can refuse or read a store without loading the ORM.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from stages.errors import DependencyDownError, IntegrityError, RtrlError, StoreError
+
+FILE = "registry.db"
+HEAD = "0001"  # the migration this program was written for; a test compares it with migrations/versions
+
+
+def explain(error: BaseException) -> RtrlError:
+    """The user's error for one of SQLite."""
+    text = str(error)
+    if "full" in text:
+        return DependencyDownError(f"the disk of the store is full ({text})", hint="free space and run again")
+    if "malformed" in text or "not a database" in text:
+        return IntegrityError(
+            f"the registry is damaged ({text})", hint="restore the newest file of store/backups"
+        )
+    if "locked" in text or "busy" in text:
+        return DependencyDownError("the registry stayed busy for 30 s", hint="look for a hanging process")
+    if "no such table" in text or "no such column" in text:
+        return StoreError(f"the registry has another schema ({text})", hint="run `rtrl db upgrade`")
+    return IntegrityError(f"the registry refused a change: {text}")
+
+
+def schema_version(path: Path) -> str:
+    """The migration the file is at; "" when it was never migrated.
+
+    Raises:
+        StoreError: (exit 10) no file.
+        IntegrityError: (exit 12) not a database.
+    """
+    if not path.is_file():
+        raise StoreError(f"no store at {path.parent}", hint="make a workspace with `rtrl init`")
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+        try:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return ""
+        raise explain(error) from error
+    except sqlite3.DatabaseError as error:
+        raise explain(error) from error
+    return str(row[0]) if row else ""
+
+
+def check_schema(path: Path) -> None:
+    """Raises StoreError (exit 10) unless the file is at exactly this program's schema."""
+    found = schema_version(path)
+    if found == HEAD:
+        return
+    older = found < HEAD
+    raise StoreError(
+        f"the store's schema is {found or 'none'}, this program needs {HEAD}",
+        hint="run `rtrl db upgrade`" if older else "update rtrl: a newer version wrote this store",
+    )

@@ -1,0 +1,113 @@
+"""Checking a store, at three depths.
+
+    present   the registry is sound; every committed artifact has its manifest and all its files, each
+              of its size; nothing lies in objects/ that no artifact owns
+    sampled   the same, and all bytes of a random share of the files
+    full      the same, and all bytes of all files
+
+Not for: repairing. What dead processes left is swept first; what is then still wrong is reported.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlmodel import col, select
+
+from stages.errors import IntegrityError
+from stages.registry.check import check_files
+from stages.registry.migrate import check
+from stages.registry.models import ArtifactRow
+from stages.registry.objects import hash_file, object_path
+from stages.registry.sweep import Swept, sweep
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.stage import Progress
+
+Depth = Literal["present", "sampled", "full"]
+SAMPLED_SHARE = 0.05
+SAMPLED_AT_LEAST = 20
+
+
+@dataclass
+class Verified:
+    """What was looked at, and what is wrong with it."""
+
+    depth: Depth
+    artifacts: int = 0
+    files: int = 0
+    bytes_read: int = 0
+    swept: Swept = field(default_factory=Swept)
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(store: Store, depth: Depth, progress: Progress, *, seed: int = 0) -> Verified:
+    """Check the registry and its objects. Problems are collected, not raised."""
+    result = Verified(depth)
+    result.swept = sweep(store)
+    result.problems += [f"registry: {problem}" for problem in check(store.dir)]
+    with store.read() as session:
+        rows = session.exec(
+            select(ArtifactRow).where(ArtifactRow.state == "committed").order_by(col(ArtifactRow.id))
+        ).all()
+    progress.start(f"verifying {len(rows)} artifacts ({depth})", len(rows))
+    hashed: list[tuple[Path, dict[str, Any], str]] = []
+    for row in rows:
+        artifact = store.artifact_of(row)
+        result.artifacts += 1
+        try:
+            files = check_files(artifact)
+        except IntegrityError as error:
+            result.problems.append(f"{artifact.ref}: {error.message}")
+        else:
+            result.files += len(files)
+            hashed += [(artifact.path, file, artifact.ref) for file in files]
+        progress.advance()
+    _check_bytes(_choose(hashed, depth, seed), result, progress)
+    result.problems += _strangers(store)
+    return result
+
+
+def _choose(
+    files: list[tuple[Path, dict[str, Any], str]], depth: Depth, seed: int
+) -> list[tuple[Path, dict[str, Any], str]]:
+    if depth == "present":
+        return []
+    if depth == "full":
+        return files
+    count = min(len(files), max(SAMPLED_AT_LEAST, round(SAMPLED_SHARE * len(files))))
+    return random.Random(seed).sample(files, count)
+
+
+def _check_bytes(files: list[tuple[Path, dict[str, Any], str]], result: Verified, progress: Progress) -> None:
+    if not files:
+        return
+    progress.start(f"reading {len(files)} files", len(files))
+    for folder, file, ref in files:
+        size, hexdigest = hash_file(folder / file["path"])
+        result.bytes_read += size
+        if hexdigest != file["sha256"]:
+            result.problems.append(f"{ref}: the bytes of {file['path']} were changed")
+        progress.advance()
+
+
+def _strangers(store: Store) -> list[str]:
+    """Objects that no artifact owns and that no sweep would find."""
+    known = set()
+    with store.read() as session:
+        query = select(ArtifactRow.digest).where(
+            col(ArtifactRow.state).in_(("committed", "writing", "tombstoned"))
+        )
+        for digest in session.exec(query):
+            if digest is not None:
+                known.add(object_path(store.objects, digest).name)
+    found = (path for folder in (store.objects / "sha256").iterdir() for path in folder.iterdir())
+    return [
+        f"objects/sha256/{path.parent.name}/{path.name}: no artifact owns it"
+        for path in found
+        if path.name not in known
+    ]
