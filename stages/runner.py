@@ -249,7 +249,7 @@ def _execute(
         finally:
             shutil.rmtree(work, ignore_errors=True)
             store.run_lock_path(run_id).unlink(missing_ok=True)
-    result.status = outcome.status
+    result.status = "noop" if outcome.noop else outcome.status
     result.metrics, result.warnings = dict(outcome.metrics), list(outcome.warnings)
     result.duration_s = time.monotonic() - started
     return result

@@ -57,6 +57,7 @@ class Outcome:
     outputs: dict[str, Output] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    noop: bool = False  # succeeded because there was nothing to do (deploy of what is served)
 
 
 class Progress(Protocol):
