@@ -1,0 +1,73 @@
+"""`rtrl doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cursorbench.errors import RtrlError
+from rtrl_cli import options
+from rtrl_cli.output import envelope, show, table
+
+if TYPE_CHECKING:
+    from stages.machine import Check
+
+
+def command(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+    """Check machine, installation and workspace. Exit 13: something needed is missing."""
+    from stages.machine import check_machine
+
+    checks = [
+        *check_machine(workspace if workspace and workspace.is_dir() else Path.cwd()),
+        *_workspace(workspace),
+    ]
+    bad = [check for check in checks if not check.ok and check.level == "error"]
+    error: dict[str, Any] | None = None
+    if bad:
+        message = f"{bad[0].name}: {bad[0].detail}"
+        error = {"code": 13, "kind": "dependency_down", "message": message, "hint": bad[0].hint}
+    status = "failed" if bad else "succeeded"
+    document = envelope("doctor", status, metrics={"checks": [c.__dict__ for c in checks]}, error=error)
+    show(as_json, document, lambda: table(("CHECK", "", "FOUND", "HINT"), map(_row, checks)))
+    if bad:
+        raise typer.Exit(13)
+
+
+def _row(check: Check) -> tuple[str, str, str, str]:
+    mark = "ok" if check.ok else check.level.upper()
+    return check.name, mark, check.detail, "" if check.ok else check.hint
+
+
+def _workspace(folder: Path | None) -> list[Check]:
+    from stages.machine import Check
+    from stages.registry.glance import glance
+    from stages.workspace import Workspace
+
+    try:
+        found = Workspace.find(folder)
+    except RtrlError as error:
+        level = "warning" if folder is None else "error"
+        return [Check("workspace", False, error.message, error.hint, level)]
+    checks = [Check("workspace", True, str(found.root))]
+    try:
+        line = found.settings.workspace.line
+        checks.append(Check("settings", True, f"line {line}"))
+    except RtrlError as error:
+        checks.append(Check("settings", False, error.message, error.hint))
+    try:
+        seen = glance(found.store_dir)
+    except RtrlError as error:
+        return [*checks, Check("store", False, error.message, error.hint)]
+    dead = [run["id"] for run in seen["running"] if not run["alive"]]
+    left = sum(seen["unfinished"].values()) + len(dead)
+    mode = found.keys_dir.stat().st_mode & 0o077 if found.keys_dir.is_dir() else 0
+    return [
+        *checks,
+        Check("store", True, f"{sum(each['count'] for each in seen['artifacts'].values())} artifacts"),
+        Check("left over", not left, str(left), "the next stage, or `rtrl verify`, clears it up", "warning"),
+        Check(
+            "keys", not mode, "only the owner reads them" if not mode else "others can read them", "chmod 700"
+        ),
+    ]

@@ -1,0 +1,103 @@
+"""`rtrl show REF`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rtrl_cli import options
+from rtrl_cli.output import bold, envelope, pairs, show, size, table
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.stage import Artifact
+
+SUMMARY = "summary.txt"  # a file with this name in a report is what people are shown
+
+
+def command(ref: options.Ref, as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+    """Show one artifact (its record, files, who made it), one run or one deployment."""
+    found, store = open_store(workspace)
+    line = found.settings.workspace.line
+    if ref.startswith("deployment-"):
+        shown = {"deployment": store.deployments.get(ref).__dict__}
+    elif (
+        "@" in ref
+        or ":" in ref
+        or ref in ("interactions", "experience", "checkpoint", "line_state", "report")
+    ):
+        shown = {"artifact": describe(store, store.resolve(ref, line))}
+    else:
+        shown = {"run": describe_run(store, ref)}
+    show(as_json, envelope("show", "succeeded", metrics=shown), lambda: text(shown))
+
+
+def describe(store: Store, artifact: Artifact) -> dict[str, Any]:
+    """Everything the store knows of an artifact."""
+    from stages.registry.objects import read_manifest
+
+    manifest = read_manifest(artifact.path, artifact.digest)
+    summary = artifact.path / SUMMARY
+    return {
+        "ref": artifact.ref,
+        "kind": artifact.kind,
+        "digest": artifact.digest,
+        "line": artifact.line,
+        "made": artifact.created_at,
+        "bytes": artifact.bytes,
+        "path": str(artifact.path),
+        "runs": [run.id for run in store.producers(artifact.digest)],
+        "inputs": {role: one.ref for role, one in store.inputs_by_role(artifact.run_id).items()},
+        "meta": dict(artifact.meta),
+        "files": manifest["files"],
+        "summary": summary.read_text(encoding="utf-8") if summary.is_file() else None,
+    }
+
+
+def describe_run(store: Store, run_id: str) -> dict[str, Any]:
+    """Everything the store knows of a run."""
+    row = store.run(run_id)
+    return {
+        "id": row.id,
+        "stage": row.stage,
+        "line": row.line,
+        "state": row.state,
+        "began": row.created_at,
+        "ended": row.ended_at,
+        "seed": row.seed,
+        "fingerprint": row.fingerprint,
+        "code": row.code_version,
+        "from_run": row.from_run or None,
+        "inputs": {role: one.ref for role, one in store.inputs_by_role(row.id).items()},
+        "outputs": {name: one.ref for name, one in store.outputs_by_name(row.id).items()},
+        "config": json.loads(row.config),
+        "extra": json.loads(row.extra),
+        "metrics": json.loads(row.metrics),
+        "warnings": json.loads(row.warnings),
+        "error": json.loads(row.error) if row.error else None,
+        "log": str(store.dir / "logs" / f"{row.id}.jsonl"),
+    }
+
+
+def text(shown: dict[str, Any]) -> str:
+    """What `show` found, for people."""
+    if artifact := shown.get("artifact"):
+        if artifact["summary"]:
+            return f"{bold(artifact['ref'])}  {artifact['digest'][:19]}\n\n{artifact['summary']}"
+        head = {k: v for k, v in artifact.items() if k not in ("meta", "files", "summary", "inputs", "runs")}
+        head |= {
+            "made by": ", ".join(artifact["runs"]),
+            "from": ", ".join(artifact["inputs"].values()) or "-",
+        }
+        files = [(file["path"], size(file["bytes"]), file["sha256"][:12]) for file in artifact["files"]]
+        meta = {key: _short(value) for key, value in artifact["meta"].items()}
+        parts = [pairs(head), f"{bold('meta')}\n{pairs(meta)}", table(("FILE", "SIZE", "SHA256"), files)]
+        return "\n\n".join(part for part in parts if part)
+    (whole,) = shown.values()
+    return pairs({key: _short(value) for key, value in whole.items()})
+
+
+def _short(value: object) -> str:
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return shown if len(shown) <= 160 else shown[:157] + "..."

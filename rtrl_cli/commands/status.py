@@ -1,0 +1,106 @@
+"""`rtrl status`."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rtrl_cli import options
+from rtrl_cli.output import bold, envelope, pairs, show, size, table
+
+
+def command(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+    """Say what is live, what is running, what ran last, what there is, and the newest reports' figures."""
+    from stages.registry.glance import glance
+    from stages.workspace import Workspace
+
+    found = Workspace.find(workspace)
+    seen = {"workspace": str(found.root), "serving": serving(found.run_dir), **glance(found.store_dir)}
+    show(as_json, envelope("status", "succeeded", metrics=seen), lambda: text(seen))
+
+
+def serving(run_dir: Path) -> dict[str, Any] | None:
+    """What `rtrl serve` wrote about itself, with whether it is alive; None when it never ran."""
+    try:
+        noted = json.loads((run_dir / "serve.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    pid = noted.get("pid")
+    alive = isinstance(pid, int) and _exists(pid)
+    return {**{key: value for key, value in noted.items() if "key" not in key}, "alive": alive}
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def ago(moment: str | None) -> str:
+    """`3 min ago` of an ISO time."""
+    if not moment:
+        return "-"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def text(seen: dict[str, Any]) -> str:
+    """The status for people."""
+    parts = [pairs({"workspace": seen["workspace"], "serving": _serving_text(seen["serving"])})]
+    if seen["lines"]:
+        parts.append(table(("LINE", "LIVE", "SINCE", "ANCHOR", "DEPLOYMENT"), map(_line_row, seen["lines"])))
+    if seen["artifacts"]:
+        rows = [
+            (kind, each["count"], size(each["bytes"] or 0), each["newest"], ago(each["made"]))
+            for kind, each in seen["artifacts"].items()
+        ]
+        parts.append(table(("KIND", "COUNT", "SIZE", "NEWEST", "MADE"), rows))
+    if seen["runs"]:
+        recent = [(run["id"], _state(run, seen), ago(run["began"]), _error(run)) for run in seen["runs"]]
+        parts.append(table(("RUN", "STATE", "BEGAN", "ERROR"), recent))
+    for name, report in seen["reports"].items():
+        figures = {k: v for k, v in report.items() if isinstance(v, str | int | float | bool)}
+        parts.append(f"{bold(f'report {name}')}\n{pairs(figures)}")
+    return "\n\n".join(parts)
+
+
+def _serving_text(noted: dict[str, Any] | None) -> str:
+    if noted is None:
+        return "nothing (`rtrl serve` starts it)"
+    if not noted["alive"]:
+        return "nothing: the last server is gone"
+    return f"{noted.get('url') or noted.get('port') or 'yes'} (pid {noted['pid']})"
+
+
+def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    live, anchor = line["live"], line["anchor"]
+    deployments = [
+        f"{d['checkpoint']} {d['state']}" + (f" OVERRIDE: {d['reason']}" if d["override"] else "")
+        for d in line.get("deployments", [])
+    ]
+    return (
+        line["line"],
+        live["ref"] if live else "-",
+        ago(live["since"]) if live else "-",
+        anchor["ref"] if anchor else "-",
+        ", ".join(deployments) or "-",
+    )
+
+
+def _state(run: dict[str, Any], seen: dict[str, Any]) -> str:
+    dead = any(run["id"] == open_run["id"] and not open_run["alive"] for open_run in seen["running"])
+    return f"{run['state']} (dead)" if dead else run["state"]
+
+
+def _error(run: dict[str, Any]) -> str:
+    return str(run["error"]["message"])[:60] if run["error"] else ""

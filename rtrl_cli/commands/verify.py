@@ -1,0 +1,82 @@
+"""`rtrl verify`."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
+from rtrl_cli.stage import open_store
+
+
+class Depth(StrEnum):
+    """How closely to look."""
+
+    present = "present"
+    sampled = "sampled"
+    full = "full"
+
+
+def command(
+    depth: Annotated[
+        Depth, typer.Option("--depth", help="All files there; some of their bytes; all of them.")
+    ] = Depth.sampled,
+    full: Annotated[bool, typer.Option("--full", help="Short for --depth full.")] = False,
+    seed: options.Seed = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
+    from stages.spool.verify import verify_spool
+
+    from stages.registry.verify import verify
+
+    started = time.monotonic()
+    found, store = open_store(workspace)
+    chosen = Depth.full if full else depth
+    progress = make_progress(quiet)
+    try:
+        result = verify(store, chosen.value, progress, seed=seed or 0)
+        spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
+    finally:
+        if close := getattr(progress, "close", None):
+            close()
+    problems = [*result.problems, *spool.problems]
+    metrics: dict[str, Any] = {
+        "depth": chosen.value,
+        "artifacts": result.artifacts,
+        "files": result.files,
+        "bytes_read": result.bytes_read,
+        "swept": result.swept.__dict__,
+        "spool": spool.counts,
+        "problems": problems,
+    }
+    document = envelope(
+        "verify",
+        "failed" if problems else "succeeded",
+        metrics=metrics,
+        duration_s=round(time.monotonic() - started, 3),
+        error=_error(problems) if problems else None,
+    )
+    lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
+    lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
+    show(as_json, document, lambda: pairs(lines))
+    for problem in problems:
+        message(problem, kind="error")
+    if problems:
+        raise typer.Exit(12)
+
+
+def _error(problems: list[str]) -> dict[str, Any]:
+    hint = "restore what is damaged from a backup; docs/registry.md says how"
+    return {
+        "code": 12,
+        "kind": "integrity",
+        "message": f"{len(problems)} problems: {problems[0]}",
+        "hint": hint,
+    }

@@ -1,0 +1,85 @@
+"""What this machine has and lacks for running rtrl: the checks behind `rtrl doctor`.
+
+Looks, installs nothing, and imports no heavy module (it asks whether it could be).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = ("torch", "transformers", "vllm", "lm_eval", "pyarrow", "safetensors", "sqlmodel", "uvicorn")
+BREAKS_VLLM = ("torchvision", "torchaudio", "torchcodec")
+LOW_DISK = 5e9  # bytes: a few checkpoints of a small model and the environment
+LOW_MEMORY = 4e9  # bytes: the engine alone takes 2.6 GiB
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `level` says how bad a failure is."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    level: str = "error"  # "warning": something works less well
+
+
+def check_machine(folder: Path) -> list[Check]:
+    """Python, packages, tools, disk and memory, for a workspace at `folder`."""
+    found = [
+        Check("python", sys.version_info >= (3, 11), platform.python_version(), "rtrl needs Python 3.11"),
+        Check(
+            "sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "SQLite 3.35 or newer"
+        ),
+        *map(_package, NEEDED),
+        *_cpu_builds(),
+    ]
+    for tool, use in (("bwrap", "sandboxes of model-written commands"), ("strace", "the durability test")):
+        where = shutil.which(tool)
+        found.append(Check(tool, where is not None, where or "missing", f"needed by {use}", "warning"))
+    free = shutil.disk_usage(folder).free
+    found.append(Check("disk", free > LOW_DISK, f"{free / 1e9:.1f} GB free", "make room", "warning"))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found.append(
+        Check("memory", memory > LOW_MEMORY, f"{memory / 1e9:.1f} GB", "the engine needs 3 GB", "warning")
+    )
+    found.append(Check("processors", True, str(len(os.sched_getaffinity(0)))))
+    return found
+
+
+def _package(name: str) -> Check:
+    if importlib.util.find_spec(name) is None:
+        return Check(name, False, "not installed", "run scripts/setup")
+    for distribution in (name, name.replace("_", "-"), f"{name}-cpu"):
+        try:
+            return Check(name, True, importlib.metadata.version(distribution))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Check(name, True, "installed")
+
+
+def _cpu_builds() -> list[Check]:
+    """torchvision and friends come as CUDA builds and break `import vllm` beside a CPU torch."""
+    try:
+        on_cpu = "+cpu" in importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    there = [name for name in BREAKS_VLLM if importlib.util.find_spec(name) is not None]
+    if not on_cpu:
+        return []
+    return [
+        Check(
+            "no CUDA builds beside a CPU torch",
+            not there,
+            ", ".join(there) or "none",
+            f"pip uninstall {' '.join(there)}: they break `import vllm`",
+        )
+    ]
