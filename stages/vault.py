@@ -175,6 +175,15 @@ class Vault:
         ).fetchone()
         return row is not None
 
+    def users(self, prefix: str) -> list[str]:
+        """Users with a living key whose name begins with `prefix`."""
+        rows = self._db.execute(
+            "SELECT DISTINCT user FROM user_keys"
+            " WHERE substr(user, 1, ?) = ? AND user >= ? AND forgotten IS NULL ORDER BY user",
+            (len(prefix), prefix, prefix),
+        )
+        return [row[0] for row in rows.fetchall()]
+
     def close(self) -> None:
         """Drop keys from memory and close the database."""
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ class Journal:
         self._active: SegmentFile | None = None
         self._retired: list[SegmentFile] = []
         self._batch = Batch()
+        self._afterwards: list[Callable[[], object]] = []
         self._dirty = threading.Event()
         self._hurry = threading.Event()
         self._synced = threading.Condition(self.lock)
@@ -115,6 +117,11 @@ class Journal:
         else:
             self.events[row.key_id, row.id] = row
             self._batch.events.append(row)
+        self._dirty.set()
+
+    def afterwards(self, act: Callable[[], object]) -> None:
+        """Call `act` once, from the background thread, when all appended so far is durable and indexed."""
+        self._afterwards.append(act)
         self._dirty.set()
 
     def rotate(self) -> None:
@@ -187,6 +194,7 @@ class Journal:
         with self.lock:
             batch, self._batch = self._batch, Batch()
             retired, self._retired = self._retired, []
+            afterwards, self._afterwards = self._afterwards, []
             files = [*retired, *([self._active] if self._active else [])]
             last = self.last_seq
             for file in files:
@@ -200,10 +208,13 @@ class Journal:
             with self.lock:
                 self._batch = batch.followed_by(self._batch)
                 self._retired = retired + self._retired
+                self._afterwards = afterwards + self._afterwards
             return False
         faults.point("spool.index.after")
         for file in retired:
             file.close()
+        for act in afterwards:
+            act()
         self._settle(batch, last)
         return True
 

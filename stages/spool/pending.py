@@ -1,11 +1,17 @@
-"""Events that came before their generation: who waits for whom, how many, since when. Bookkeeping only."""
+"""Events that came before their generation: who waits for whom, how many, since when, under which key."""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable
 
+from stages.errors import DependencyDownError
 from stages.spool.index import EventRow
+from stages.vault import Vault
+
+PENDING_PREFIX = "pending/"
 
 
 class Pending:
@@ -50,4 +56,19 @@ class Pending:
 
 def pending_user(generation_id: str) -> str:
     """Under whose key the data of an event waits when nobody knows yet whose generation it is for."""
-    return f"pending/{generation_id}"
+    return PENDING_PREFIX + generation_id
+
+
+def forget_key(vault: Vault, generation_id: str) -> None:
+    """Destroy the key of events that no longer wait. Only after what replaces them survives a power cut.
+
+    On a full disk it is left for the next writer (`left_over`).
+    """
+    with contextlib.suppress(DependencyDownError, sqlite3.OperationalError):
+        vault.forget(pending_user(generation_id))
+
+
+def left_over(vault: Vault, pending: Pending) -> list[str]:
+    """Generations for which nothing waits and whose waiting key is still there: its writer was killed."""
+    named = (user.removeprefix(PENDING_PREFIX) for user in vault.users(PENDING_PREFIX))
+    return [generation_id for generation_id in named if generation_id not in pending]

@@ -57,9 +57,9 @@ class Spool:
         try:
             lock = WriterLock(spool_dir)
         except LockedError:
-            return cls(spool_dir, open_index(spool_dir))
+            return cls(spool_dir, open_index(spool_dir, locked=False))
         try:
-            index = open_index(spool_dir)
+            index = open_index(spool_dir, locked=True)
             recover(spool_dir, index)
         finally:
             lock.release()

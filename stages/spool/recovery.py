@@ -9,10 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from stages import faults
-from stages.errors import LockedError
+from stages.errors import IntegrityError, LockedError
 from stages.spool import codec, frames, segment
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
@@ -24,16 +25,22 @@ LOCK_FILE = "writer.lock"
 class WriterLock:
     """The kernel's lock that makes one process the spool's writer; freed when that process dies."""
 
-    def __init__(self, spool_dir: Path) -> None:
+    def __init__(self, spool_dir: Path, wait_s: float = 0.0) -> None:
+        """Take the lock. A writer waits for `wait_s`: a reader holds it for the length of a recovery.
+
+        Raises:
+            LockedError: another process writes.
+        """
         fd = os.open(spool_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(fd, 64, 0).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
-            raise LockedError(
-                f"another process writes to {spool_dir} (pid {holder})", hint="stop that gateway first"
-            ) from None
+        deadline = time.monotonic() + wait_s
+        while not _try_lock(fd):
+            if time.monotonic() >= deadline:
+                holder = os.pread(fd, 64, 0).decode(errors="replace").strip() or "unknown"
+                os.close(fd)
+                raise LockedError(
+                    f"another process writes to {spool_dir} (pid {holder})", hint="stop that gateway first"
+                )
+            time.sleep(0.02)
         self._fd = fd
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
@@ -43,8 +50,21 @@ class WriterLock:
         os.close(self._fd)
 
 
-def open_index(spool_dir: Path) -> Index:
-    """The index; one that SQLite cannot read is moved to quarantine and made anew (needs the lock)."""
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def open_index(spool_dir: Path, *, locked: bool) -> Index:
+    """The index. One that SQLite cannot read is moved to quarantine and made anew, but only by who
+    holds the writer's lock (`locked`).
+
+    Raises:
+        IntegrityError: it cannot be read and belongs to a living writer.
+    """
     for folder in (segment.FOLDER, segment.QUARANTINE):
         (spool_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -52,6 +72,11 @@ def open_index(spool_dir: Path) -> Index:
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise
+        if not locked:
+            raise IntegrityError(
+                f"the index {spool_dir / FILE} cannot be read: {error}",
+                hint="stop the gateway that writes it; the next start rebuilds it from the segments",
+            ) from error
         for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
             if (spool_dir / name).exists():
                 (spool_dir / name).rename(spool_dir / segment.QUARANTINE / name)
@@ -90,6 +115,10 @@ def _finish_deletions(spool_dir: Path, index: Index) -> None:
         segment.path_of(spool_dir, number).unlink(missing_ok=True)
         faults.point("spool.delete.unlink.after")
         index.write("UPDATE segments SET state = 'deleted' WHERE id = ?", [(number,)])
+    there = set(segment.numbers(spool_dir))
+    for (number,) in index.rows("SELECT id FROM segments WHERE state = 'deleted'"):
+        if number in there:  # a power cut undid the removal of its name
+            segment.path_of(spool_dir, number).unlink()
 
 
 def _recover_segment(spool_dir: Path, index: Index, number: int, row: SegmentRow | None) -> list[Damage]:

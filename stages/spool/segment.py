@@ -55,7 +55,12 @@ class SegmentFile:
         self.path = path_of(spool_dir, number)
         self.fd = os.open(self.path, flags, 0o600)
         self.size = 0
-        self._write(frames.pack_header(number, first_seq, created))
+        try:
+            self._write(frames.pack_header(number, first_seq, created))
+        except OSError:  # the next attempt takes the same number
+            os.close(self.fd)
+            self.path.unlink()
+            raise
 
     def append(self, kind: frames.Kind, seq: int, body: bytes) -> int:
         """Hand one frame to the operating system. Returns its offset.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,9 +25,11 @@ from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits
-from stages.spool.pending import Pending, pending_user
+from stages.spool.pending import Pending, forget_key, left_over, pending_user
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
-from stages.vault import Vault
+from stages.vault import UserForgottenError, Vault
+
+LOCK_WAIT_S = 5.0  # a reader that puts a killed writer's spool in order holds the lock for a moment
 
 
 class EventResult(NamedTuple):
@@ -70,8 +73,8 @@ class SpoolWriter:
         self._vault = vault
         self._max_pending = max_pending_events
         self._pending_ms = int(pending_hours * 3_600_000)
-        self._flock = WriterLock(spool_dir)
-        self._index = open_index(spool_dir)
+        self._flock = WriterLock(spool_dir, wait_s=LOCK_WAIT_S)
+        self._index = open_index(spool_dir, locked=True)
         self.recovered: list[Damage] = recover(spool_dir, self._index)
         limits = Limits(fsync_ms / 1000, segment_bytes, segment_seconds)
         self._journal = Journal(spool_dir, self._index, limits, *next_numbers(self._index))
@@ -85,6 +88,8 @@ class SpoolWriter:
                 row = self._index.generation(generation_id)
                 if row is not None:
                     self._promote(row)
+        for generation_id in left_over(self._vault, self._pending):
+            self._journal.afterwards(partial(forget_key, self._vault, generation_id))
         self.expire()
 
     def expect(self, generation_id: str, key_id: str, user: str, *, no_train: bool) -> None:
@@ -145,8 +150,8 @@ class SpoolWriter:
             late = self._pending.pop_older(_now_ms() - self._pending_ms)
             for row in late:
                 self._journal.add(row._replace(state="expired"))
-        for generation_id in {row.generation_id for row in late}:
-            self._vault.forget(pending_user(generation_id))
+            for generation_id in {row.generation_id for row in late}:
+                self._journal.afterwards(partial(forget_key, self._vault, generation_id))
         return len(late)
 
     def flush(self, timeout: float = 30.0) -> int:
@@ -237,11 +242,15 @@ class SpoolWriter:
             event = stored.event
             forget = forget or stored.user == waited_for
             if sealed and not generation.plain:
-                data = self._vault.unseal(stored.user, sealed, codec.event_aad(event.key_id, event.id))
+                try:
+                    data = self._vault.unseal(stored.user, sealed, codec.event_aad(event.key_id, event.id))
+                except UserForgottenError:  # forgotten while it waited
+                    self._journal.add(row._replace(state="refused"))
+                    continue
                 event = msgspec.structs.replace(event, data=codec.decode_data(data))
             self._write_event(event, generation.user, plain=bool(generation.plain), state="attached")
         if forget:
-            self._vault.forget(waited_for)
+            self._journal.afterwards(partial(forget_key, self._vault, generation.id))
 
     def _sealing_users(self, events: Sequence[Event]) -> list[str]:
         """Whose keys the events will need."""
