@@ -1,0 +1,229 @@
+"""Which episodes are taken, and why the others are left behind. Pure, on columns.
+
+An episode is left behind for exactly one reason, the first of `REASONS` that applies. None of them can
+be brought about by what the model writes: broken calls, overflow, time-outs and empty answers stay.
+Not for: reading or writing anything.
+
+    E  episodes, G  generations, V  events of the window (see `scan.Scan`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
+
+REASONS = {
+    "no_train": "a request of it was marked no-train: counted, content never written",
+    "forgotten": "its user was forgotten: what was sealed can no longer be read",
+    "consumed": "trained on in the ancestry of the live checkpoint",
+    "arm": "sampled for another arm",
+    "unrelated": "sampled by a checkpoint that is not in the live checkpoint's tree",
+    "lag": "sampled too many checkpoints ago",
+    "immature": "its training horizon has not passed",
+}
+TAKEN = "taken"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What makes an episode ready. Times in ms; `lags` gives the distance to live, None for unrelated."""
+
+    arm: str
+    max_lag: int
+    horizon_ms: int  # grace included
+    lags: Mapping[str, int | None]  # by checkpoint digest
+    consumed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The decision. `left` is an index into `tuple(REASONS)`, -1 for episodes that are taken.
+
+    Attributes:
+        first_row, last_row: rows of an episode's first and last generation, [E].
+        last_at: time of its last answer or edit, [E].
+        lag: largest distance of a sampler, -1 for unrelated, [E].
+        follow_up: row of the first generation of the session's next episode, whose request is the
+            user's next message; -1 when there is none or the client told it by an event, [E].
+        take_generation, reseal: [G]; reseal where the prompt extends something outside the episode.
+        take_event: [V].
+        resume_seq: the first seq that a later collect of a descendant of the live checkpoint needs.
+    """
+
+    left: Ints
+    first_row: Ints
+    last_row: Ints
+    last_at: Ints
+    lag: Ints
+    follow_up: Ints
+    take_generation: Bools
+    reseal: Bools
+    take_event: Bools
+    resume_seq: int
+
+    @property
+    def taken(self) -> Ints:
+        """Codes of the episodes taken, in capture order."""
+        codes = np.flatnonzero(self.left < 0)
+        return codes[np.argsort(self.first_row[codes], kind="stable")]
+
+    def ripe_at(self, horizon_ms: int) -> Ints:
+        """When each episode's training horizon has passed (ms), [E]."""
+        return self.last_at + horizon_ms
+
+
+def last_activity(scan: Scan) -> Ints:
+    """Time (ms) of the last answer or applied edit of each episode, [E]."""
+    last = np.full(len(scan.episodes), np.iinfo(np.int64).min)
+    np.maximum.at(last, scan.g_episode, scan.g_at)
+    edits = (scan.v_type == EVENT_CODE["edit_applied"]) & scan.v_own_key
+    np.maximum.at(last, scan.g_episode[scan.v_generation[edits]], scan.v_at[edits])
+    return last
+
+
+def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
+    """Decide for every episode of the window.
+
+    Args:
+        now: ms; an episode is mature when its last activity is a horizon ago.
+        forgotten: generations whose payload can no longer be opened, [G].
+    """
+    n = len(scan.episodes)
+    last_at = last_activity(scan)
+    lag, unrelated = _lags(scan, rules)
+    consumed = np.fromiter((e in rules.consumed for e in scan.episodes), dtype=np.bool_, count=n)
+    arm = np.array([name != rules.arm for name in scan.arms], dtype=np.bool_)
+    conditions = {
+        "no_train": _any(n, scan.g_episode, scan.g_no_train),
+        "forgotten": _any(n, scan.g_episode, forgotten),
+        "consumed": consumed,
+        "arm": _any(n, scan.g_episode, arm[scan.g_arm]),
+        "unrelated": unrelated,
+        "lag": lag > rules.max_lag,
+        "immature": last_at + rules.horizon_ms > now,
+    }
+    left = np.full(n, -1)
+    for code, reason in reversed(list(enumerate(REASONS))):
+        left[conditions[reason]] = code
+    first_row, last_row = _ends(scan, n)
+    take = (left < 0)[scan.g_episode]
+    in_episode = (scan.g_base >= 0) & (scan.g_episode[scan.g_base] == scan.g_episode)
+    take_event = np.zeros(len(scan.v_seq), dtype=np.bool_)
+    attached = scan.v_own_key & (scan.v_generation >= 0)
+    take_event[attached] = take[scan.v_generation[attached]]
+    return Plan(
+        left=left,
+        first_row=first_row,
+        last_row=last_row,
+        last_at=last_at,
+        lag=np.where(unrelated, -1, lag),
+        follow_up=_follow_ups(scan, first_row, ~scan.g_no_train & ~forgotten),
+        take_generation=take,
+        reseal=take & (scan.g_prefix > 0) & ~in_episode,
+        take_event=take_event,
+        resume_seq=_resume(scan, left, first_row),
+    )
+
+
+def selection_digest(scan: Scan, decided: Plan) -> str:
+    """Stands for everything a run will take: episodes, their generations and events, and why not others."""
+    digest = hashlib.sha256()
+    for part in (decided.left, scan.g_seq[decided.take_generation], scan.v_seq[decided.take_event]):
+        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+        digest.update(b"|")
+    digest.update("\n".join(scan.episodes).encode())
+    return digest.hexdigest()
+
+
+def audit(scan: Scan, decided: Plan) -> list[dict[str, float | int | str]]:
+    """The exclusion audit: per exit, how much it removed, and whether that behaved differently.
+
+    `invalid_calls` and `output_tokens` are means per generation: what a policy could steer.
+    """
+    rows: list[dict[str, float | int | str]] = []
+    total = max(1, len(scan.episodes))
+    for code, reason in enumerate((*REASONS, TAKEN)):
+        episodes = decided.left == (code if reason != TAKEN else -1)
+        if not episodes.any() and reason != TAKEN:
+            continue
+        of = episodes[scan.g_episode]
+        n = max(1, int(of.sum()))
+        rows.append(
+            {
+                "exit": reason,
+                "episodes": int(episodes.sum()),
+                "share": round(float(episodes.sum()) / total, 6),
+                "generations": int(of.sum()),
+                "invalid_calls": round(float(scan.g_invalid[of].sum()) / n, 6),
+                "output_tokens": round(float(scan.g_output[of].sum()) / n, 3),
+            }
+        )
+    return rows
+
+
+def left_behind(rows: Sequence[Mapping[str, float | int | str]]) -> dict[str, int]:
+    """Episodes by reason, from an audit."""
+    return {str(row["exit"]): int(row["episodes"]) for row in rows if row["exit"] != TAKEN}
+
+
+def _any(n: int, episode: Ints, flag: Bools) -> Bools:
+    found = np.zeros(n, dtype=np.bool_)
+    found[episode[flag]] = True
+    return found
+
+
+def _lags(scan: Scan, rules: Rules) -> tuple[Ints, Bools]:
+    """Largest distance to live per episode, and whether any of its samplers is unrelated."""
+    of_set = np.array(
+        [max((_distance(rules.lags.get(c)) for c in digests), default=0) for digests in scan.samplers],
+        dtype=np.int64,
+    )
+    lag = np.zeros(len(scan.episodes), dtype=np.int64)
+    np.maximum.at(lag, scan.g_episode, of_set[scan.g_samplers])
+    return lag, lag == _FAR
+
+
+_FAR = 1 << 40
+
+
+def _distance(lag: int | None) -> int:
+    return _FAR if lag is None else lag
+
+
+def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
+    rows = np.arange(len(scan.g_episode))
+    first = np.full(n, len(rows))
+    np.minimum.at(first, scan.g_episode, rows)
+    last = np.full(n, -1)
+    np.maximum.at(last, scan.g_episode, rows)
+    return first, last
+
+
+def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
+    """The session's next request, where no user_message event tells the user's next message."""
+    n = len(scan.episodes)
+    found = np.full(n, -1)
+    if not n:
+        return found
+    order = np.lexsort((first_row, scan.g_at[first_row], scan.g_session[first_row]))
+    here, following = order[:-1], order[1:]
+    same = scan.g_session[first_row[here]] == scan.g_session[first_row[following]]
+    found[here[same]] = first_row[following[same]]
+    messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
+    told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
+    return np.where(told | (found < 0) | ~readable[found], -1, found)
+
+
+def _resume(scan: Scan, left: Ints, first_row: Ints) -> int:
+    """Everything before is settled for good: consumed, too old, unrelated, or not to be read."""
+    settled = {"no_train", "forgotten", "consumed", "unrelated", "lag"}
+    open_ = ~np.isin(left, [code for code, reason in enumerate(REASONS) if reason in settled])
+    rows = first_row[open_]
+    if not len(scan.g_seq):
+        return 0
+    return int(scan.g_seq[rows].min()) if len(rows) else int(scan.g_seq[-1]) + 1

@@ -1,0 +1,259 @@
+"""`collect`: seals a window of the spool into an `interactions` artifact.
+
+Taken are episodes of the line and arm whose training horizon has passed, sampled at most `max_lag`
+checkpoints from live, not yet trained on in live's ancestry. What is left behind is counted by reason:
+the exclusion audit begins here. Not for: signals and rewards (`distill`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from stages import schemas
+from stages.collect import plan as planning
+from stages.collect.config import CollectConfig
+from stages.collect.scan import Bools, Scan, scan
+from stages.collect.seal import Sealer
+from stages.errors import InconclusiveError, InputMissingError
+from stages.linestate import consumed_episodes
+from stages.spool import Damage, Spool
+from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.tokens import open_payload
+from stages.vault import UserForgottenError, Vault
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+
+@dataclass
+class CollectStage:
+    """See the module. Inputs: the live checkpoint and its line state."""
+
+    name: str = "collect"
+    config: type[BaseModel] = CollectConfig
+
+    def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
+        """The checkpoint to be trained on (default: live) and what its line remembers."""
+        line = workspace.settings.workspace.line
+        checkpoint = store.resolve(refs.get("checkpoint", "checkpoint@live"), line)
+        state = (
+            store.resolve(refs["line_state"], line)
+            if "line_state" in refs
+            else store.line_state_of(checkpoint.digest)
+        )
+        return {"checkpoint": checkpoint, "line_state": state}
+
+    def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
+        """The spool's range, where an earlier collect got to, and the instant that decides maturity.
+
+        `now` is the newest instant at or before the clock at which an episode became mature: as long as
+        no further one does, the same spool gives the same fingerprint.
+        """
+        assert isinstance(config, CollectConfig)
+        line = workspace.settings.workspace.line
+        spool = Spool.open(workspace.spool_dir)
+        try:
+            bounds = spool.range()
+            if not bounds.generations:
+                raise InputMissingError(
+                    f"the spool at {workspace.spool_dir} holds no generation",
+                    hint="start `rtrl serve` and use the model, or `rtrl simulate`",
+                )
+            resume = _resume(store, line, config)
+            first = max(bounds.first_seq, resume["seq"])
+            found = _scan(spool, first, bounds.last_seq, line)
+            clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
+            ripe = planning.last_activity(found) + _horizon_ms(config)
+            now = int(ripe[ripe <= clock].max(initial=0))
+        finally:
+            spool.close()
+        return {
+            "spool": {"first_seq": bounds.first_seq, "last_seq": bounds.last_seq},
+            "resume": resume,
+            "now": now,
+        }
+
+    def run(
+        self,
+        config: BaseModel,
+        inputs: Mapping[str, Artifact],
+        extra: Mapping[str, Any],
+        out_dir: Path,
+        ctx: RunContext,
+    ) -> Outcome:
+        """Plan, then copy. Raises InconclusiveError (exit 4) while too few episodes are mature."""
+        assert isinstance(config, CollectConfig)
+        live = inputs["checkpoint"]
+        first, last = extra["spool"]["first_seq"], extra["spool"]["last_seq"]
+        if extra["resume"]["checkpoint"] == live.digest:
+            first = max(first, extra["resume"]["seq"])
+        spool = Spool.open(ctx.workspace.spool_dir)
+        vault = Vault.open(ctx.workspace.keys_dir)
+        try:
+            ctx.progress.start("collect: reading the spool")
+            found = _scan(spool, first, last, ctx.workspace.settings.workspace.line)
+            rules = _rules(config, found, ctx.store, inputs)
+            gone = _forgotten(found, spool, vault, (first, last))
+            decided = planning.plan(found, rules, extra["now"], gone)
+            _refuse_too_few(config, found, decided, rules)
+            ctx.progress.start("collect: sealing", len(decided.taken))
+            sealer = Sealer(out_dir / "interactions", found, decided, vault, spool.chains(vault))
+            damages: list[Damage] = []
+            sealer.generations(spool.generations(first, last, on_damage=damages.append))
+            sealer.events(spool.events(first, last, on_damage=lambda damage: None))
+            for damage in damages:
+                for generation_id in damage.generations:
+                    sealer.quarantine(generation_id, "", f"spool_{damage.reason}")
+            sealer.finish(decided.ripe_at(rules.horizon_ms))
+            ctx.progress.advance(len(decided.taken))
+        finally:
+            vault.close()
+            spool.close()
+        return _outcome(config, found, decided, sealer, extra, live, damages)
+
+
+def _outcome(
+    config: CollectConfig,
+    found: Scan,
+    decided: planning.Plan,
+    sealer: Sealer,
+    extra: Mapping[str, Any],
+    live: Artifact,
+    damages: Iterable[Damage],
+) -> Outcome:
+    table = planning.audit(found, decided)
+    lost_events = sum(damage.events for damage in damages)
+    counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
+    quarantined = {
+        name.removeprefix("quarantined:"): n
+        for name, n in sorted(sealer.counts.items())
+        if name.startswith("quarantined:")
+    }
+    left = planning.left_behind(table)
+    meta = {
+        "schema": schemas.INTERACTIONS_SCHEMA,
+        "checkpoint": live.digest,
+        "arm": config.arm,
+        "max_lag": config.max_lag,
+        "horizon_s": config.horizon_s,
+        "window": {**extra["spool"], "resume_seq": decided.resume_seq, "now": extra["now"]},
+        "counts": counts,
+        "samplers": _samplers(found, decided),
+        "left_behind": left,
+        "quarantined": quarantined,
+        "lost_events": lost_events,
+        "other_lines": found.other_lines,
+        "audit": table,
+    }
+    metrics = {**counts, "left_behind": left, "quarantined": quarantined, "audit": table}
+    warnings = [f"{n} records quarantined: {reason}" for reason, n in quarantined.items()]
+    if lost_events:
+        warnings.append(f"{lost_events} events were lost to damage of the spool")
+    return Outcome(outputs={"interactions": Output("interactions", meta)}, metrics=metrics, warnings=warnings)
+
+
+def _samplers(found: Scan, decided: planning.Plan) -> dict[str, int]:
+    """Generations taken, by the checkpoint that sampled them."""
+    total: dict[str, int] = {}
+    codes, counts = np.unique(found.g_samplers[decided.take_generation], return_counts=True)
+    for code, n in zip(codes, counts, strict=True):
+        for digest in found.samplers[code]:
+            total[digest] = total.get(digest, 0) + int(n)
+    return dict(sorted(total.items()))
+
+
+def _horizon_ms(config: CollectConfig) -> int:
+    grace = config.grace_s if config.clock == "wall" else 0.0
+    return int(1000 * (config.horizon_s + grace))
+
+
+def _scan(spool: Spool, first: int, last: int, line: str) -> Scan:
+    """Raises SpoolDamagedError (exit 12) the first time damage is met; afterwards damage is skipped."""
+    damages = spool.damages()
+    lost = {generation_id for damage in damages for generation_id in damage.generations}
+    # headlines are quick to read, but the way from one to the next leads through undamaged bytes only
+    generations = spool.generations(first, last, payloads=bool(damages))
+    return scan(generations, spool.events(first, last), line, lost.__contains__)
+
+
+def _resume(store: Store, line: str, config: CollectConfig) -> dict[str, Any]:
+    """Where episodes that can still be taken begin, by the newest interactions made for an ancestor of live.
+
+    Not by those made for live itself, or collecting twice would not be the same twice.
+    """
+    live = store.alias(line, "live")
+    if live is None:
+        return {"checkpoint": "", "seq": 0}
+    ancestors = set(store.ancestors(live.digest))
+    rules = {"arm": config.arm, "max_lag": config.max_lag}
+    for earlier in store.all_of("interactions", line, rules) if ancestors else ():
+        if earlier.meta["checkpoint"] in ancestors:
+            return {"checkpoint": live.digest, "seq": int(earlier.meta["window"]["resume_seq"])}
+    return {"checkpoint": live.digest, "seq": 0}
+
+
+def _rules(
+    config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact]
+) -> planning.Rules:
+    live = inputs["checkpoint"].digest
+    lags: dict[str, int | None] = {}
+    for digest in {digest for digests in found.samplers for digest in digests}:
+        try:
+            lags[digest] = store.lag(digest, live)
+        except InputMissingError:
+            lags[digest] = None
+    return planning.Rules(
+        arm=config.arm,
+        max_lag=config.max_lag,
+        horizon_ms=_horizon_ms(config),
+        lags=lags,
+        consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
+    )
+
+
+def _forgotten(found: Scan, spool: Spool, vault: Vault, window: tuple[int, int]) -> Bools:
+    """Generations whose payload was made unreadable. A user who came back has readable ones as well."""
+    gone = np.zeros(len(found.ids), dtype=np.bool_)
+    users = np.array([vault.forgotten(user) for user in found.users], dtype=np.bool_)
+    suspect = users[found.g_user] if len(users) else gone
+    if not suspect.any():
+        return gone
+    rows = {int(found.g_seq[row]): row for row in np.flatnonzero(suspect & ~found.g_no_train)}
+    for seq, generation, sealed in spool.generations(*window, on_damage=lambda damage: None):
+        if seq in rows:
+            try:
+                open_payload(vault, generation.user, generation.id, sealed)
+            except UserForgottenError:
+                gone[rows[seq]] = True
+    return gone
+
+
+def _refuse_too_few(
+    config: CollectConfig, found: Scan, decided: planning.Plan, rules: planning.Rules
+) -> None:
+    n = len(decided.taken)
+    if n >= config.min_episodes:
+        return
+    left = planning.left_behind(planning.audit(found, decided))
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left.items()) or "no episode in the window"
+    waiting = decided.ripe_at(rules.horizon_ms)[decided.left == list(planning.REASONS).index("immature")]
+    hint = "there is nothing to wait for in the spool: more use is needed"
+    if len(waiting):
+        next_at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(int(waiting.min()) / 1000))
+        hint = f"{len(waiting)} episodes are maturing, the next one at {next_at}"
+        if config.clock == "events":
+            hint += " of event time: users have to go on until then"
+    raise InconclusiveError(
+        f"{n} episodes are ready, {config.min_episodes} are wanted ({reasons})", hint=hint
+    )
+
+
+STAGE = CollectStage()

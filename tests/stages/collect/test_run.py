@@ -1,0 +1,267 @@
+"""`collect` over a real spool, vault and store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages import rows, schemas, tables
+from stages.errors import InconclusiveError, InputMissingError, IntegrityError
+from stages.spool import SpoolDamagedError
+from stages.spool.reader import open_event
+from stages.stage import Artifact
+from stages.tokens import open_payload
+from tests.stages.world import HOUR, T0, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def generations(artifact: Artifact) -> dict[str, rows.SealedGeneration]:
+    return {
+        row.generation.id: row
+        for part in tables.parts(artifact.path)
+        for batch in tables.batches(part / schemas.GENERATIONS_FILE, schemas.GENERATIONS)
+        for row in rows.generations(batch)
+    }
+
+
+def events(artifact: Artifact) -> list[rows.SealedEvent]:
+    return [
+        row
+        for part in tables.parts(artifact.path)
+        for batch in tables.batches(part / schemas.EVENTS_FILE, schemas.EVENTS)
+        for row in rows.events(batch)
+    ]
+
+
+def quarantine(artifact: Artifact) -> list[dict[str, str]]:
+    return tables.read(artifact.path / schemas.QUARANTINE_FILE, schemas.QUARANTINE).to_pylist()
+
+
+def episodes(artifact: Artifact) -> list[dict[str, object]]:
+    found = []
+    for part in tables.parts(artifact.path):
+        found += tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES).to_pylist()
+    return found
+
+
+def test_an_empty_spool(world: World) -> None:
+    with pytest.raises(InputMissingError, match="holds no generation") as caught:
+        world.collect()
+    assert caught.value.code == 5
+    assert "rtrl serve" in caught.value.hint
+
+
+def test_only_mature_episodes_and_why_not_the_others(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 10 * 60_000, session="s2")
+    world.event("b", "edit_applied", 30 * 60_000, path="x.py", before="", after="x")  # matures later
+    world.generation("c", "e3", 0, session="s3", no_train=True)
+    world.generation("d", "e4", 0, session="s4", arm="canary")
+    world.generation("e", "e5", 0, session="s5", checkpoint="sha256:" + "0" * 64)
+    world.generation("f", "e6", 0, session="s6", line="other")
+    world.tick(HOUR)
+    artifact = world.collect().outputs["interactions"]
+    assert [row["id"] for row in episodes(artifact)] == ["e1"]
+    assert artifact.meta["left_behind"] == {"no_train": 1, "arm": 1, "unrelated": 1, "immature": 2}
+    assert artifact.meta["other_lines"] == 1
+    assert artifact.meta["window"]["now"] == T0 + HOUR
+    assert artifact.meta["checkpoint"] == world.live
+    table = {row["exit"]: row for row in artifact.meta["audit"]}
+    assert table["taken"] == {
+        "exit": "taken", "episodes": 1, "share": 0.166667, "generations": 1,
+        "invalid_calls": 0.0, "output_tokens": 2.0,
+    }  # fmt: skip
+
+
+def test_too_early_says_when(world: World) -> None:
+    world.generation("a", "e1", 0)
+    with pytest.raises(InconclusiveError) as caught:
+        world.collect()
+    assert caught.value.code == 4
+    assert "1 immature" in caught.value.message
+    assert "2027-01-15 09:00:00Z" in caught.value.hint
+    world.tick(HOUR)
+    with pytest.raises(InconclusiveError, match="1 episodes are ready, 5 are wanted"):
+        world.collect("collect.min_episodes=5")
+
+
+def test_the_same_spool_again_is_a_no_op(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    first = world.collect()
+    again = world.collect()
+    assert (first.status, again.status) == ("succeeded", "noop")
+    assert again.outputs["interactions"].digest == first.outputs["interactions"].digest
+    world.event("a", "thumbs", 2 * HOUR, value=1)
+    assert world.collect().status == "succeeded"
+
+
+def test_the_wall_clock_alone_is_no_change(tmp_path: Path) -> None:
+    world = World(tmp_path, "")
+    world.generation("a", "e1", -10 * 365 * 24 * HOUR)
+    first = world.collect()
+    assert first.outputs["interactions"].meta["counts"]["episodes"] == 1
+    assert world.collect().status == "noop"
+    world.close()
+
+
+def test_nothing_the_model_writes_removes_a_generation(world: World) -> None:
+    world.generation("broken", "e1", 0, answer="<tool_call>{", invalid_tool_calls=1)
+    world.generation("overflow", "e2", 0, session="s2", finish_reason="length")
+    world.generation("empty", "e3", 0, session="s3", output=(), answer="")
+    world.generation("timeout", "e4", 0, session="s4", finish_reason="timeout")
+    world.tick(HOUR)
+    artifact = world.collect().outputs["interactions"]
+    assert {row["id"] for row in episodes(artifact)} == {"e1", "e2", "e3", "e4"}
+    assert artifact.meta["left_behind"] == {"immature": 1}
+
+
+def test_late_events_of_collected_but_unconsumed_episodes_are_picked_up(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    world.collect()
+    world.event("a", "edit_survival", 6 * HOUR, path="x.py", horizon_s=3600, now="x")
+    artifact = world.collect().outputs["interactions"]
+    assert [row.event.type for row in events(artifact)] == ["edit_survival"]
+    assert {row["id"] for row in episodes(artifact)} >= {"e1"}
+
+
+def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    world.collect()
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1"]))
+    world.generation("b", "e2", HOUR + 1, session="s2")
+    world.tick(3 * HOUR)
+    second = world.collect().outputs["interactions"]
+    assert {row["id"] for row in episodes(second)} == {"e2", f"tick-{HOUR}"}
+    assert second.meta["left_behind"] == {"consumed": 1, "immature": 1}
+    lag = {row["id"]: row["lag"] for row in episodes(second)}
+    assert lag == {"e2": 0, f"tick-{HOUR}": 1}
+    assert second.meta["window"]["resume_seq"] == 2  # seq 1 is e1: consumed for good
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1", "e2"]))
+    world.generation("c", "e3", 4 * HOUR, session="s3")
+    world.tick(5 * HOUR)
+    third = world.collect().outputs["interactions"]  # e1 is not even looked at again
+    assert {row["id"] for row in episodes(third)} == {f"tick-{3 * HOUR}", "e3"}
+    assert third.meta["left_behind"] == {"consumed": 1, "lag": 1, "immature": 1}
+
+
+def test_a_rejected_candidate_leaves_its_data_usable(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    world.collect()
+    world.checkpoint(parent=world.live, consumed=["e1"])  # never promoted
+    world.generation("b", "e2", HOUR, session="s2")
+    world.tick(2 * HOUR)
+    assert {row["id"] for row in episodes(world.collect().outputs["interactions"])} >= {"e1", "e2"}
+
+
+def test_prompts_extend_only_generations_of_their_own_episode(world: World) -> None:
+    first = list(range(100, 140))
+    world.generation("a", "e1", 0, prompt=first, output=(1, 2))
+    second = [*first, 1, 2, 50, 51]
+    world.generation("b", "e1", 1, prompt=second, output=(3,), ordinal=1)
+    third = [*second, 3, 60]
+    world.generation("c", "e2", 2, prompt=third, output=(4, 5))  # the session goes on: next episode
+    world.tick(HOUR + 10)
+    found = generations(world.collect().outputs["interactions"])
+    assert (found["b"].generation.prompt_base, found["b"].generation.prompt_prefix) == ("a", 42)
+    assert (found["c"].generation.prompt_base, found["c"].generation.prompt_prefix) == ("", 0)
+    payload = open_payload(world.vault, "ada", "c", found["c"].sealed)
+    assert np.frombuffer(payload.prompt, np.int32).tolist() == third
+    assert np.frombuffer(payload.output, np.int32).tolist() == [4, 5]
+
+
+def test_the_next_request_is_the_message_a_client_did_not_send(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 60_000, request="still wrong")
+    world.generation("c", "e3", 120_000, request="now the docs")
+    world.event("b", "user_message", 121_000, text="told by the client")
+    world.tick(2 * HOUR)
+    found = events(world.collect().outputs["interactions"])
+    opened = {
+        row.episode: (open_event(row.event, row.user, row.sealed, world.vault).data["text"], row.derived)
+        for row in found
+    }
+    assert opened == {"e1": ("still wrong", True), "e2": ("told by the client", False)}
+    derived = next(row for row in found if row.derived)
+    assert (derived.event.generation_id, derived.event.at) == ("a", T0 + 60_000)
+
+
+def test_no_train_requests_are_not_read_as_messages(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 60_000, request="secret", no_train=True)
+    world.tick(2 * HOUR)
+    assert events(world.collect().outputs["interactions"]) == []
+
+
+def test_forgotten_users(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 0, user="bob", session="s2")
+    world.tick(HOUR)
+    world.writer.flush()
+    world.vault.forget("bob")
+    world.generation("c", "e3", 1, user="bob", session="s3")  # bob is back
+    world.tick(HOUR + 2)
+    artifact = world.collect().outputs["interactions"]
+    assert {row["id"] for row in episodes(artifact)} == {"e1", "e3"}
+    assert artifact.meta["left_behind"]["forgotten"] == 1
+
+
+def test_defects_are_quarantined_by_name_and_their_episode_stays(world: World) -> None:
+    world.generation("a", "e1", 0, logprobs=[-1.0], defect="logprobs_length")
+    world.generation("b", "e1", 1, ordinal=1)
+    world.tick(HOUR + 1)
+    artifact = world.collect().outputs["interactions"]
+    assert quarantine(artifact) == [{"id": "a", "episode": "e1", "reason": "logprobs_length"}]
+    assert set(generations(artifact)) == {"a", "b"}
+    assert artifact.meta["quarantined"] == {"logprobs_length": 1}
+
+
+def test_a_truncated_segment_is_reported_once_and_then_counted(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 0, session="s2")
+    world.event("b", "thumbs", 1, value=1)
+    world.writer.seal()
+    world.tick(HOUR)
+    world.writer.flush()
+    segment = sorted((world.workspace.spool_dir / "segments").glob("*.seg"))[0]
+    row = world.writer._index.generation("b")
+    assert row is not None
+    segment.write_bytes(segment.read_bytes()[: row.offset + 40])
+    with pytest.raises(SpoolDamagedError) as caught:
+        world.collect()
+    assert caught.value.code == 12
+    assert "run the command again" in caught.value.hint
+    result = world.collect()
+    artifact = result.outputs["interactions"]
+    assert {row["id"] for row in episodes(artifact)} == {"e1"}
+    assert {"id": "b", "episode": "", "reason": "spool_truncated"} in quarantine(artifact)
+    assert artifact.meta["quarantined"] == {"spool_truncated": 1}
+    assert artifact.meta["lost_events"] == 1
+    assert any("quarantined" in warning for warning in result.warnings)
+
+
+def test_a_flipped_byte_in_the_artifact(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    artifact = world.collect().outputs["interactions"]
+    path = tables.parts(artifact.path)[0] / schemas.GENERATIONS_FILE
+    data = bytearray(path.read_bytes())
+    data[data.index(generations(artifact)["a"].sealed) + 20] ^= 4
+    path.chmod(0o644)
+    path.write_bytes(data)
+    with pytest.raises(IntegrityError) as caught:
+        generations(artifact)
+    assert caught.value.code == 12
+    assert "rtrl verify" in caught.value.hint
