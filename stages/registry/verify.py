@@ -97,7 +97,8 @@ def _check_bytes(files: list[tuple[Path, dict[str, Any], str]], result: Verified
 
 def _strangers(store: Store) -> list[str]:
     """Objects that no artifact owns and that no sweep would find."""
-    known = set()
+    found = [path for folder in (store.objects / "sha256").iterdir() for path in folder.iterdir()]
+    known = set()  # read after looking: an object is in the registry before it is in its place
     with store.read() as session:
         query = select(ArtifactRow.digest).where(
             col(ArtifactRow.state).in_(("committed", "writing", "tombstoned"))
@@ -105,9 +106,8 @@ def _strangers(store: Store) -> list[str]:
         for digest in session.exec(query):
             if digest is not None:
                 known.add(object_path(store.objects, digest).name)
-    found = (path for folder in (store.objects / "sha256").iterdir() for path in folder.iterdir())
     return [
         f"objects/sha256/{path.parent.name}/{path.name}: no artifact owns it"
         for path in found
-        if path.name not in known
+        if path.name not in known and path.exists()
     ]
