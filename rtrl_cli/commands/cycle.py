@@ -1,0 +1,102 @@
+"""`rtrl cycle`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import make_progress, message, show, table
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.cycle.run import CycleResult
+    from stages.result import StageResult
+
+
+def command(
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline", metavar="TIME", help="How long it may take: 5h, 90m, 45s. [cycle.deadline]"
+        ),
+    ] = None,
+    ping: Annotated[
+        str | None,
+        typer.Option("--ping", metavar="URL", help="Told of start (URL/start), success (URL), exit (URL/N)."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not go on with an interrupted cycle.")] = False,
+    as_json: options.Json = False,
+    dry_run: options.DryRun = False,
+    overrides: options.Set = None,
+    lock_timeout: options.LockTimeout = None,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Run collect, distill, train, eval and deploy once, or what is left of an interrupted cycle.
+
+    Exit 0 deployed or nothing to do, 3 the candidate was rejected, 4 not decided (too little use, late),
+    11 another cycle is going on; else as the stage that failed.
+    """
+    from stages.cycle.run import plan_cycle, run_cycle
+
+    found, store = open_store(workspace, overrides or ())
+    if dry_run:
+        result = plan_cycle(found, store, deadline)
+        show(as_json, result.envelope(), lambda: _plan(result))
+        return
+    progress = make_progress(quiet)
+    try:
+        result = run_cycle(
+            found,
+            store,
+            deadline=deadline,
+            ping_url=ping,
+            fresh=fresh,
+            lock_timeout=lock_timeout or 0.0,
+            progress=progress,
+            listener=None if quiet else _tell,
+        )
+    finally:
+        if close := getattr(progress, "close", None):
+            close()
+    for warning in result.warnings:
+        message(warning, kind="warning")
+    show(as_json, result.envelope(), lambda: _text(result))
+    if result.error:
+        message(str(result.error["message"]), kind="error")
+        if result.error["hint"]:
+            message(str(result.error["hint"]), kind="hint")
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _tell(name: str, ended: StageResult | None) -> None:
+    if ended is not None:
+        message(f"{name}: {ended.status} in {ended.duration_s:.1f} s {_outputs(ended)}".rstrip())
+
+
+def _outputs(ended: StageResult) -> str:
+    return ", ".join(artifact.ref for artifact in ended.outputs.values())
+
+
+def _text(result: CycleResult) -> str:
+    rows = [
+        (stage.command, stage.status, f"{stage.duration_s:.1f} s", _outputs(stage)) for stage in result.stages
+    ]
+    lines = [f"{result.id}: {result.status} in {result.duration_s:.1f} s"]
+    if result.resumed_at:
+        lines[0] += f" (went on at {result.resumed_at})"
+    lines.append(table(("stage", "status", "took", "made"), rows))
+    lines += [f"{stage.command}: {text}" for stage in result.stages for text in stage.warnings]
+    return "\n".join(line for line in lines if line)
+
+
+def _plan(result: CycleResult) -> str:
+    begin = f"goes on with {result.id} at {result.resumed_at}" if result.resumed_at else "begins at collect"
+    rows = [
+        (row["stage"], f"{float(row['share']):.0%}", f"{float(row['late_at_s']) / 60:.1f} min", row["late"])
+        for row in result.deadline
+    ]
+    return f"{begin}\n{table(('stage', 'share', 'late at', 'a late one'), rows)}"

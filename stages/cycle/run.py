@@ -1,0 +1,242 @@
+"""`rtrl cycle`: the chain of stages once. One at a time per line, resumable, with a deadline.
+
+What one stage made is what the next one reads, by digest: an artifact that somebody else publishes
+meanwhile changes nothing. Not here: any stage's own work, when cycles are started (cron, systemd).
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stages import locks
+from stages.cycle.deadline import Deadline, LateError
+from stages.cycle.ping import ping
+from stages.cycle.record import Record, interrupted
+from stages.cycle_config import STAGES, seconds
+from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError, UsageError
+from stages.progress import Silent
+from stages.result import SCHEMA, StageResult, Status, result_of
+from stages.runner import run_stage
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.stage import Progress, Stage
+    from stages.workspace import Workspace
+
+# what a stage is given: kind of artifact -> (stage that made it, name of the output)
+_FEEDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "collect": {},
+    "distill": {"interactions": ("collect", "interactions")},
+    "train": {"experience": ("distill", "experience")},
+    "eval": {"checkpoint": ("train", "checkpoint")},
+    "deploy": {"checkpoint": ("train", "checkpoint")},
+}
+# what goes away by itself: time, locks, whatever is down
+_PASSING = (LateError, LockedError, DependencyDownError)
+Listener = Callable[[str, StageResult | None], None]
+
+
+@dataclass
+class CycleResult:
+    """What one cycle came to.
+
+    Attributes:
+        stages: results of the stages that ran in this call, in order; a failed one is the last.
+        resumed_at: the stage an interrupted cycle went on at, "" for a new cycle.
+        error: code, kind, message, hint when a stage failed or was late.
+    """
+
+    id: str
+    status: Status
+    stages: list[StageResult] = field(default_factory=list)
+    resumed_at: str = ""
+    deadline: list[dict[str, float | str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    duration_s: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """The process exit status: of the error, else 3 rejected, 4 inconclusive, 0."""
+        if self.error is not None:
+            return int(self.error["code"])
+        return {"rejected": 3, "inconclusive": 4}.get(self.status, 0)
+
+    def envelope(self) -> dict[str, Any]:
+        """The JSON document of `rtrl cycle --json`, the stages' own documents within."""
+        return {
+            "schema": SCHEMA,
+            "command": "cycle",
+            "status": self.status,
+            "run_id": self.id,
+            "inputs": {},
+            "outputs": {
+                name: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
+                for result in self.stages
+                for name, artifact in result.outputs.items()
+            },
+            "metrics": {"resumed_at": self.resumed_at, "deadline": self.deadline},
+            "stages": [result.envelope() for result in self.stages],
+            "duration_s": round(self.duration_s, 3),
+            "warnings": self.warnings,
+            "error": self.error,
+        }
+
+
+def load_stages() -> dict[str, Stage]:
+    """`STAGE` of each stage of the chain."""
+    return {name: importlib.import_module(f"stages.{name}.run").STAGE for name in STAGES}
+
+
+def run_cycle(
+    workspace: Workspace,
+    store: Store,
+    *,
+    deadline: str | None = None,
+    ping_url: str | None = None,
+    fresh: bool = False,
+    lock_timeout: float = 0.0,
+    progress: Progress | None = None,
+    listener: Listener | None = None,
+    stages: Mapping[str, Stage] | None = None,
+) -> CycleResult:
+    """Run the chain once.
+
+    Args:
+        deadline: in place of `cycle.deadline`.
+        ping_url: in place of `cycle.ping`.
+        fresh: begin a new cycle even when one was interrupted.
+        listener: told of each stage, with None when it begins and its result when it ended.
+        stages: by name, in place of the real ones.
+
+    Returns:
+        The result; a stage's failure is in it (`error`), not raised.
+
+    Raises:
+        LockedError: (exit 11) another cycle of the line is going on; names it.
+        InputMissingError: (exit 5) nothing is live.
+        UsageError: (exit 2) the deadline cannot be read.
+    """
+    config, line = workspace.settings.cycle, workspace.settings.workspace.line
+    total_s = _seconds(deadline) if deadline is not None else config.deadline_s
+    url = config.ping if ping_url is None else ping_url
+    lock = store.lock_path(f"cycle-{line}")
+    with locks.hold(lock, what=f"the cycle of line {line}", timeout=lock_timeout):
+        record = _record(workspace, store, line, fresh)
+        locks.note_run(lock, record.id)
+        turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())
+        turn.progress, turn.listener = progress or Silent(), listener
+        said = [ping(url, "start", {"cycle": record.id, "line": line}, config.ping_timeout_s)]
+        try:
+            result = turn.run()
+        except BaseException as error:
+            if isinstance(error, Exception):  # a bug would only come again; a signal would not
+                record.status = "failed"
+                record.save(workspace.run_dir)
+            code = getattr(error, "code", None)
+            end = {"cycle": record.id, "error": type(error).__name__}
+            ping(url, str(code if isinstance(code, int) else 1), end, config.ping_timeout_s)
+            raise
+        body = {"cycle": record.id, "status": result.status, "error": result.error}
+        said.append(ping(url, str(result.exit_code or ""), body, config.ping_timeout_s))
+        result.warnings += [text for text in said if text]
+        return result
+
+
+def plan_cycle(workspace: Workspace, store: Store, deadline: str | None = None) -> CycleResult:
+    """Where a cycle would begin and until when each stage might run; changes nothing."""
+    config, line = workspace.settings.cycle, workspace.settings.workspace.line
+    total_s = _seconds(deadline) if deadline is not None else config.deadline_s
+    record = _record(workspace, store, line, fresh=False)
+    resumed = record.next_stage() if record.done else None
+    table = Deadline(total_s, config.shares).table()
+    return CycleResult(record.id if resumed else "", "noop", resumed_at=resumed or "", deadline=table)
+
+
+def _record(workspace: Workspace, store: Store, line: str, fresh: bool) -> Record:
+    known = None if fresh else interrupted(workspace.run_dir, line, store)
+    if known is not None:
+        return known
+    live = store.alias(line, "live")
+    if live is None:
+        raise InputMissingError(f"line {line!r} has no live checkpoint", hint="make one with `rtrl init`")
+    return Record.begin(line, live.digest)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(str(error), hint="for example --deadline 5h") from error
+
+
+class _Turn:
+    """One call's work on a cycle."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: Store,
+        record: Record,
+        deadline: Deadline,
+        stages: Mapping[str, Stage],
+    ) -> None:
+        self.workspace, self.store, self.record = workspace, store, record
+        self.deadline, self.stages = deadline, stages
+        self.progress: Progress = Silent()
+        self.listener: Listener | None = None
+
+    def run(self) -> CycleResult:
+        """From the first stage that is not done to the end, or to the first that says stop."""
+        resumed = self.record.next_stage() if self.record.done else None
+        result = CycleResult(self.record.id, "succeeded", resumed_at=resumed or "")
+        result.deadline = self.deadline.table()
+        self.record.save(self.workspace.run_dir)
+        while (name := self.record.next_stage()) is not None:
+            try:
+                ended = self._stage(name)
+            except RtrlError as error:
+                self._failed(result, name, error)
+                break
+            result.stages.append(ended)
+            if ended.status in ("rejected", "inconclusive"):
+                result.status = ended.status
+                self.record.status = ended.status
+                break
+            self.record.done[name] = {key: one.digest for key, one in ended.outputs.items()}
+            self.record.save(self.workspace.run_dir)
+        else:
+            self.record.status = "succeeded"
+            if all(stage.status == "noop" for stage in result.stages):
+                result.status = "noop"
+        self.record.save(self.workspace.run_dir)
+        result.duration_s = time.monotonic() - self.deadline.started
+        return result
+
+    def _stage(self, name: str) -> StageResult:
+        refs = {kind: self.record.done[stage][output] for kind, (stage, output) in _FEEDS[name].items()}
+        if self.listener is not None:
+            self.listener(name, None)
+        with self.deadline.limit(name):
+            ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
+        if self.listener is not None:
+            self.listener(name, ended)
+        return ended
+
+    def _failed(self, result: CycleResult, name: str, error: RtrlError) -> None:
+        """A stage raised. Where trying again can help, the next cycle goes on here; else it begins anew."""
+        described = {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
+        result.error = described
+        result.status = "inconclusive" if error.code == 4 else "failed"
+        known = result_of(error)
+        if known is not None:
+            known.error = described
+            result.stages.append(known)
+        if not self.record.done or not isinstance(error, _PASSING):
+            self.record.status = result.status
+        if self.listener is not None:
+            self.listener(name, known or StageResult(name, result.status, error=described))

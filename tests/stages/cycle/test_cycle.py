@@ -1,0 +1,346 @@
+"""The chain with stages of a few bytes: order, resuming, one at a time, deadline, pings, exit codes."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages.cycle import record
+from stages.cycle.deadline import Deadline, LateError
+from stages.cycle.run import CycleResult, run_cycle
+from stages.cycle.stub import StubStage, chain
+from stages.cycle_config import STAGES, CycleConfig, seconds
+from stages.errors import (
+    DependencyDownError,
+    InconclusiveError,
+    InputMissingError,
+    IntegrityError,
+    LockedError,
+    UsageError,
+)
+from stages.registry.store import Store
+from stages.stage import Output
+from stages.workspace import Workspace
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def make(root: Path) -> tuple[Workspace, Store]:
+    workspace = Workspace.create(root / "w", "")
+    store = Store.open(workspace.store_dir)
+    folder = root / "seed"
+    folder.mkdir()
+    (folder / "weights").write_text("seed")
+    seed = store.publish_external(
+        {"checkpoint": (Output("checkpoint", {"parent": None}), folder)},
+        line="auto",
+        stage="init",
+        config={},
+        seed=0,
+    )["checkpoint"]
+    store.move_alias("auto", "live", seed.digest, reason="test")
+    return workspace, store
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> tuple[Workspace, Store]:
+    return make(tmp_path)
+
+
+def live(store: Store) -> str:
+    found = store.alias("auto", "live")
+    assert found is not None
+    return found.digest
+
+
+def run(world: tuple[Workspace, Store], stages: dict[str, StubStage], **options: object) -> CycleResult:
+    return run_cycle(*world, stages=stages, **options)  # type: ignore[arg-type]
+
+
+def fail(error: Exception):  # type: ignore[no-untyped-def]
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+def test_the_chain_once_and_then_nothing_to_do(world: tuple[Workspace, Store]) -> None:
+    stages, first = chain(), live(world[1])
+    told: list[tuple[str, str]] = []
+    result = run(
+        world, stages, listener=lambda name, ended: told.append((name, ended.status if ended else "begin"))
+    )
+    assert (result.status, result.exit_code, result.resumed_at) == ("succeeded", 0, "")
+    assert told == [(name, state) for name in STAGES for state in ("begin", "succeeded")]
+    candidate = result.envelope()["outputs"]["checkpoint"]["digest"]
+    assert live(world[1]) == candidate != first
+    envelope = json.loads(json.dumps(result.envelope()))
+    assert [stage["command"] for stage in envelope["stages"]] == list(STAGES)
+    assert envelope["schema"] == "rtrl/1"
+    assert [row["stage"] for row in envelope["metrics"]["deadline"]] == list(STAGES)
+
+
+def test_each_stage_reads_what_the_cycle_made_whatever_else_is_newer(
+    world: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    _, store = world
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x").write_text("somebody else's")
+    stages = chain()
+
+    def meanwhile() -> None:
+        store.publish_external(
+            {"experience": (Output("experience", {}), other)}, line="auto", stage="init", config={}, seed=1
+        )
+
+    stages["distill"].before = meanwhile
+    result = run(world, stages)
+    trained = next(stage for stage in result.stages if stage.command == "train")
+    distilled = next(stage for stage in result.stages if stage.command == "distill")
+    assert trained.inputs["experience"].digest == distilled.outputs["experience"].digest
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("rejected", 3), ("inconclusive", 4)])
+def test_a_verdict_ends_the_cycle_and_the_data_stays_usable(
+    world: tuple[Workspace, Store], verdict: str, code: int
+) -> None:
+    stages, before = chain(), live(world[1])
+    stages["eval"].verdict = verdict  # type: ignore[assignment]
+    result = run(world, stages)
+    assert (result.status, result.exit_code, result.error) == (verdict, code, None)
+    assert stages["deploy"].runs == 0
+    assert live(world[1]) == before
+    again = run(world, stages)
+    assert again.exit_code == code
+    assert again.resumed_at == ""
+    assert stages["train"].runs == 1, "nothing new: the same verdict by fingerprint"
+    stages["collect"].use = 1
+    stages["eval"].verdict = "succeeded"
+    assert run(world, stages).exit_code == 0
+    assert stages["train"].runs == 2
+    assert live(world[1]) != before
+
+
+def test_what_is_down_is_gone_on_with(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["deploy"].before = fail(DependencyDownError("no gateway", hint="rtrl serve"))
+    result = run(world, stages)
+    assert (result.status, result.exit_code) == ("failed", 13)
+    assert result.error is not None
+    assert result.error["hint"] == "rtrl serve"
+    stages["collect"].use = 1  # more use meanwhile: the cycle that was begun is ended first
+    stages["deploy"].before = lambda: None
+    resumed = run(world, stages)
+    assert (resumed.status, resumed.resumed_at) == ("succeeded", "deploy")
+    assert [stage.command for stage in resumed.stages] == ["deploy"]
+    assert [stages[name].runs for name in STAGES] == [1, 1, 1, 1, 2]
+    assert run(world, stages).resumed_at == ""
+
+
+def test_what_would_fail_again_is_begun_anew(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["train"].before = fail(IntegrityError("on-policy proof failed"))
+    assert run(world, stages).exit_code == 12
+    stages["train"].before = lambda: None
+    stages["collect"].use = 1
+    assert run(world, stages).resumed_at == ""
+    assert stages["collect"].runs == 2
+
+
+def test_too_little_use_is_inconclusive(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["collect"].before = fail(InconclusiveError("3 episodes are ready, 100 are wanted"))
+    result = run(world, stages)
+    assert (result.status, result.exit_code) == ("inconclusive", 4)
+    assert result.stages[0].error is not None
+
+
+def test_fresh_forgets_the_interrupted_cycle(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["deploy"].before = fail(DependencyDownError("no gateway"))
+    run(world, stages)
+    stages["deploy"].before = lambda: None
+    result = run(world, stages, fresh=True)
+    assert result.resumed_at == ""
+    assert result.stages[0].status == "noop"
+
+
+def test_an_interrupted_cycle_does_not_outlive_its_live_checkpoint(
+    world: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    workspace, store = world
+    stages = chain()
+    stages["eval"].before = fail(DependencyDownError("engine died"))
+    run(world, stages)
+    assert record.interrupted(workspace.run_dir, "auto", store) is not None
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "weights").write_text("deployed by hand")
+    hand = store.publish_external(
+        {"checkpoint": (Output("checkpoint", {"parent": None}), other)},
+        line="auto",
+        stage="init",
+        config={},
+        seed=2,
+    )["checkpoint"]
+    store.move_alias("auto", "live", hand.digest, reason="by hand")
+    assert record.interrupted(workspace.run_dir, "auto", store) is None
+
+
+def test_a_torn_record_is_no_record(world: tuple[Workspace, Store]) -> None:
+    workspace, store = world
+    (workspace.run_dir / "cycle-auto.json").write_text('{"schema": "rtrl-cycle/1", "id":')
+    assert record.interrupted(workspace.run_dir, "auto", store) is None
+    assert run(world, chain()).exit_code == 0
+
+
+def _killed_in_train(root: str) -> None:
+    workspace = Workspace.find(Path(root))
+    stages = chain()
+    stages["train"].before = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    run_cycle(workspace, Store.open(workspace.store_dir), stages=stages)
+
+
+def test_a_killed_cycle_goes_on_where_it_was(world: tuple[Workspace, Store]) -> None:
+    process = SPAWN.Process(target=_killed_in_train, args=(str(world[0].root),))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    stages = chain()
+    result = run(world, stages)
+    assert (result.exit_code, result.resumed_at) == (0, "train")
+    assert [stages[name].runs for name in STAGES] == [0, 0, 1, 1, 1]
+
+
+def _slow(root: str, ready: multiprocessing.synchronize.Event) -> None:
+    def wait() -> None:
+        ready.set()
+        time.sleep(60)
+
+    workspace = Workspace.find(Path(root))
+    stages = chain()
+    stages["collect"].before = wait
+    run_cycle(workspace, Store.open(workspace.store_dir), stages=stages)
+
+
+def test_the_second_cycle_names_the_first(world: tuple[Workspace, Store]) -> None:
+    ready = SPAWN.Event()
+    process = SPAWN.Process(target=_slow, args=(str(world[0].root), ready))
+    process.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(LockedError, match=rf"cycle-.* \(pid {process.pid} on ") as caught:
+            run(world, chain())
+        assert caught.value.code == 11
+    finally:
+        process.kill()
+        process.join()
+    assert run(world, chain()).exit_code == 0, "the kernel frees the dead one's lock"
+
+
+def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["train"].before = lambda: time.sleep(30)
+    started = time.monotonic()
+    result = run(world, stages, deadline="4s")  # train is late at 70 %: 2.8 s
+    assert time.monotonic() - started < 10
+    assert (result.status, result.exit_code) == ("inconclusive", 4)
+    assert result.error is not None
+    assert result.error["kind"] == "late"
+    assert "train was stopped" in result.error["message"]
+    stages["train"].before = lambda: None
+    again = run(world, stages)
+    assert (again.exit_code, again.resumed_at) == (0, "train")
+
+
+def test_deploy_is_not_begun_late_and_not_interrupted() -> None:
+    shares = CycleConfig().shares
+    over = Deadline(10.0, shares, started=time.monotonic() - 11)
+    with pytest.raises(LateError, match="deploy was not begun"), over.limit("deploy"):
+        raise AssertionError
+    nearly = Deadline(10.0, shares, started=time.monotonic() - 9.95)
+    with nearly.limit("deploy"):
+        time.sleep(0.1)
+
+
+def test_the_table_of_shares() -> None:
+    table = Deadline(5 * 3600, CycleConfig().shares).table()
+    assert [row["late_at_s"] for row in table] == [1800, 3600, 12600, 17100, 18000]
+    with pytest.raises(ValueError, match="add up to 1"):
+        CycleConfig(shares=dict.fromkeys(STAGES, 0.3))
+    with pytest.raises(ValueError, match="must name exactly"):
+        CycleConfig(shares={"train": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5h", 18000), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("12.5", 12.5)]
+)
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "h", "5 hours", "-1h", "0"])
+def test_what_is_no_duration(world: tuple[Workspace, Store], text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run(world, chain(), deadline=text)
+    assert caught.value.hint
+
+
+def test_nothing_live(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    with pytest.raises(InputMissingError, match="no live checkpoint"):
+        run_cycle(workspace, Store.open(workspace.store_dir), stages=chain())
+
+
+@pytest.fixture
+def monitor() -> Iterator[tuple[str, list[str]]]:
+    heard: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            heard.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/check", heard
+    server.shutdown()
+
+
+def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -> None:
+    url, heard = monitor
+    run(world, chain(), ping_url=url)
+    assert heard == ["/check/start", "/check"]
+    heard.clear()
+    stages = chain()
+    stages["collect"].use, stages["eval"].verdict = 1, "rejected"
+    run(world, stages, ping_url=url)
+    assert heard == ["/check/start", "/check/3"]
+    heard.clear()
+    stages["collect"].use = 2
+    stages["collect"].before = fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        run(world, stages, ping_url=url)
+    assert heard == ["/check/start", "/check/1"]
+
+
+def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:
+    result = run(world, chain(), ping_url="http://127.0.0.1:9/nobody")
+    assert result.exit_code == 0
+    assert len(result.warnings) == 2
+    assert "ping http://127.0.0.1:9/nobody/start failed" in result.warnings[0]
