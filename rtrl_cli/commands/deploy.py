@@ -1,0 +1,64 @@
+"""`rtrl deploy`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import pairs
+from rtrl_cli.stage import StageFlags, run_command
+
+if TYPE_CHECKING:
+    from stages.result import StageResult
+
+Override = Annotated[
+    bool, typer.Option("--override", help="Deploy without a passing report; wants --reason, is recorded.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+Offline = Annotated[
+    bool, typer.Option("--offline", help="Nothing is running: decide what the next `rtrl serve` serves.")
+]
+
+
+def command(
+    inputs: options.Input = None,
+    override: Override = False,
+    reason: Reason = "",
+    offline: Offline = False,
+    as_json: options.Json = False,
+    dry_run: options.DryRun = False,
+    force: options.Force = False,
+    overrides: options.Set = None,
+    lock_timeout: options.LockTimeout = None,
+    quiet: options.Quiet = False,
+    from_run: options.FromRun = None,
+    workspace: options.Workspace = None,
+) -> None:
+    """Serve the newest checkpoint with a passing report against what is live, or the one named by --input."""
+    flags = StageFlags(
+        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
+    )
+    run_command("deploy", flags, text=text, override=override, reason=reason, offline=offline)
+
+
+def text(result: StageResult) -> str:
+    """What is served now, for people."""
+    facts = result.metrics
+    if facts.get("dry_run"):
+        return ""
+    if not facts["changed"]:
+        return f"{facts['checkpoint']} is live already"
+    lines: dict[str, object] = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
+    for key in ("line_state", "deployment", "reason"):
+        if facts.get(key):
+            lines[key.replace("_", " ")] = facts[key]
+    if proof := facts.get("verification"):
+        tensors, probes = proof["tensors"], proof["probes"]
+        lines["verified"] = (
+            f"{tensors['parameters_checked']} of {tensors['parameters']} weights held bit by bit; "
+            f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
+        )
+    lines["took"] = f"{facts['switch_s']:.2f} s"
+    return pairs(lines)

@@ -1,0 +1,38 @@
+"""`rtrl rollback`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.commands.deploy import Offline, Reason, text
+from rtrl_cli.stage import StageFlags, run_command
+
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="REF", help="Checkpoint to go back to; default what was live before."),
+]
+
+
+def command(
+    to: To = None,
+    reason: Reason = "",
+    inputs: options.Input = None,
+    offline: Offline = False,
+    as_json: options.Json = False,
+    dry_run: options.DryRun = False,
+    force: options.Force = False,
+    overrides: options.Set = None,
+    lock_timeout: options.LockTimeout = None,
+    quiet: options.Quiet = False,
+    from_run: options.FromRun = None,
+    workspace: options.Workspace = None,
+) -> None:
+    """Serve the checkpoint that was live before, and take its line state back. No report is asked for."""
+    refs = [*(inputs or ()), *([to] if to else [])]
+    flags = StageFlags(
+        workspace, refs, as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
+    )
+    run_command("rollback", flags, text=text, reason=reason, offline=offline)

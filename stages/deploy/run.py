@@ -1,0 +1,120 @@
+"""`deploy`: serve a checkpoint that passed the gate.
+
+Compares with what is really served, never with what was done before: the same command again is a
+no-op only when gateway and registry both have the checkpoint. How traffic, proof and alias move is in
+`stages/target/switch.py`; which checkpoint may pass is in `choose.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from stages.deploy.choose import default_candidate, objection, report_for
+from stages.deploy.config import DeployConfig
+from stages.errors import UsageError
+from stages.registry.store import Store
+from stages.stage import Artifact, Outcome, RunContext
+from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable, require_real
+from stages.workspace import Workspace
+
+
+@dataclass
+class DeployStage:
+    """The stage. Its attributes are flags of one run, not settings.
+
+    Attributes:
+        override: deploy without a passing report; recorded, wants a reason.
+        reason: why, for the record.
+        offline: nothing is running: only say what the next `rtrl serve` serves.
+    """
+
+    name: str = "deploy"
+    config: type[BaseModel] = DeployConfig
+    override: bool = False
+    reason: str = ""
+    offline: bool = False
+
+    def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
+        """`checkpoint`: the candidate; `report`: what lets it pass, when there is one.
+
+        Raises:
+            UsageError (2): --override without --reason.
+            GateRejectedError (3), InconclusiveError (4): the gate does not let it through.
+            InputMissingError (5): no such checkpoint.
+        """
+        if self.override and not self.reason.strip():
+            raise UsageError("--override wants --reason", hint='say why: --reason "..."')
+        line = workspace.settings.workspace.line
+        live = store.alias(line, "live")
+        named = refs.get("checkpoint")
+        candidate = store.resolve(named, line) if named else default_candidate(store, line, live)
+        report = report_for(store, line, candidate, live)
+        if (objected := objection(candidate, live, report)) and not self.override:
+            raise objected
+        require_reachable(workspace, offline=self.offline)
+        return {"checkpoint": candidate} | ({"report": report} if report else {})
+
+    def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
+        """The flags, for the run's record."""
+        return {"override": self.override, "reason": self.reason, "offline": self.offline}
+
+    def run(
+        self,
+        config: BaseModel,
+        inputs: Mapping[str, Artifact],
+        extra: Mapping[str, Any],
+        out_dir: Path,
+        ctx: RunContext,
+    ) -> Outcome:
+        """Serve the checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
+        assert isinstance(config, DeployConfig)
+        require_real(ctx.store, self.name)
+        store, line = ctx.store, ctx.workspace.settings.workspace.line
+        candidate, report = inputs["checkpoint"], inputs.get("report")
+        live = store.alias(line, "live")
+        overridden = self.override and objection(candidate, live, report) is not None
+        same = live is not None and live.digest == candidate.digest
+        switch = Switch(
+            line=line,
+            target=candidate,
+            previous=previous_of(store, line, candidate.digest)
+            if same
+            else (live.digest if live is not None else None),
+            reason=self.reason or (f"{report.ref} passed" if report else "asked for"),
+            run_id=ctx.run_id,
+            offline=self.offline,
+            drain_s=config.drain_timeout_s,
+            timeout_s=config.swap_timeout_s,
+            report=report.digest if report else None,
+            override=overridden,
+            data={"from": live.digest if live else None},
+        )
+        facts: dict[str, Any] = {
+            "checkpoint": candidate.ref,
+            "from": live.ref if live else None,
+            "override": overridden,
+            "reason": switch.reason,
+        }
+        if is_served(ctx.workspace, switch, live):
+            return Outcome(metrics={**facts, "changed": False}, noop=True)
+        facts |= perform(ctx.workspace, store, switch, ctx.progress)
+        ctx.log.write("deploy.live", **facts)
+        warnings = [f"deployed without a passing report: {self.reason}"] if overridden else []
+        warnings += _was_rolled_back(store, line, candidate)
+        return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
+
+
+def _was_rolled_back(store: Store, line: str, candidate: Artifact) -> list[str]:
+    for past in store.deployments.history(line):
+        if past.checkpoint == candidate.digest and past.state == "rolled_back":
+            why = past.data.get("rollback_reason") or "no reason given"
+            return [f"{candidate.ref} had been rolled back before: {why}"]
+    return []
+
+
+STAGE = DeployStage()

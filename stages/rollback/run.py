@@ -1,0 +1,111 @@
+"""`rollback`: the previous checkpoint and its line state back, now. Needs no report and no statistics.
+
+Traffic first (`stages/target/switch.py`), then the registry. The line state follows from the checkpoint:
+the next distill and train read the one that was made with it, so nothing of the rolled-back
+checkpoint's memory is used. The record of who, why, from and to is the new deployment and the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from stages.errors import InputMissingError
+from stages.registry.deployments import Deployment
+from stages.registry.store import Store
+from stages.rollback.config import RollbackConfig
+from stages.stage import Artifact, Outcome, RunContext
+from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable, require_real
+from stages.workspace import Workspace
+
+
+def leaving(store: Store, line: str) -> Deployment | None:
+    """The deployment that a rollback ends: the live one, or the one an interrupted rollback left."""
+    current = store.deployments.current(line)
+    if current is not None:
+        return current
+    return next((d for d in store.deployments.unfinished(line) if d.state == "rolling_back"), None)
+
+
+@dataclass
+class RollbackStage:
+    """The stage. Its attributes are flags of one run, not settings.
+
+    Attributes:
+        reason: why, for the record.
+        offline: nothing is running: only say what the next `rtrl serve` serves.
+    """
+
+    name: str = "rollback"
+    config: type[BaseModel] = RollbackConfig
+    reason: str = ""
+    offline: bool = False
+
+    def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
+        """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
+
+        Raises InputMissingError (exit 5) when nothing was live before, or it is gone.
+        """
+        line = workspace.settings.workspace.line
+        if named := refs.get("checkpoint"):
+            target = store.resolve(named, line)
+        else:
+            ended = leaving(store, line)
+            if ended is None or ended.previous is None:
+                raise InputMissingError(
+                    f"nothing was live on line {line} before what is live now",
+                    hint="name a checkpoint with --to; `rtrl status` lists them",
+                )
+            target = store.resolve(ended.previous, line)
+        require_reachable(workspace, offline=self.offline)
+        return {"checkpoint": target, "line_state": store.line_state_of(target.digest)}
+
+    def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
+        """The flags, for the run's record."""
+        return {"reason": self.reason, "offline": self.offline}
+
+    def run(
+        self,
+        config: BaseModel,
+        inputs: Mapping[str, Artifact],
+        extra: Mapping[str, Any],
+        out_dir: Path,
+        ctx: RunContext,
+    ) -> Outcome:
+        """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
+        assert isinstance(config, RollbackConfig)
+        require_real(ctx.store, self.name)
+        store, line = ctx.store, ctx.workspace.settings.workspace.line
+        target = inputs["checkpoint"]
+        live, ended = store.alias(line, "live"), leaving(store, line)
+        same = live is not None and live.digest == target.digest
+        switch = Switch(
+            line=line,
+            target=target,
+            previous=previous_of(store, line, target.digest),
+            reason=self.reason or "rollback",
+            run_id=ctx.run_id,
+            offline=self.offline,
+            drain_s=config.drain_timeout_s,
+            timeout_s=config.swap_timeout_s,
+            leaving=None if same else ended,
+            data={"from": live.digest if live else None, "rollback_of": ended.id if ended else None},
+        )
+        facts: dict[str, Any] = {
+            "checkpoint": target.ref,
+            "from": live.ref if live else None,
+            "line_state": inputs["line_state"].ref,
+            "reason": switch.reason,
+        }
+        if is_served(ctx.workspace, switch, live):
+            return Outcome(metrics={**facts, "changed": False}, noop=True)
+        facts |= perform(ctx.workspace, store, switch, ctx.progress)
+        ctx.log.write("rollback.live", **facts)
+        return Outcome(metrics={**facts, "changed": True})
+
+
+STAGE = RollbackStage()

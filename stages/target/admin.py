@@ -1,0 +1,116 @@
+"""Client of the gateway's admin listener: what is served, and the request to serve something else.
+
+The contract is in `docs/http.md`. Not for users' requests, and not for the engine (only the gateway
+speaks to it, because only the gateway can hold requests back while weights change).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import msgspec
+
+from stages.errors import DependencyDownError, IntegrityError, RtrlError, UsageError
+from stages.target.endpoint import Endpoint
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What the gateway serves at this moment. `engine` is ready, starting or down."""
+
+    line: str
+    checkpoint: str
+    deployment: str = ""
+    engine: str = ""
+    path: str = ""
+
+
+class Admin:
+    """The admin listener of a running gateway. Use as a context manager.
+
+    Raises DependencyDownError (exit 13) from every method when the gateway does not answer.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, timeout_s: float = 30) -> None:
+        self.endpoint = endpoint
+        transport = httpx.HTTPTransport(uds=endpoint.admin_socket) if endpoint.admin_socket else None
+        self._client = httpx.Client(
+            base_url=endpoint.admin_url or "http://admin",
+            transport=transport,
+            headers={"Authorization": f"Bearer {endpoint.admin_key}"},
+            timeout=timeout_s,
+        )
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def served(self) -> Served:
+        """What is served now."""
+        return msgspec.convert(self._ask("GET", "/admin/served"), Served)
+
+    def swap(
+        self, *, line: str, checkpoint: str, path: Path, deployment: str, drain_s: float, timeout_s: float
+    ) -> dict[str, Any]:
+        """Serve `checkpoint` (digest) from folder `path`. Returns once it is verified, with the proof.
+
+        Raises:
+            IntegrityError (12): it could not be loaded, or was not what was served then; the old
+                weights are back.
+            DependencyDownError (13): the engine is down, or requests did not drain.
+        """
+        body = {
+            "line": line,
+            "checkpoint": checkpoint,
+            "path": str(path),
+            "deployment": deployment,
+            "drain_timeout_s": drain_s,
+        }
+        return self._ask("POST", "/admin/swap", body, timeout_s=timeout_s)
+
+    def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
+        try:
+            answer = self._client.request(method, path, json=body, timeout=timeout)
+        except httpx.TimeoutException as error:
+            raise DependencyDownError(
+                f"the gateway did not answer {path} in time",
+                hint="what is served is unchanged or still changing: `rtrl status` says which",
+            ) from error
+        except httpx.HTTPError as error:
+            raise DependencyDownError(
+                f"the gateway does not answer {path}: {error}", hint="look at the output of `rtrl serve`"
+            ) from error
+        try:
+            document = answer.json()
+        except json.JSONDecodeError:
+            document = {}
+        if answer.status_code != 200:
+            raise refused(path, answer.status_code, document)
+        return dict(document)
+
+
+def refused(path: str, status: int, document: Any) -> RtrlError:
+    """The gateway's error answer as ours: the code it gives, else one by HTTP status."""
+    error = document.get("error") if isinstance(document, dict) else None
+    error = error if isinstance(error, dict) else {}
+    message = str(error.get("message") or f"the gateway refused {path} with status {status}")
+    hint = str(error.get("hint") or "see the output of `rtrl serve`")
+    by_code: dict[object, type[RtrlError]] = {
+        2: UsageError,
+        12: IntegrityError,
+        13: DependencyDownError,
+    }
+    kind = by_code.get(error.get("code"))
+    if kind is None:
+        kind = IntegrityError if status == 409 else DependencyDownError if status >= 500 else UsageError
+    return kind(message, hint=hint)

@@ -1,0 +1,93 @@
+"""`run/serve.json`: where the running `rtrl serve` of a workspace listens, for commands of the same user.
+
+Written (0600) when the gateway is up, removed at shutdown. Whether it is true, the lock beside it
+says: `rtrl serve` holds `run/serve.lock` as long as it lives, so a file left by a killed one is stale.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from stages import locks
+from stages.errors import DependencyDownError, IntegrityError
+
+FILE = "serve.json"
+LOCK = "serve.lock"
+SCHEMA = "rtrl-serve/1"
+
+
+class EngineAt(msgspec.Struct, frozen=True):
+    """The engine behind the gateway. `temporary` is its scratch folder, swept when it was killed."""
+
+    pid: int
+    url: str
+    key: str
+    log: str
+    temporary: str
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `serve.json`. The admin listener is a Unix socket or a loopback URL."""
+
+    schema: str = SCHEMA
+    pid: int
+    started_at: str  # ISO 8601, UTC
+    line: str
+    url: str  # of the public listener
+    admin_key: str
+    admin_socket: str = ""
+    admin_url: str = ""
+    engine: EngineAt
+
+
+def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:
+    """Write the file whole, readable by its owner only."""
+    path = run_dir / FILE
+    partial = run_dir / f".{FILE}.{os.getpid()}"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(endpoint)))
+    partial.rename(path)
+    return path
+
+
+def read_endpoint(run_dir: Path) -> Endpoint | None:
+    """What the file says, true or stale; None without one. Raises IntegrityError when it is damaged."""
+    path = run_dir / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Endpoint)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise IntegrityError(
+            f"{path} cannot be read: {error}", hint="stop `rtrl serve`, remove it"
+        ) from error
+
+
+def remove_endpoint(run_dir: Path) -> None:
+    """Forget the endpoint. No error when there is none."""
+    (run_dir / FILE).unlink(missing_ok=True)
+
+
+def running_endpoint(run_dir: Path) -> Endpoint | None:
+    """The endpoint of a gateway that is running now; None when there is none (a stale file included)."""
+    if locks.is_free(run_dir / LOCK):
+        return None
+    return read_endpoint(run_dir)
+
+
+def require_endpoint(run_dir: Path) -> Endpoint:
+    """Like `running_endpoint`. Raises DependencyDownError (exit 13) when nothing is served."""
+    found = running_endpoint(run_dir)
+    if found is not None:
+        return found
+    starting = not locks.is_free(run_dir / LOCK)
+    raise DependencyDownError(
+        "`rtrl serve` is still starting" if starting else "nothing is being served in this workspace",
+        hint="wait until it says that it is ready"
+        if starting
+        else "start `rtrl serve`, or give --offline to change what the next `rtrl serve` serves",
+    )

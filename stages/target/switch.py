@@ -1,0 +1,182 @@
+"""The one way to change what a line serves: traffic, proof, then registry, with a deployment to show for it.
+
+Used by deploy and rollback, which decide *what* to serve. The caller holds the target's lock, so no two
+switches cross. Killed anywhere, what is served and the alias may differ for a moment; the next
+deploy, rollback or `rtrl serve` (also the running one, see `stages/serve.py`) brings them together
+again: the alias is the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages import faults
+from stages.errors import RtrlError, UsageError
+from stages.registry.deployments import Deployment
+from stages.registry.store import Store
+from stages.stage import Artifact, Progress
+from stages.target.admin import Admin
+from stages.target.endpoint import require_endpoint, running_endpoint
+from stages.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What to serve from now on, and why.
+
+    Attributes:
+        line: the checkpoint line.
+        target: the checkpoint to serve.
+        previous: digest of what `rtrl rollback` goes back to afterwards; None when there is nothing.
+        offline: only move the alias, for the next `rtrl serve`.
+        drain_s, timeout_s: patience with requests in flight, and with the whole swap.
+    """
+
+    line: str
+    target: Artifact
+    previous: str | None
+    reason: str
+    run_id: str
+    offline: bool
+    drain_s: float
+    timeout_s: float
+    report: str | None = None
+    override: bool = False
+    leaving: Deployment | None = None  # a live deployment that is being rolled back, not retired
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def require_reachable(workspace: Workspace, *, offline: bool) -> None:
+    """Raise DependencyDownError (13) without a running gateway, UsageError (2) for --offline with one."""
+    if not offline:
+        require_endpoint(workspace.run_dir)
+    elif running_endpoint(workspace.run_dir) is not None:
+        raise UsageError("--offline while `rtrl serve` is running", hint="leave --offline away")
+
+
+def require_real(store: Store, command: str) -> None:
+    """Raise UsageError (2) in a scratch store: what is served exists once, and is no place to try things."""
+    if store.is_scratch:
+        raise UsageError(
+            f"{command} changes what is served and cannot be repeated aside",
+            hint="`rtrl show RUN` has what the recorded run did",
+        )
+
+
+def is_served(workspace: Workspace, switch: Switch, live: Artifact | None) -> bool:
+    """Whether registry and gateway both have the target already."""
+    if live is None or live.digest != switch.target.digest:
+        return False
+    if switch.offline:
+        return True
+    with Admin(require_endpoint(workspace.run_dir)) as admin:
+        return admin.served().checkpoint == switch.target.digest
+
+
+def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progress) -> dict[str, Any]:
+    """Serve the target. Returns facts for people: deployment, seconds, verification.
+
+    Raises:
+        IntegrityError (12): not what is served after loading; the old weights are back.
+        DependencyDownError (13): gateway or engine do not answer.
+    """
+    end_interrupted(store, switch.line)
+    deployment = store.deployments.create(
+        switch.line,
+        switch.target.digest,
+        by=getpass.getuser(),
+        reason=switch.reason,
+        report=switch.report,
+        previous=switch.previous,
+        override=switch.override,
+        run_id=switch.run_id,
+        data={**switch.data, "offline": switch.offline},
+    )
+    faults.point("switch.staged.after")
+    store.deployments.transition(deployment.id, "staged", "verifying")
+    begun = time.monotonic()
+    facts: dict[str, Any] = {"deployment": deployment.id}
+    try:
+        if not switch.offline:
+            progress.message(f"loading {switch.target.ref} into the running engine")
+            facts |= _swap(workspace, switch, deployment.id)
+        faults.point("switch.swap.after")
+        _move(store, switch, deployment)
+    except RtrlError as error:
+        store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
+        _bring_back(workspace, store, switch)
+        raise
+    faults.point("switch.alias.after")
+    facts["switch_s"] = round(time.monotonic() - begun, 3)
+    return facts
+
+
+def _swap(workspace: Workspace, switch: Switch, deployment: str) -> dict[str, Any]:
+    with Admin(require_endpoint(workspace.run_dir)) as admin:
+        answer = admin.swap(
+            line=switch.line,
+            checkpoint=switch.target.digest,
+            path=switch.target.path,
+            deployment=deployment,
+            drain_s=switch.drain_s,
+            timeout_s=switch.timeout_s,
+        )
+    return {"verification": answer.get("verification", {})}
+
+
+def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
+    """The alias could not follow the traffic: traffic goes back to the alias."""
+    live, current = store.alias(switch.line, "live"), store.deployments.current(switch.line)
+    endpoint = running_endpoint(workspace.run_dir)
+    if live is None or endpoint is None:
+        return
+    with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
+        if admin.served().checkpoint != live.digest:
+            admin.swap(
+                line=switch.line,
+                checkpoint=live.digest,
+                path=live.path,
+                deployment=current.id if current else "",
+                drain_s=switch.drain_s,
+                timeout_s=switch.timeout_s,
+            )
+
+
+def _move(store: Store, switch: Switch, deployment: Deployment) -> None:
+    if switch.leaving is not None and switch.leaving.state == "live":
+        store.deployments.transition(
+            switch.leaving.id, "live", "rolling_back", rollback_reason=switch.reason, by=getpass.getuser()
+        )
+        faults.point("switch.rolling_back.after")
+    store.move_alias(
+        switch.line,
+        "live",
+        switch.target.digest,
+        reason=switch.reason,
+        by=getpass.getuser(),
+        deployment_id=deployment.id,
+    )
+
+
+def end_interrupted(store: Store, line: str) -> list[str]:
+    """Mark deployments whose command died before they went live as failed; their ids."""
+    ended = []
+    for deployment in store.deployments.unfinished(line):
+        if deployment.state in ("staged", "verifying"):
+            store.deployments.transition(
+                deployment.id, deployment.state, "failed", error="the command that made it was interrupted"
+            )
+            ended.append(deployment.id)
+    return ended
+
+
+def previous_of(store: Store, line: str, checkpoint: str) -> str | None:
+    """What was served before `checkpoint` the first time it went live: where a second rollback leads."""
+    for deployment in reversed(store.deployments.history(line, limit=1000)):
+        if deployment.checkpoint == checkpoint and deployment.state != "failed":
+            return deployment.previous
+    return None

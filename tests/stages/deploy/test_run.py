@@ -1,0 +1,194 @@
+"""deploy: who may pass, what moves, and that what is served decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from stages import locks
+from stages.errors import (
+    DependencyDownError,
+    GateRejectedError,
+    InconclusiveError,
+    IntegrityError,
+    LockedError,
+    RtrlError,
+    UsageError,
+)
+from tests.stages.target.fixtures import Line
+
+
+def test_traffic_alias_and_states_move_together(line: Line) -> None:
+    report = line.report(line.b, line.a)
+    result = line.deploy()
+    assert (result.status, result.exit_code) == ("succeeded", 0)
+    assert line.live == line.served == line.b.digest
+    (deployment,) = line.store.deployments.history("auto")
+    assert (deployment.state, deployment.previous, deployment.report) == (
+        "live",
+        line.a.digest,
+        report.digest,
+    )
+    assert deployment.run_id == result.run_id
+    assert not deployment.override
+    assert line.gateway.swaps[0] == {
+        "line": "auto",
+        "checkpoint": line.b.digest,
+        "path": str(line.b.path),
+        "deployment": deployment.id,
+        "drain_timeout_s": 60.0,
+    }
+    assert result.metrics["changed"]
+    assert result.envelope()["inputs"] == {"checkpoint": line.b.ref, "report": report.ref}
+
+
+def test_the_next_deployment_retires_the_last(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.deploy()
+    line.report(line.c, line.b)
+    line.deploy()
+    assert line.states() == ["retired", "live"]
+    assert line.live == line.served == line.c.digest
+
+
+def test_what_is_served_already_is_no_work(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.deploy()
+    again = line.deploy(line.b.ref)
+    assert (again.status, again.exit_code, again.metrics["changed"]) == ("noop", 0, False)
+    assert len(line.gateway.swaps) == 1
+    assert line.states() == ["live"]
+
+
+def test_the_gateway_decides_not_the_registry(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.deploy()
+    line.gateway.served["checkpoint"] = line.a.digest  # somebody put the old weights back
+    repaired = line.deploy(line.b.ref)
+    assert repaired.status == "succeeded"
+    assert line.served == line.b.digest
+    current = line.store.deployments.current("auto")
+    assert current is not None
+    assert current.previous == line.a.digest  # a rollback still leads to what was there before b
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind", "code"), [("regressed", GateRejectedError, 3), ("inconclusive", InconclusiveError, 4)]
+)
+def test_the_gate_is_obeyed(line: Line, verdict: str, kind: type[RtrlError], code: int) -> None:
+    line.report(line.c, line.a, verdict)
+    with pytest.raises(kind, match=verdict) as caught:
+        line.deploy()
+    assert caught.value.code == code
+    assert "--override" in caught.value.hint
+    assert line.gateway.swaps == []
+    assert line.states() == []
+
+
+def test_a_pass_against_an_older_checkpoint_is_none(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.report(line.c, line.a)
+    line.deploy(line.b.ref)
+    with pytest.raises(GateRejectedError, match="no report compares"):
+        line.deploy(line.c.ref)
+
+
+def test_the_newest_report_about_a_candidate_decides(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.report(line.b, line.a, "regressed")
+    with pytest.raises(GateRejectedError, match="regressed"):
+        line.deploy(line.b.ref)
+
+
+def test_a_passing_candidate_is_found_behind_a_rejected_newer_one(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.report(line.c, line.a, "regressed")
+    assert line.deploy().inputs["checkpoint"].digest == line.b.digest
+
+
+def test_override_wants_a_reason_and_is_recorded(line: Line) -> None:
+    with pytest.raises(UsageError, match="--reason"):
+        line.deploy(line.c.ref, override=True)
+    result = line.deploy(line.c.ref, override=True, reason="outage")
+    current = line.store.deployments.current("auto")
+    assert current is not None
+    assert (current.override, current.reason) == (True, "outage")
+    assert result.warnings == ["deployed without a passing report: outage"]
+
+
+def test_an_override_that_was_not_needed_is_none(line: Line) -> None:
+    line.report(line.b, line.a)
+    result = line.deploy(line.b.ref, override=True, reason="to be sure")
+    assert result.metrics["override"] is False
+    assert result.warnings == []
+
+
+def test_a_mismatch_fails_the_deployment_and_leaves_the_alias(line: Line) -> None:
+    line.report(line.b, line.a)
+    error = {"code": 12, "kind": "integrity", "message": "still answers as the parent", "hint": "look"}
+    line.gateway.refuse = (409, {"error": error})
+    with pytest.raises(IntegrityError, match="parent") as caught:
+        line.deploy()
+    assert caught.value.hint == "look"
+    assert line.live == line.served == line.a.digest
+    assert line.states() == ["failed"]
+    line.gateway.refuse = None
+    assert line.deploy().status == "succeeded"
+    assert line.states() == ["failed", "live"]
+
+
+def test_an_engine_that_is_down_is_exit_13(line: Line) -> None:
+    line.report(line.b, line.a)
+    line.gateway.refuse = (503, {"error": {"message": "the engine is starting"}})
+    with pytest.raises(DependencyDownError, match="starting"):
+        line.deploy()
+    assert line.states() == ["failed"]
+
+
+def test_when_the_alias_cannot_follow_traffic_goes_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    line.report(line.b, line.a)
+
+    def full(*_arguments: object, **_named: object) -> None:
+        raise DependencyDownError("disk full")
+
+    monkeypatch.setattr(line.store, "move_alias", full)
+    with pytest.raises(DependencyDownError, match="disk full"):
+        line.deploy()
+    assert [swap["checkpoint"] for swap in line.gateway.swaps] == [line.b.digest, line.a.digest]
+    assert line.live == line.served == line.a.digest
+    assert line.states() == ["failed"]
+
+
+def test_without_a_gateway_only_offline(line: Line) -> None:
+    line.report(line.b, line.a)
+    with pytest.raises(UsageError, match="running"):
+        line.deploy(offline=True)
+    line.gateway.close()  # as if killed: serve.json is stale
+    with pytest.raises(DependencyDownError, match="nothing is being served") as caught:
+        line.deploy()
+    assert "--offline" in caught.value.hint
+    result = line.deploy(offline=True)
+    assert result.metrics["changed"]
+    assert line.live == line.b.digest
+    assert line.states() == ["live"]
+    assert line.deploy(line.b.ref, offline=True).status == "noop"
+
+
+def test_two_deployments_of_a_line_do_not_cross(line: Line) -> None:
+    line.report(line.b, line.a)
+    with (
+        locks.hold(line.store.lock_path("target-auto"), what="target-auto", run="deploy-other"),
+        pytest.raises(LockedError, match="deploy-other") as caught,
+    ):
+        line.deploy()
+    assert caught.value.code == 11
+
+
+def test_dry_run_changes_nothing(line: Line) -> None:
+    from stages.deploy.run import DeployStage
+    from stages.runner import run_stage
+
+    line.report(line.b, line.a)
+    result = run_stage(line.workspace, line.store, DeployStage(), dry_run=True)
+    assert result.inputs["checkpoint"].digest == line.b.digest
+    assert line.gateway.swaps == []
+    assert line.states() == []

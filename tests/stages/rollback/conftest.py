@@ -1,0 +1,3 @@
+from tests.stages.target.fixtures import line, prepared
+
+__all__ = ["line", "prepared"]

@@ -1,0 +1,48 @@
+"""serve.json: private, and not believed when its writer is gone."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from stages.errors import DependencyDownError, IntegrityError
+from stages.target.admin import Admin
+from stages.target.endpoint import read_endpoint, require_endpoint, running_endpoint
+from tests.stages.target.fixtures import Line
+
+
+def test_the_file_is_for_its_owner_only(line: Line) -> None:
+    mode = (line.workspace.run_dir / "serve.json").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_file_without_its_process_is_stale(line: Line) -> None:
+    assert running_endpoint(line.workspace.run_dir) is not None
+    line.gateway.close()
+    assert read_endpoint(line.workspace.run_dir) is not None
+    assert running_endpoint(line.workspace.run_dir) is None
+    with pytest.raises(DependencyDownError, match="nothing is being served"):
+        require_endpoint(line.workspace.run_dir)
+
+
+def test_a_lock_without_a_file_is_a_start_going_on(line: Line) -> None:
+    (line.workspace.run_dir / "serve.json").unlink()
+    with pytest.raises(DependencyDownError, match="still starting"):
+        require_endpoint(line.workspace.run_dir)
+
+
+def test_a_damaged_file_is_an_integrity_error(line: Line) -> None:
+    (line.workspace.run_dir / "serve.json").write_text("{")
+    with pytest.raises(IntegrityError) as caught:
+        running_endpoint(line.workspace.run_dir)
+    assert caught.value.hint
+
+
+def test_admin_says_what_is_served(line: Line) -> None:
+    endpoint = require_endpoint(line.workspace.run_dir)
+    with Admin(endpoint) as admin:
+        assert admin.served().checkpoint == line.a.digest
+    line.gateway.close()
+    with Admin(endpoint, timeout_s=1) as admin, pytest.raises(DependencyDownError):
+        admin.served()

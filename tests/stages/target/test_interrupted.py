@@ -1,0 +1,47 @@
+"""SIGKILL in the middle of a switch; the next command brings traffic and registry together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.stages.target.fixtures import Line
+
+
+def command(line: Line, *arguments: str, fault: str = "") -> int:
+    run = subprocess.run(
+        [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(line.workspace.root), "--quiet"],
+        env={**os.environ, "RTRL_FAULT": fault},
+        capture_output=True,
+        check=False,
+    )
+    return run.returncode
+
+
+@pytest.mark.parametrize("fault", ["switch.staged.after", "switch.swap.after", "switch.alias.after"])
+def test_deploy_goes_on_where_it_was_killed(line: Line, fault: str) -> None:
+    line.report(line.b, line.a)
+    assert command(line, "deploy", fault=fault) == -signal.SIGKILL
+    assert command(line, "deploy", "--input", line.b.ref) == 0
+    assert line.live == line.served == line.b.digest
+    assert line.states().count("live") == 1
+    assert set(line.states()) <= {"live", "failed"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["switch.staged.after", "switch.swap.after", "switch.rolling_back.after", "switch.alias.after"],
+)
+def test_rollback_goes_on_where_it_was_killed(line: Line, fault: str) -> None:
+    line.report(line.b, line.a)
+    line.deploy()
+    assert command(line, "rollback", fault=fault) == -signal.SIGKILL
+    # after the alias moved the rollback is done: the same target again is no work, not a step further
+    assert command(line, "rollback", "--to", line.a.ref) == 0
+    assert line.live == line.served == line.a.digest
+    assert line.states()[0] == "rolled_back"
+    assert line.states().count("live") == 1
