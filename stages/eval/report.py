@@ -61,7 +61,7 @@ def figures(results: Sequence[SuiteResult]) -> dict[str, dict[str, dict[str, Any
 def meta(verdict: Verdict, facts: Facts) -> dict[str, Any]:
     """What the store keeps of a report; small."""
     found: dict[str, Any] = {
-        "type": "gate",
+        "report": "gate",
         "verdict": verdict.verdict,
         "candidate": facts.candidate.digest,
         "baseline": facts.baseline.digest,
