@@ -6,6 +6,7 @@ is as fast as Python starts. Not for: commands (`commands/`) and their list (`la
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cursorbench.errors import RtrlError
+from cursorbench.errors import DependencyDownError, RtrlError
 from rtrl_cli.lazy import LazyGroup
 from rtrl_cli.output import envelope, message, print_json
 
@@ -92,6 +93,9 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         return _failed(arguments, error, 2, started, debug=debug)
     except RtrlError as error:
         return _failed(arguments, error, error.code, started, debug=debug)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _failed(arguments, error, DependencyDownError.code if full else 1, started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
         return _failed(arguments, error, 1, started, debug=debug)
     return code if isinstance(code, int) else 0
@@ -123,6 +127,9 @@ def _describe(error: BaseException, code: int) -> dict[str, Any]:
     if code in (130, 143):
         word = "interrupted" if code == 130 else "terminated"
         return {"code": code, "kind": word, "message": word, "hint": ""}
+    if code == DependencyDownError.code:
+        text = f"the disk is full: {error}"
+        return {"code": code, "kind": DependencyDownError.kind, "message": text, "hint": "free space"}
     text = f"{type(error).__name__}: {error}"
     return {"code": code, "kind": "bug", "message": text, "hint": HINT_OF_A_BUG}
 

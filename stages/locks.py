@@ -10,6 +10,7 @@ Not for: threads within a process.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -109,8 +110,9 @@ def _write_holder(fd: int, what: str, run: str) -> None:
         "host": socket.gethostname(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps(text).encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk takes no text; the lock needs none
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(text).encode(), 0)
 
 
 def is_free(path: Path) -> bool:
@@ -140,4 +142,5 @@ def hold(
 def note_run(path: Path, run: str) -> None:
     """Add the run's id to the text of a lock that this process holds."""
     text = {**holder_of(path), "run": run}
-    path.write_text(json.dumps(text), encoding="utf-8")
+    with contextlib.suppress(OSError):
+        path.write_text(json.dumps(text), encoding="utf-8")

@@ -306,6 +306,11 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA secure_delete = ON")
         db.executescript(_SCHEMA)
+    except sqlite3.OperationalError as error:
+        raise DependencyDownError(
+            f"{path} cannot be opened: {error}",
+            hint="free space if the disk is full, check the disk and its mount, and run again",
+        ) from error
     except sqlite3.DatabaseError as error:
         raise IntegrityError(f"{path} cannot be used: {error}", hint="restore it from a backup") from error
     return db

@@ -18,6 +18,11 @@ def explain(error: BaseException) -> RtrlError:
     text = str(error)
     if "full" in text:
         return DependencyDownError(f"the disk of the store is full ({text})", hint="free space and run again")
+    if "disk I/O error" in text or "unable to open database file" in text:  # a full disk often says so too
+        return DependencyDownError(
+            f"the disk of the store does not take or give data ({text})",
+            hint="free space if it is full, check the disk and its mount, and run again",
+        )
     if "malformed" in text or "not a database" in text:
         return IntegrityError(
             f"the registry is damaged ({text})", hint="restore the newest file of store/backups"

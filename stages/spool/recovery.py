@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from stages import faults
-from stages.errors import IntegrityError, LockedError
+from stages.errors import DependencyDownError, IntegrityError, LockedError
 from stages.spool import codec, frames, segment
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
@@ -71,7 +71,10 @@ def open_index(spool_dir: Path, *, locked: bool) -> Index:
         return Index(spool_dir)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            raise
+            raise DependencyDownError(
+                f"the index {spool_dir / FILE} cannot be opened: {error}",
+                hint="free space if the disk is full, check the disk and its mount, and run again",
+            ) from error
         if not locked:
             raise IntegrityError(
                 f"the index {spool_dir / FILE} cannot be read: {error}",
