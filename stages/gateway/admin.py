@@ -1,0 +1,164 @@
+"""The admin listener: what is served, weight swaps, the spool, metrics. Never on the public port.
+
+Routes but `/metrics` and `/health` want the admin key (`run/serve.json`), even on a Unix socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stages.errors import RtrlError
+from stages.gateway.errors import ApiError, invalid, unavailable
+from stages.gateway.http import (
+    Receive,
+    Scope,
+    Send,
+    header,
+    parse_object,
+    read_body,
+    send_body,
+    send_error,
+    send_json,
+)
+from stages.gateway.metrics import Metrics
+from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.spool import SpoolWriter
+
+log = logging.getLogger("rtrl.gateway")
+
+_MAX_BODY = 1 << 20
+_TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+class Admin:
+    """The admin side. Call it as an ASGI application.
+
+    Args:
+        key: bearer token.
+        swapper: None when no engine is under control (`POST /admin/swap` then answers 409).
+    """
+
+    def __init__(
+        self, key: str, served: ServedState, swapper: Swapper | None, spool: SpoolWriter, metrics: Metrics
+    ) -> None:
+        self._expected = b"Bearer " + key.encode()
+        self._served = served
+        self._swapper = swapper
+        self._spool = spool
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        try:
+            await self._route(scope, receive, send)
+        except ApiError as error:
+            await send_error(send, error)
+        except SwapError as error:
+            await send_json(send, 409, {"error": _swap_error(error), "served": self._served.as_dict()})
+        except RtrlError as error:
+            await send_error(send, unavailable(error.kind, error.message))
+        except Exception as error:  # noqa: BLE001  # the edge
+            log.error(
+                "%s in admin\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__))
+            )
+            await send_error(send, ApiError(500, "server_error", "internal_error", type(error).__name__))
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = (scope["method"], scope["path"])
+        if route == ("GET", "/metrics"):
+            await send_body(send, 200, self._metrics.text(), (_TEXT,))
+            return
+        if route == ("GET", "/health"):
+            self._served.require_ready()
+            await send_json(send, 200, {"status": "ok"})
+            return
+        if not hmac.compare_digest(header(scope, b"authorization"), self._expected):
+            raise ApiError(
+                401, "authentication_error", "invalid_admin_key", "the admin key is missing or wrong"
+            )
+        if route == ("GET", "/admin/served"):
+            await send_json(send, 200, self._served.as_dict())
+        elif route == ("POST", "/admin/swap"):
+            await send_json(
+                send, 200, await self._swap(parse_object(await read_body(scope, receive, _MAX_BODY)))
+            )
+        elif route == ("POST", "/admin/spool/flush"):
+            await self._spool_call(send, self._spool.flush)
+        elif route == ("POST", "/admin/spool/seal"):
+            await self._spool_call(send, self._spool.seal)
+        else:
+            raise ApiError(404, "invalid_request_error", "not_found", "there is no such admin route")
+
+    async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
+        target = _checkpoint(body)
+        if body.get("line", self._served.line) != self._served.line:
+            raise ApiError(409, "conflict", "other_line", f"the line served here is {self._served.line}")
+        if self._swapper is None:
+            raise ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
+        done = await self._swapper.swap(target, drain_timeout_s=_seconds(body))
+        report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
+        return {
+            "served": self._served.as_dict(),
+            "previous": done.before.digest,
+            "verification": report,
+            "drained_s": round(done.drained_s, 6),
+            "seconds": round(done.seconds, 6),
+        }
+
+    async def _spool_call(self, send: Send, call: Callable[[], int]) -> None:
+        seq = await asyncio.to_thread(call)
+        await send_json(send, 200, {"last_seq": seq})
+
+
+def _swap_error(error: SwapError) -> dict[str, Any]:
+    cause = error.cause
+    return {
+        "message": error.message,
+        "type": "conflict",
+        "param": None,
+        "code": error.code,
+        "kind": cause.kind if cause else "",
+        "exit_code": cause.code if cause else None,
+        "hint": cause.hint if cause else "",
+    }
+
+
+def _seconds(body: dict[str, Any]) -> float | None:
+    value = body.get("drain_timeout_s")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise invalid("drain_timeout_s must be a positive number", param="drain_timeout_s")
+    return float(value)
+
+
+def _checkpoint(body: dict[str, Any]) -> Checkpoint:
+    for field in ("checkpoint", "path"):
+        if not isinstance(body.get(field), str) or not body[field]:
+            raise invalid(f"{field} is required", param=field)
+    deployment = body.get("deployment", "")
+    if not isinstance(deployment, str):
+        raise invalid("deployment must be a string", param="deployment")
+    path = Path(body["path"])
+    if not path.is_absolute() or not path.is_dir():
+        raise invalid("path must be an existing folder, absolute", param="path")
+    return Checkpoint(body["checkpoint"], path, deployment)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -1,0 +1,134 @@
+"""Chat and completions, not streamed: ask the engine, record, answer. Streams are in `streaming.py`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import orjson
+
+from stages.gateway.capture import Call, Recorder, Sampled
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.errors import ApiError
+from stages.gateway.http import JSON_TYPE, Send, send_body
+from stages.gateway.metrics import Metrics
+from stages.gateway.served import ServedState
+from stages.gateway.tools import Answer, read_answer
+
+ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
+ID_HEADER = b"x-rtrl-generation-id"
+_UNANSWERED = {"context_length_exceeded": "context_overflow", "engine_timeout": "timeout"}
+
+
+class Answerer:
+    """Serves whole answers."""
+
+    def __init__(
+        self, engine: EngineClient, recorder: Recorder, served: ServedState, metrics: Metrics
+    ) -> None:
+        self.engine = engine
+        self.recorder = recorder
+        self.served = served
+        self.metrics = metrics
+
+    async def answer(self, call: Call, send: Send) -> None:
+        """Generate, record, then send. The caller holds the gate; it is left when the engine is done."""
+        request = call.request
+        asked = time.perf_counter()
+        try:
+            value = await self.engine.post(ENGINE_PATH[request.api], request.upstream)
+        except ApiError as error:
+            self.unanswered(call, error)
+            raise
+        finally:
+            self.served.gate.leave()
+        answered = time.perf_counter()
+        sampled, choice = read_whole(value)
+        answer = read_answer(sampled.text, request.tools)
+        finish = finish_reason(sampled.finish_reason, answer)
+        self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
+        body = orjson.dumps(whole_body(call, self.served, value, choice, answer, finish))
+        self.metrics.overhead.observe(time.perf_counter() - answered + asked - call.began)
+        await send_body(send, 200, body, (JSON_TYPE, (ID_HEADER, call.id.encode())))
+
+    def unanswered(self, call: Call, error: ApiError) -> None:
+        """The engine gave no token. What the model or its prompt may have caused is recorded all the same."""
+        reason = _UNANSWERED.get(error.code)
+        if reason is None:
+            self.recorder.abandon(call, error.code)
+            return
+        sampled = Sampled(finish_reason=reason, defect="no_output")
+        self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
+
+
+def read_whole(value: dict[str, Any]) -> tuple[Sampled, dict[str, Any]]:
+    """Tokens and text of an engine's whole answer, and its only choice."""
+    choices = value.get("choices")
+    choice: dict[str, Any] = choices[0] if isinstance(choices, list) and choices else {}
+    message = choice.get("message") or {}
+    text = message.get("content") if "message" in choice else choice.get("text")
+    sampled = Sampled(
+        prompt=value.get("prompt_token_ids") or choice.get("prompt_token_ids"),
+        output=choice.get("token_ids") or [],
+        logprobs=read_logprobs(choice.get("logprobs")),
+        text=text or "",
+        finish_reason=choice.get("finish_reason") or "",
+        usage=value.get("usage"),
+    )
+    return sampled, choice
+
+
+def read_logprobs(logprobs: dict[str, Any] | None) -> list[float | None]:
+    """The logprob of each sampled token, from either API's shape."""
+    if not logprobs:
+        return []
+    content = logprobs.get("content")
+    if content is not None:
+        return [entry.get("logprob") for entry in content]
+    return list(logprobs.get("token_logprobs") or ())
+
+
+def finish_reason(reported: str, answer: Answer) -> str:
+    """OpenAI's finish reason: `tool_calls` when the model stopped after well-formed calls."""
+    return "tool_calls" if answer.calls and reported == "stop" else reported
+
+
+def whole_body(
+    call: Call,
+    served: ServedState,
+    value: dict[str, Any],
+    choice: dict[str, Any],
+    answer: Answer,
+    finish: str,
+) -> dict[str, Any]:
+    """The plain OpenAI answer."""
+    request = call.request
+    shown: dict[str, Any] = {"index": 0, "finish_reason": finish}
+    shown["logprobs"] = choice.get("logprobs") if request.wants_logprobs else None
+    if request.api == "chat":
+        message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+        if answer.calls:
+            message["tool_calls"] = answer.calls
+            message["content"] = answer.content or None
+        shown["message"] = message
+    else:
+        shown["text"] = answer.content
+    body = {
+        "id": call.id,
+        "object": OBJECT[request.api],
+        "created": call.wall // 1000,
+        "model": served.model,
+        "system_fingerprint": fingerprint(call),
+        "choices": [shown],
+        "usage": value.get("usage"),
+    }
+    if request.wants_ids:
+        shown["token_ids"] = choice.get("token_ids")
+        body["prompt_token_ids"] = value.get("prompt_token_ids") or choice.get("prompt_token_ids")
+    return body
+
+
+def fingerprint(call: Call) -> str:
+    """Which checkpoint answered, in the field OpenAI has for it."""
+    return call.checkpoint.digest.removeprefix("sha256:")[:16]

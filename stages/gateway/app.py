@@ -1,0 +1,218 @@
+"""The public ASGI application: OpenAI's routes and `/v1/events`.
+
+Routing, authentication, and turning errors into answers. Nothing of a request's content is ever
+logged: failures name their type and place in the code only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+
+from stages.gateway.answering import Answerer
+from stages.gateway.attribution import attribute
+from stages.gateway.capture import Recorder
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.errors import ApiError
+from stages.gateway.events import EventIntake
+from stages.gateway.http import (
+    ClientGoneError,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    check_headers,
+    header,
+    parse_object,
+    read_body,
+    send_error,
+    send_json,
+)
+from stages.gateway.keys import ApiKeys
+from stages.gateway.metrics import Metrics
+from stages.gateway.request import Api, parse_request
+from stages.gateway.served import ServedState
+from stages.gateway.streaming import Stream
+from stages.spool import SpoolWriter
+from stages.vault import Vault
+
+log = logging.getLogger("rtrl.gateway")
+
+Handler = Callable[["Exchange"], Awaitable[None]]
+
+
+class Exchange:
+    """One request and the way to answer it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.status = 0
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Pass an ASGI message on, noting the status."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+class Gateway:
+    """The public side. Call it as an ASGI application."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        spool: SpoolWriter,
+        vault: Vault,
+        keys: ApiKeys,
+        engine: EngineClient,
+        served: ServedState,
+    ) -> None:
+        self.metrics = Metrics(spool, served)
+        self._config = config
+        self._keys = keys
+        self._engine = engine
+        self._served = served
+        self._recorder = Recorder(spool, vault, served, self.metrics)
+        self._answerer = Answerer(engine, self._recorder, served, self.metrics)
+        self._events = EventIntake(
+            spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
+        )
+        self._routes: dict[str, dict[str, Handler]] = {
+            "/v1/chat/completions": {"POST": lambda x: self._generate("chat", x)},
+            "/v1/completions": {"POST": lambda x: self._generate("completions", x)},
+            "/v1/events": {"POST": self._take_events},
+            "/v1/models": {"GET": self._models},
+            f"/v1/models/{served.model}": {"GET": self._model},
+            "/health": {"GET": self._health},
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(Exchange(scope, receive, send))
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _http(self, exchange: Exchange) -> None:
+        began = time.perf_counter()
+        path = exchange.scope["path"]
+        try:
+            await self._route(path)(exchange)
+        except ApiError as error:
+            await self._fail(exchange, error)
+        except ClientGoneError:
+            exchange.status = 499
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets an answer
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("%s in %s\n%s", type(error).__name__, path if path in self._routes else "?", where)
+            await self._fail(exchange, ApiError(500, "server_error", "internal_error", "this is a bug"))
+        self.metrics.request(path if path in self._routes else "other", exchange.status)
+        self.metrics.seconds.observe(time.perf_counter() - began)
+
+    def _route(self, path: str) -> Handler:
+        methods = self._routes.get(path)
+
+        async def handle(exchange: Exchange) -> None:
+            check_headers(exchange.scope, self._config.max_header_bytes)
+            if methods is None:
+                raise ApiError(404, "invalid_request_error", "not_found", "there is no such route")
+            handler = methods.get(exchange.scope["method"])
+            if handler is None:
+                message = f"this route takes {', '.join(methods)}"
+                raise ApiError(405, "invalid_request_error", "method_not_allowed", message)
+            await handler(exchange)
+
+        return handle
+
+    async def _fail(self, exchange: Exchange, error: ApiError) -> None:
+        """Tell the client, if nothing has been sent yet."""
+        if exchange.status == 0:
+            await send_error(exchange.send, error)
+        else:
+            await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _identify(self, exchange: Exchange) -> str:
+        """Whose key it is. Raises ApiError 401."""
+        scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
+        found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
+        return found
+
+    async def _generate(self, api: Api, exchange: Exchange) -> None:
+        key_id = self._identify(exchange)
+        body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        who = attribute(exchange.scope, body, key_id, client_clock=self._config.client_clock)
+        request = parse_request(
+            api,
+            body,
+            model=self._served.model,
+            engine_model=self._engine.model,
+            defaults=self._config.sampling,
+        )
+        gate = self._served.gate
+        await gate.enter(self._config.hold_timeout_s)
+        try:
+            self._served.require_ready()
+            client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
+            call = self._recorder.begin(key_id, who, request, client)
+            await self._recorder.prepare(call)
+        except BaseException:
+            gate.leave()
+            raise
+        if request.stream:
+            await Stream(self._answerer, call, exchange.receive, exchange.send).run()
+        else:
+            await self._answerer.answer(call, exchange.send)
+
+    async def _take_events(self, exchange: Exchange) -> None:
+        key_id = self._identify(exchange)
+        body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        await send_json(exchange.send, 200, await self._events.take(key_id, body))
+
+    async def _models(self, exchange: Exchange) -> None:
+        self._identify(exchange)
+        await send_json(exchange.send, 200, {"object": "list", "data": [self._model_card()]})
+
+    async def _model(self, exchange: Exchange) -> None:
+        self._identify(exchange)
+        await send_json(exchange.send, 200, self._model_card())
+
+    async def _health(self, exchange: Exchange) -> None:
+        self._served.require_ready()
+        await send_json(exchange.send, 200, {"status": "ok"})
+
+    def _model_card(self) -> dict[str, object]:
+        return {"id": self._served.model, "object": "model", "created": 0, "owned_by": "rtrl"}
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self._engine.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def create_app(
+    config: GatewayConfig,
+    spool: SpoolWriter,
+    vault: Vault,
+    keys: ApiKeys,
+    engine: EngineClient,
+    served: ServedState,
+) -> Gateway:
+    """The public application. Whoever calls this owns spool and vault and closes them afterwards."""
+    return Gateway(config, spool, vault, keys, engine, served)

@@ -1,0 +1,175 @@
+"""Whose generation it is: user, session, episode, event time, consent. Pure.
+
+A client may say so by headers (`X-Rtrl-*`) or, equally, by `metadata.rtrl_*`; what it does not say is
+derived from the conversation, without any state, so that it survives a restart. The derivation is in
+`docs/http.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from stages.gateway.errors import invalid
+from stages.gateway.http import Scope
+from stages.gateway.times import parse_ms
+
+MAX_NAME = 200
+_PREFIX = b"x-rtrl-"
+_NAMES = ("user", "session", "episode", "at", "no_train")
+_YES = {"1", "true", "yes", "on"}
+_NO = {"0", "false", "no", "off", ""}
+
+
+class Who(NamedTuple):
+    """What a request says of itself. `session` and `episode` are "" when it does not say."""
+
+    user: str
+    session: str
+    episode: str
+    at: int | None
+    no_train: bool
+
+
+def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_clock: bool) -> Who:
+    """Read headers, `metadata` and `user`. Headers win. Raises ApiError 400."""
+    said = _metadata(body.get("metadata"))
+    said.update(_headers(scope))
+    fallback = body.get("user")
+    user = said.get("user") or (_name(fallback, "user") if fallback else key_id)
+    at = None
+    if client_clock and "at" in said:
+        try:
+            at = parse_ms(said["at"])
+        except ValueError as error:
+            raise invalid(f"not a point in time: {error}", param="rtrl_at") from None
+    return Who(user, said.get("session", ""), said.get("episode", ""), at, _flag(said.get("no_train", "")))
+
+
+def derive_session(
+    key_id: str, user: str, messages: Sequence[Mapping[str, Any]], answer: Mapping[str, Any]
+) -> str:
+    """The session a conversation belongs to: its opening and the first answer in it.
+
+    `answer` is the assistant message this request gets; it counts when no earlier one is in `messages`.
+    """
+    opening: list[Any] = []
+    first = answer
+    for message in messages:
+        if message.get("role") == "assistant":
+            first = message
+            break
+        opening.append([message.get("role"), message.get("content")])
+    known = orjson.dumps([key_id, user, opening, _gist(first)], option=orjson.OPT_SORT_KEYS)
+    return "s_" + hashlib.sha256(known).hexdigest()[:24]
+
+
+def user_messages(messages: Sequence[Mapping[str, Any]]) -> int:
+    """How often the user has spoken: the number of the episode within its session."""
+    return sum(message.get("role") == "user" for message in messages)
+
+
+def position(messages: Sequence[Mapping[str, Any]]) -> int:
+    """How many answers came since the user last spoke: the generation's place in its episode."""
+    place = 0
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            break
+        place += message.get("role") == "assistant"
+    return place
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, whether it is a string or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(
+            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+    return ""
+
+
+def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The text of the last user message, "" when there is none."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            return text_of(message.get("content"))
+    return ""
+
+
+def check_name(value: str, what: str) -> str:
+    """`value` if it can be the name of a user, session, episode or event. Raises ApiError 400."""
+    if not 0 < len(value) <= MAX_NAME:
+        raise invalid(f"{what} must have 1 to {MAX_NAME} characters", param=what)
+    if not value.isprintable():
+        raise invalid(f"{what} holds unprintable characters", param=what)
+    return value
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        if name.startswith(_PREFIX):
+            field = name[len(_PREFIX) :].decode("ascii", "replace").replace("-", "_")
+            if field in _NAMES:
+                said[field] = _name(_decode(value, field), f"X-Rtrl-{field}")
+    return said
+
+
+def _decode(value: bytes, field: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise invalid(f"X-Rtrl-{field} is not UTF-8", param=field) from None
+
+
+def _metadata(metadata: Any) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise invalid("metadata must be an object", param="metadata")
+    said: dict[str, str] = {}
+    for field in _NAMES:
+        value = metadata.get(f"rtrl_{field}")
+        if isinstance(value, bool | int | float):
+            value = str(value).lower()
+        if value is not None and value != "":
+            said[field] = _name(value, f"metadata.rtrl_{field}")
+    return said
+
+
+def _name(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise invalid(f"{what} must be a string", param=what)
+    return check_name(value, what)
+
+
+def _flag(value: str) -> bool:
+    """Yes or no; anything else is refused rather than guessed, since it is about consent."""
+    lowered = value.lower()
+    if lowered in _NO:
+        return False
+    if lowered in _YES:
+        return True
+    raise invalid("no-train must be 1 or 0", param="rtrl_no_train")
+
+
+def _gist(message: Mapping[str, Any]) -> list[Any]:
+    """What of an assistant message survives a client's round trip: text and calls."""
+    calls: list[Any] = []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            calls.append([function.get("name"), _canonical(function.get("arguments"))])
+    return [text_of(message.get("content")).strip(), calls]
+
+
+def _canonical(arguments: Any) -> Any:
+    try:
+        return orjson.loads(arguments) if isinstance(arguments, str) else arguments
+    except orjson.JSONDecodeError:
+        return arguments

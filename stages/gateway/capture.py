@@ -1,0 +1,229 @@
+"""From an engine's answer to a record in the spool. The one place where generations are written.
+
+Exact or marked: lengths that do not agree are recorded with a `defect`, never padded, cut or
+tokenised again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stages.errors import DependencyDownError
+from stages.gateway.attribution import Who, derive_session, last_user_text, position, user_messages
+from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.metrics import Metrics
+from stages.gateway.request import Request
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.times import now_ms
+from stages.gateway.tools import Answer
+from stages.records import Generation, Span
+from stages.spool import SpoolFullError, SpoolWriter, Tokens
+from stages.vault import Vault
+
+_EPISODES = 100_000  # episodes whose length is remembered
+
+
+@dataclass
+class Sampled:
+    """What the engine reported, as it came."""
+
+    prompt: Sequence[int] | None = None
+    output: list[int] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    text: str = ""
+    finish_reason: str = ""
+    usage: dict[str, Any] | None = None
+    defect: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One generation in the making."""
+
+    id: str
+    key_id: str
+    who: Who
+    request: Request
+    checkpoint: Checkpoint
+    client: str  # product name of the user agent
+    at: int
+    wall: int
+    began: float  # perf_counter
+
+
+class Recorder:
+    """Writes generations; knows the spool, the vault and what is served."""
+
+    def __init__(self, spool: SpoolWriter, vault: Vault, served: ServedState, metrics: Metrics) -> None:
+        self._spool = spool
+        self._vault = vault
+        self._served = served
+        self._metrics = metrics
+        self._lengths: OrderedDict[str, int] = OrderedDict()
+        self._wanted: set[str] = set()
+        self._making: asyncio.Task[None] | None = None
+
+    def begin(self, key_id: str, who: Who, request: Request, client: str) -> Call:
+        """A generation is about to be made; events may come for its id from now on."""
+        wall = now_ms()
+        call = Call(
+            id=new_id(wall),
+            key_id=key_id,
+            who=who,
+            request=request,
+            checkpoint=self._served.checkpoint,
+            client=client,
+            at=wall if who.at is None else who.at,
+            wall=wall,
+            began=time.perf_counter(),
+        )
+        self._spool.expect(call.id, key_id, who.user, no_train=who.no_train)
+        return call
+
+    def abandon(self, call: Call, reason: str) -> None:
+        """Nothing was generated."""
+        self._spool.abandon(call.id)
+        self._metrics.unrecorded(reason)
+
+    async def prepare(self, call: Call) -> None:
+        """See that the user has a key, so that `record` need not wait for the disk. Raises ApiError 503."""
+        user = call.who.user
+        if call.who.no_train:
+            return
+        while not self._vault.has_key(user):
+            self._wanted.add(user)
+            if self._making is None:
+                self._making = asyncio.create_task(self._make_keys())
+            try:
+                await asyncio.shield(self._making)
+            except DependencyDownError as error:
+                self.abandon(call, "spool_full")
+                raise _not_recorded() from error
+
+    async def _make_keys(self) -> None:
+        """Keys of all users waiting, in one transaction outside of the event loop."""
+        users, self._wanted = self._wanted, set()
+        try:
+            await asyncio.to_thread(self._vault.ensure, sorted(users))
+        finally:
+            self._making = None
+
+    def record(self, call: Call, sampled: Sampled, answer: Answer, *, ttft_s: float) -> None:
+        """Write the generation. Returns when it survives the death of this process.
+
+        Raises:
+            ApiError: 503, the spool took nothing; the answer must not be given.
+        """
+        generation, tokens = self._generation(call, sampled, answer, ttft_s)
+        try:
+            self._spool.append_generation(
+                generation, tokens, last_user_text(call.request.messages), sampled.text
+            )
+        except DependencyDownError as error:
+            self.abandon(call, "spool_full" if isinstance(error, SpoolFullError) else "spool_failed")
+            raise _not_recorded() from error
+        kind = "no_train" if generation.no_train else "defect" if generation.defect else "exact"
+        self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
+
+    def _generation(
+        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float
+    ) -> tuple[Generation, Tokens]:
+        request, who = call.request, call.who
+        logprobs = np.array([math.nan if v is None else v for v in sampled.logprobs], np.float32)
+        tokens = Tokens(
+            np.array(sampled.prompt or (), np.int32), np.array(sampled.output, np.int32), logprobs
+        )
+        session, episode, ordinal = self._place(call, answer)
+        n = len(tokens.output)
+        generation = Generation(
+            id=call.id,
+            key_id=call.key_id,
+            user=who.user,
+            session=session,
+            episode=episode,
+            ordinal=ordinal,
+            at=call.at,
+            wall=call.wall,
+            line=self._served.line,
+            arm=self._served.arm,
+            deployment=call.checkpoint.deployment,
+            api=request.api,
+            sampling=request.sampling,
+            spans=(Span(0, n, call.checkpoint.digest),) if n else (),
+            finish_reason=sampled.finish_reason,
+            prompt_tokens=len(tokens.prompt),
+            output_tokens=n,
+            ttft_ms=round(ttft_s * 1000, 3),
+            duration_ms=round((time.perf_counter() - call.began) * 1000, 3),
+            tool_calls=tuple(answer.records),
+            invalid_tool_calls=answer.invalid,
+            tools_digest=request.tools_digest,
+            features={
+                "stream": str(int(request.stream)),
+                "tools": str(request.tool_count),
+                "client": call.client,
+            },
+            no_train=who.no_train,
+            defect=sampled.defect or find_defect(sampled, tokens),
+        )
+        return generation, tokens
+
+    def _place(self, call: Call, answer: Answer) -> tuple[str, str, int]:
+        """Session, episode and place in the episode's chain."""
+        messages, who = call.request.messages, call.who
+        if who.session:
+            session = who.session
+        elif call.request.api == "chat":
+            reply = {"content": answer.content, "tool_calls": answer.calls}
+            session = derive_session(call.key_id, who.user, messages, reply)
+        else:
+            session = f"s_{call.id}"
+        episode = who.episode or f"{session}/{user_messages(messages) or 1}"
+        ordinal = max(position(messages), self._lengths.get(episode, 0))
+        self._lengths[episode] = ordinal + 1
+        self._lengths.move_to_end(episode)
+        if len(self._lengths) > _EPISODES:
+            self._lengths.popitem(last=False)
+        return session, episode, ordinal
+
+
+def _arrays(sampled: Sampled) -> Tokens:
+    logprobs = [math.nan if value is None else value for value in sampled.logprobs]
+    return Tokens(
+        np.array(sampled.prompt or (), np.int32),
+        np.array(sampled.output, np.int32),
+        np.array(logprobs, np.float32),
+    )
+
+
+def _not_recorded() -> ApiError:
+    return unavailable("capture_unavailable", "the answer could not be recorded", retry_after=10)
+
+
+def find_defect(sampled: Sampled, tokens: Tokens) -> str:
+    """Why the tokens are not exact, "" when they are."""
+    n = len(tokens.output)
+    usage = sampled.usage or {}
+    checks = (
+        ("no_prompt_ids", sampled.prompt is None or not len(tokens.prompt)),
+        ("no_output", n == 0),
+        ("logprobs_length", len(tokens.logprobs) != n),
+        ("logprobs_not_finite", not np.isfinite(tokens.logprobs).all()),
+        ("output_length", usage.get("completion_tokens", n) != n),
+        ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
+    )
+    return next((name for name, wrong in checks if wrong), "")
+
+
+def new_id(wall: int) -> str:
+    """A generation id: time first, so that the spool's index grows at one end; then 80 random bits."""
+    return f"gen_{wall:012x}{secrets.token_hex(10)}"

@@ -1,0 +1,55 @@
+"""What a client is told when something is wrong: the OpenAI error shape, with codes of our own.
+
+Every code is listed in `docs/http.md`. Not for: errors of commands (`stages/errors.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ApiError(Exception):
+    """One HTTP error answer.
+
+    Attributes:
+        status: HTTP status code.
+        type: coarse class, as OpenAI names them (`invalid_request_error`, `service_unavailable`, ...).
+        code: stable name a program can act on.
+        message: one sentence for a person; never any content of a request.
+        param: the request's field it is about, or None.
+        retry_after: seconds after which trying again makes sense, or None.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        type: str,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(code)
+        self.status = status
+        self.type = type
+        self.code = code
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, Any]:
+        """The JSON document of the answer."""
+        return {
+            "error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        }  # fmt: skip
+
+
+def invalid(message: str, *, param: str | None = None, code: str = "invalid_value") -> ApiError:
+    """400: the request is not one this gateway can serve."""
+    return ApiError(400, "invalid_request_error", code, message, param=param)
+
+
+def unavailable(code: str, message: str, *, retry_after: int = 2) -> ApiError:
+    """503: the request is fine; try again."""
+    return ApiError(503, "service_unavailable", code, message, retry_after=retry_after)

@@ -1,0 +1,107 @@
+"""What the `data` of each event type must hold. Further fields are kept as they are.
+
+The same tables stand in `docs/http.md`; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class EditApplied(msgspec.Struct):
+    """The user's file was changed as proposed: full texts before and after, or a unified diff."""
+
+    path: str
+    before: str | None = None
+    after: str | None = None
+    diff: str | None = None
+
+
+class EditRejected(msgspec.Struct):
+    """The user refused a proposed edit."""
+
+    path: str | None = None
+    reason: str | None = None
+
+
+class EditReverted(msgspec.Struct):
+    """The user undid an applied edit."""
+
+    path: str
+
+
+class EditSurvival(msgspec.Struct):
+    """What is there some time after the edit: the file's text now, or counts of lines."""
+
+    horizon_s: _Seconds
+    path: str | None = None
+    now: str | None = None
+    before: str | None = None
+    after: str | None = None
+    added: _Count | None = None
+    added_kept: _Count | None = None
+    deleted: _Count | None = None
+    deleted_kept: _Count | None = None
+
+
+class UserMessage(msgspec.Struct):
+    """What the user wrote next."""
+
+    text: str
+
+
+class ToolResult(msgspec.Struct):
+    """A tool call was carried out."""
+
+    name: str
+    ok: bool
+    tool_call_id: str | None = None
+    duration_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class Thumbs(msgspec.Struct):
+    """An explicit verdict."""
+
+    value: Literal[1, -1]
+
+
+class Nothing(msgspec.Struct):
+    """The type says it all."""
+
+
+DATA: dict[str, type[msgspec.Struct]] = {
+    "edit_applied": EditApplied,
+    "edit_rejected": EditRejected,
+    "edit_reverted": EditReverted,
+    "edit_survival": EditSurvival,
+    "user_message": UserMessage,
+    "tool_result": ToolResult,
+    "thumbs": Thumbs,
+    "completion_shown": Nothing,
+    "completion_accepted": Nothing,
+    "completion_rejected": Nothing,
+    "session_closed": Nothing,
+}
+
+
+def problem(type: str, data: dict[str, Any]) -> str:
+    """What is wrong with `data`, "" for nothing. Names fields, never their content."""
+    try:
+        checked = msgspec.convert(data, DATA[type])
+    except msgspec.ValidationError as error:
+        return str(error).replace("`", "")
+    if isinstance(checked, EditApplied) and checked.diff is None and None in (checked.before, checked.after):
+        return "edit_applied needs before and after, or diff"
+    if isinstance(checked, EditSurvival) and checked.now is None:
+        counts = (checked.added, checked.added_kept, checked.deleted, checked.deleted_kept)
+        if None in counts:
+            return "edit_survival needs now, or added, added_kept, deleted and deleted_kept"
+        kept_more = [(kept or 0) > (all_ or 0) for all_, kept in (counts[:2], counts[2:])]
+        if any(kept_more):
+            return "edit_survival cannot keep more lines than there were"
+    return ""

@@ -1,0 +1,100 @@
+"""ASGI in a few functions: read a body, send JSON, find headers. No routing, no meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import orjson
+
+from stages.gateway.errors import ApiError, invalid
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+JSON_TYPE = (b"content-type", b"application/json")
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The first header of that (lower-case) name, b"" when there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def check_headers(scope: Scope, limit: int) -> None:
+    """Raises ApiError 431 when the header section is too long."""
+    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limit:
+        raise ApiError(
+            431, "invalid_request_error", "headers_too_large", f"headers are limited to {limit} bytes"
+        )  # fmt: skip
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises ApiError 413 when it is too long, ClientGoneError when it never ends."""
+    declared = header(scope, b"content-length")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return b"".join((*parts, part)) if parts else part
+        parts.append(part)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`. Raises ApiError 400."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise invalid("the body is not valid JSON", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise invalid("the body must be a JSON object", code="invalid_json")
+    return value
+
+
+async def send_body(send: Send, status: int, body: bytes, headers: Headers = (JSON_TYPE,)) -> None:
+    """A complete answer."""
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) -> None:
+    """A complete JSON answer."""
+    await send_body(send, status, orjson.dumps(value), (JSON_TYPE, *headers))
+
+
+async def send_error(send: Send, error: ApiError, headers: Headers = ()) -> None:
+    """The answer for an error. After 413 the connection is closed: the rest of the body is unwanted."""
+    extra = list(headers)
+    if error.retry_after is not None:
+        extra.append((b"retry-after", str(error.retry_after).encode()))
+    if error.status in (413, 431):
+        extra.append((b"connection", b"close"))
+    if error.status == 401:
+        extra.append((b"www-authenticate", b"Bearer"))
+    await send_json(send, error.status, error.body(), extra)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413, "invalid_request_error", "body_too_large", f"request bodies are limited to {limit} bytes"
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""API keys: who may use the gateway. Hashed at rest; the plaintext is shown once, when a key is made.
+
+    keys/api_keys.json   ids, names, SHA-256 of each key (mode 0600)
+
+A key is 256 random bits, so one round of SHA-256 is enough. Not for: keys that seal content
+(`stages/vault.py`), the admin key (made anew by each `rtrl serve`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.spool.segment import sync_folder
+
+FILE = "api_keys.json"
+SCHEMA = "rtrl-api-keys/1"
+PREFIX = "rtrl-"
+_RECHECK_S = 1.0
+
+
+class _Key(msgspec.Struct, omit_defaults=True):
+    id: str
+    name: str
+    sha256: str
+    created: str
+    revoked: str = ""
+
+
+class _Keys(msgspec.Struct):
+    schema: str
+    keys: list[_Key]
+
+
+class ApiKeys:
+    """The keys of a workspace; follows changes of the file within a second."""
+
+    def __init__(self, keys_dir: Path) -> None:
+        self._path = keys_dir / FILE
+        self._ids: dict[str, str] = {}
+        self._stamp = 0
+        self._next_check = 0.0
+        self._refresh()
+
+    @classmethod
+    def open(cls, keys_dir: Path) -> ApiKeys:
+        """The keys in `keys_dir`.
+
+        Raises:
+            InputMissingError: there is no key file.
+            IntegrityError: it is not one.
+        """
+        return cls(keys_dir)
+
+    @classmethod
+    def create(cls, keys_dir: Path, name: str) -> str:
+        """Make a key and return its plaintext, which is stored nowhere.
+
+        Raises:
+            UsageError: there is an unrevoked key of that name.
+        """
+        path = keys_dir / FILE
+        keys = _read(path) if path.exists() else []
+        if any(key.name == name and not key.revoked for key in keys):
+            raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
+        plaintext = PREFIX + secrets.token_urlsafe(32)
+        keys.append(_Key(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now()))
+        _write(path, keys)
+        return plaintext
+
+    @classmethod
+    def revoke(cls, keys_dir: Path, name: str) -> None:
+        """Refuse the key of that name from now on. Raises UsageError when there is none."""
+        path = keys_dir / FILE
+        keys = _read(path)
+        found = [key for key in keys if key.name == name and not key.revoked]
+        if not found:
+            raise UsageError(f"there is no API key named {name!r}", hint=f"the names are in {path}")
+        found[0].revoked = _now()
+        _write(path, keys)
+
+    def identify(self, plaintext: str) -> str | None:
+        """The id of a valid key, None for any other text."""
+        if time.monotonic() >= self._next_check:
+            self._refresh()
+        return self._ids.get(_digest(plaintext))
+
+    def _refresh(self) -> None:
+        self._next_check = time.monotonic() + _RECHECK_S
+        try:
+            stamp = self._path.stat().st_mtime_ns
+        except FileNotFoundError:
+            raise InputMissingError(f"no API keys at {self._path}", hint="`rtrl init` makes one") from None
+        if stamp != self._stamp:
+            self._ids = {key.sha256: key.id for key in _read(self._path) if not key.revoked}
+            self._stamp = stamp
+
+
+def _read(path: Path) -> list[_Key]:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Keys)
+    except FileNotFoundError:
+        raise InputMissingError(f"no API keys at {path}", hint="`rtrl init` makes one") from None
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(f"{path} is no key file: {error}", hint="restore it from a backup") from error
+    if document.schema != SCHEMA:
+        raise IntegrityError(f"{path} has schema {document.schema!r}, not {SCHEMA!r}", hint="restore it")
+    return document.keys
+
+
+def _write(path: Path, keys: list[_Key]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(_Keys(SCHEMA, keys)), indent=2))
+        file.flush()
+        os.fsync(fd)
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def _digest(plaintext: str) -> str:
+    return hashlib.sha256(plaintext.encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

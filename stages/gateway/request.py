@@ -1,0 +1,291 @@
+"""A chat or completions request taken apart: what is recorded, what the engine gets.
+
+Every field falls into one of five groups, listed below and in `docs/http.md`: recorded in `Sampling`;
+without influence on the distribution; ours alone (not passed on); refused; and anything else, which is
+passed on and recorded by name in `Sampling.unknown`, so that its tokens are not trained on as if they
+came from the plain distribution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import orjson
+
+from cursorbench.errors import UsageError
+from cursorbench.harness.hermes import ToolSet
+from stages.gateway.config import DefaultSampling
+from stages.gateway.errors import ApiError, invalid
+from stages.records import Sampling
+
+Api = Literal["chat", "completions"]
+
+_GRAMMAR = {
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structural_tag",
+}
+_HARMLESS = {
+    "add_generation_prompt",
+    "add_special_tokens",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+    "include_stop_str_in_output",
+    "logprobs",
+    "messages",
+    "model",
+    "priority",
+    "prompt",
+    "reasoning_effort",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "stop_token_ids",
+    "stream",
+    "tools",
+    "top_logprobs",
+    "truncate_prompt_tokens",
+}
+_OURS = {
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "return_token_ids",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "store",
+    "stream_options",
+    "tool_choice",
+    "user",
+}
+_REFUSED = {
+    "echo",
+    "functions",
+    "function_call",
+    "kv_transfer_params",
+    "logits_processors",
+    "modalities",
+    "audio",
+    "prompt_embeds",
+    "prompt_logprobs",
+    "suffix",
+    "use_beam_search",
+}
+
+_ALWAYS_SENT = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+)
+
+_Number = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class _Modelled(msgspec.Struct):
+    """The fields of `Sampling` as clients send them, with their ranges."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    min_p: _Share | None = None
+    presence_penalty: _Number | None = None
+    frequency_penalty: _Number | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    stop: str | list[str] | None = None
+    n: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    best_of: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    stream: bool | None = None
+    logprobs: bool | Annotated[int, msgspec.Meta(ge=0)] | None = None
+    return_token_ids: bool | None = None
+
+
+_MODELLED = frozenset(field.name for field in msgspec.structs.fields(_Modelled))
+_KNOWN = _MODELLED | _HARMLESS | _GRAMMAR | _OURS
+
+
+class Request(NamedTuple):
+    """A request that can be served.
+
+    Attributes:
+        upstream: the engine's request body.
+        messages: the conversation; empty for plain completions.
+        tools: compiled tools whose calls are to be found in the answer, None for no parsing.
+    """
+
+    api: Api
+    upstream: bytes
+    messages: list[dict[str, Any]]
+    sampling: Sampling
+    stream: bool
+    include_usage: bool
+    wants_logprobs: bool
+    wants_ids: bool
+    tools: ToolSet | None
+    tools_digest: str
+    tool_count: int
+
+
+def parse_request(
+    api: Api, body: dict[str, Any], *, model: str, engine_model: str, defaults: DefaultSampling
+) -> Request:
+    """Check `body` and build what the engine gets. Raises ApiError 400 or 404."""
+    given = {name: value for name, value in body.items() if value is not None}
+    asked = given.get("model")
+    if asked != model:
+        raise _no_model(asked, model)
+    for name in sorted(_REFUSED & given.keys()):
+        if given[name] is not False:
+            raise invalid(f"{name} is not supported", param=name, code="unsupported_parameter")
+    modelled = _modelled(given)
+    for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
+        if value is not None and value > 1:
+            message = f"{name} above 1 is not supported: send {value} requests"
+            raise invalid(message, param=name, code="unsupported_parameter")
+    messages = _messages(given) if api == "chat" else []
+    if api == "completions":
+        _check_prompt(given.get("prompt"))
+    tools, digest, count = _tools(given) if api == "chat" else (None, "", 0)
+    sampling = _sampling(given, modelled, defaults)
+    options = given.get("stream_options")
+    include_usage = isinstance(options, dict) and options.get("include_usage") is True
+    return Request(
+        api=api,
+        upstream=_upstream(api, given, modelled, sampling, engine_model),
+        messages=messages,
+        sampling=sampling,
+        stream=bool(modelled.stream),
+        include_usage=include_usage,
+        wants_logprobs=modelled.logprobs not in (None, False),
+        wants_ids=bool(modelled.return_token_ids),
+        tools=None if given.get("tool_choice") == "none" else tools,
+        tools_digest=digest,
+        tool_count=count,
+    )
+
+
+def _modelled(given: Mapping[str, Any]) -> _Modelled:
+    try:
+        return msgspec.convert({name: given[name] for name in _MODELLED & given.keys()}, _Modelled)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        raise invalid(what, param=where.strip("`$.") or None) from None
+
+
+def _sampling(given: Mapping[str, Any], modelled: _Modelled, defaults: DefaultSampling) -> Sampling:
+    def either(asked: Any, default: Any) -> Any:
+        return default if asked is None else asked
+
+    grammar = {name: given[name] for name in _GRAMMAR & given.keys()}
+    if grammar.get("response_format") == {"type": "text"}:
+        del grammar["response_format"]
+    stop = modelled.stop
+    return Sampling(
+        temperature=either(modelled.temperature, defaults.temperature),
+        top_p=either(modelled.top_p, defaults.top_p),
+        top_k=max(0, either(modelled.top_k, defaults.top_k)),
+        min_p=either(modelled.min_p, defaults.min_p),
+        presence_penalty=either(modelled.presence_penalty, defaults.presence_penalty),
+        frequency_penalty=either(modelled.frequency_penalty, defaults.frequency_penalty),
+        repetition_penalty=either(modelled.repetition_penalty, defaults.repetition_penalty),
+        max_tokens=either(modelled.max_completion_tokens, modelled.max_tokens),
+        stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
+        grammar=orjson.dumps(grammar, option=orjson.OPT_SORT_KEYS).decode() if grammar else "",
+        unknown=tuple(sorted(given.keys() - _KNOWN)),
+    )
+
+
+def _upstream(
+    api: Api, given: Mapping[str, Any], modelled: _Modelled, sampling: Sampling, engine_model: str
+) -> bytes:
+    """The engine's body: sampling parameters in full, exact tokens asked for, nothing of ours."""
+    body = {name: value for name, value in given.items() if name not in _OURS}
+    for name in ("n", "best_of", "max_completion_tokens"):
+        body.pop(name, None)
+    body["model"] = engine_model
+    for name in _ALWAYS_SENT:
+        body[name] = getattr(sampling, name)
+    if sampling.max_tokens is not None:
+        body["max_tokens"] = sampling.max_tokens
+    body["return_token_ids"] = True
+    if api == "chat":
+        body["logprobs"] = True
+        if given.get("tools"):
+            body["tool_choice"] = "none"  # rendered into the prompt, parsed by the gateway
+    else:
+        body["logprobs"] = int(modelled.logprobs or 0)
+    if modelled.stream:
+        body["stream_options"] = {"include_usage": True}
+    return orjson.dumps(body)
+
+
+def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages = given.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise invalid("messages must be a list with at least one message", param="messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise invalid("every message must be an object with a role", param=f"messages[{index}]")
+        content = message.get("content")
+        if content is not None and not isinstance(content, str | list):
+            raise invalid("content must be a string or a list of parts", param=f"messages[{index}].content")
+        calls = message.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise invalid("tool_calls must be a list", param=f"messages[{index}].tool_calls")
+    return messages
+
+
+def _check_prompt(prompt: Any) -> None:
+    if isinstance(prompt, str):
+        return
+    if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
+        return
+    raise invalid("prompt must be one string or one list of token ids", param="prompt")
+
+
+def _tools(given: Mapping[str, Any]) -> tuple[ToolSet | None, str, int]:
+    tools = given.get("tools")
+    if not tools:
+        return None, "", 0
+    choice = given.get("tool_choice", "auto")
+    if choice not in ("auto", "none"):
+        raise invalid(
+            'tool_choice must be "auto" or "none"', param="tool_choice", code="unsupported_parameter"
+        )  # fmt: skip
+    if not isinstance(tools, list):
+        raise invalid("tools must be a list", param="tools")
+    canonical = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS)
+    try:
+        compiled = _compile(canonical)
+    except UsageError as error:
+        raise invalid(error.message, param="tools") from None
+    return compiled, "sha256:" + hashlib.sha256(canonical).hexdigest(), len(tools)
+
+
+@lru_cache(maxsize=256)
+def _compile(canonical: bytes) -> ToolSet:
+    """An agent sends the same tools with every request: compile their schemas once."""
+    return ToolSet(orjson.loads(canonical))
+
+
+def _no_model(asked: Any, model: str) -> ApiError:
+    if not isinstance(asked, str):
+        return invalid("model is required", param="model")
+    return ApiError(
+        404, "invalid_request_error", "model_not_found", f"the model served here is {model}", param="model"
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""What the engine behind this gateway serves, and changing it without mixing two models.
+
+`ServedState` is set by whoever runs the engine (`stages/serve.py`) and by `Swapper`. Every generation
+takes its checkpoint from here while it holds the gate, so a token is never attributed to weights that
+did not sample it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stages.errors import RtrlError
+from stages.gateway.errors import unavailable
+from stages.gateway.gate import DrainTimeoutError, Gate
+
+EngineState = Literal["starting", "ready", "down", "unknown"]
+Update = Callable[[Path], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One set of weights: artifact digest, folder, and the deployment that put it there."""
+
+    digest: str
+    path: Path
+    deployment: str = ""
+
+
+@dataclass
+class ServedState:
+    """The one line served here.
+
+    Attributes:
+        line: the checkpoint line.
+        model: the name clients ask for.
+        checkpoint: what the engine holds while it is "ready".
+        engine: "unknown" while weights change, and after a failed swap whose way back failed too:
+            nothing is served until the engine was started again.
+        arm: recorded with every generation; "live" outside of a canary.
+    """
+
+    line: str
+    model: str
+    checkpoint: Checkpoint
+    engine: EngineState = "starting"
+    arm: str = "live"
+    gate: Gate = field(default_factory=Gate)
+
+    def require_ready(self) -> None:
+        """Raises ApiError 503 unless the engine is up and holds what `checkpoint` says."""
+        if self.engine == "starting":
+            raise unavailable("engine_starting", "the engine is starting", retry_after=5)
+        if self.engine == "down":
+            raise unavailable("engine_down", "the engine is down")
+        if self.engine == "unknown":
+            raise unavailable("engine_unknown", "the engine's weights are not verified", retry_after=10)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `GET /admin/served` answers."""
+        return {
+            "line": self.line,
+            "model": self.model,
+            "checkpoint": self.checkpoint.digest,
+            "path": str(self.checkpoint.path),
+            "deployment": self.checkpoint.deployment,
+            "engine": self.engine,
+            "arm": self.arm,
+            "in_flight": self.gate.in_flight,
+            "held": self.gate.waiting,
+        }
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """A swap that worked. `verification` is what `update` returned; times in seconds."""
+
+    before: Checkpoint
+    verification: Any
+    drained_s: float
+    seconds: float
+
+
+class SwapError(Exception):
+    """A swap that did not work. What is served then is in `ServedState`.
+
+    Attributes:
+        code: "swap_running", "drain_timeout", "swap_failed" (the old weights are served) or
+            "engine_unknown" (they could not be loaded again; nothing is served).
+        cause: the error of the update, if that is what failed.
+    """
+
+    def __init__(self, code: str, message: str, cause: RtrlError | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.cause = cause
+
+
+class Swapper:
+    """Replaces the served weights. One swap at a time.
+
+    Args:
+        update: loads the weights in a folder into the engine, resets its caches and verifies what it
+            serves; raises RtrlError when any of that fails.
+        recover: called with the old weights' folder when even those could not be loaded again: starts
+            the engine anew on them, and sets `ServedState.engine` when it is up.
+    """
+
+    def __init__(
+        self, served: ServedState, update: Update, drain_timeout_s: float, recover: Update | None = None
+    ) -> None:
+        self._served = served
+        self._update = update
+        self._recover = recover
+        self._timeout = drain_timeout_s
+        self._busy = asyncio.Lock()
+
+    async def swap(self, target: Checkpoint, *, drain_timeout_s: float | None = None) -> Swapped:
+        """Serve `target` from now on, also when it is served already (loaded and verified again).
+
+        Generations in flight finish on the old weights; requests that come meanwhile wait. Goes on to
+        its end when the caller is cancelled.
+
+        Raises:
+            SwapError: it did not work.
+            ApiError: 503, the engine was not ready.
+        """
+        return await asyncio.shield(self._swap(target, drain_timeout_s or self._timeout))
+
+    async def _swap(self, target: Checkpoint, timeout: float) -> Swapped:
+        if self._busy.locked():
+            raise SwapError("swap_running", "another swap is running")
+        began = time.monotonic()
+        async with self._busy:
+            try:
+                async with self._served.gate.exclusive(timeout):
+                    self._served.require_ready()
+                    drained = time.monotonic()
+                    before = self._served.checkpoint
+                    verification = await self._replace(target, before)
+            except DrainTimeoutError as error:
+                raise SwapError("drain_timeout", str(error)) from None
+        return Swapped(before, verification, drained - began, time.monotonic() - began)
+
+    async def _replace(self, target: Checkpoint, before: Checkpoint) -> Any:
+        """Alone at the gate: load `target`; on failure go back."""
+        self._served.engine = "unknown"
+        try:
+            verification = await self._update(target.path)
+        except BaseException as error:
+            cause = error if isinstance(error, RtrlError) else None
+            what = cause.message if cause else type(error).__name__
+            await self._go_back(before, what, cause)
+            raise SwapError("swap_failed", f"{what}; the previous weights are served", cause) from error
+        self._served.checkpoint = target
+        self._served.engine = "ready"
+        return verification
+
+    async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
+        """The engine may hold anything now: load the old weights and verify them."""
+        try:
+            await self._update(before.path)
+        except RtrlError as error:
+            if self._recover is not None:
+                await self._recover(before.path)
+            raise SwapError(
+                "engine_unknown", f"{what}; the previous weights did not load either: {error.message}", cause
+            ) from error
+        self._served.engine = "ready"

@@ -1,0 +1,229 @@
+"""Chat and completions as a stream of server-sent events.
+
+The engine is read at its own speed, whatever the client's, so a slow reader holds up neither the
+engine nor a weight swap. The last piece and `[DONE]` go out after the generation is in the spool. A
+client that leaves stops the engine; what was sampled until then is recorded (`finish_reason` "abort").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from stages.gateway.answering import (
+    ENGINE_PATH,
+    ID_HEADER,
+    Answerer,
+    fingerprint,
+    finish_reason,
+    read_logprobs,
+)
+from stages.gateway.capture import Call, Sampled
+from stages.gateway.engine_client import EngineLostError
+from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.http import Receive, Send
+from stages.gateway.tools import ToolStream
+
+_OBJECT = {"chat": "chat.completion.chunk", "completions": "text_completion"}
+_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+DONE = b"data: [DONE]\n\n"
+
+
+class Stream:
+    """One streamed answer."""
+
+    def __init__(self, answerer: Answerer, call: Call, receive: Receive, send: Send) -> None:
+        self._to = answerer
+        self._call = call
+        self._receive = receive
+        self._send = send
+        self._sampled = Sampled()
+        self._tools = ToolStream(call.request.tools)
+        self._calls_sent = 0
+        self._first_token: float | None = None
+        self._last_logprobs: Any = None
+        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._left = False
+
+    async def run(self) -> None:
+        """Generate, forward, record. The caller holds the gate; it is left when the engine is done.
+
+        Raises:
+            ApiError: nothing was sent yet, and nothing will be.
+        """
+        pump = asyncio.create_task(self._pump())
+        watch = asyncio.create_task(self._watch())
+        pump.add_done_callback(lambda _: self._outbox.put_nowait(None))
+        try:
+            await self._deliver(pump, watch)
+        finally:
+            watch.cancel()
+            pump.cancel()
+            with suppress(asyncio.CancelledError, ApiError):
+                await pump
+            if not self._left:  # cancelled before it took its first step
+                self._leave()
+                self._to.recorder.abandon(self._call, "client_gone")
+
+    async def _deliver(self, pump: asyncio.Task[None], watch: asyncio.Task[None]) -> None:
+        """Send what the pump puts out; stop the pump when the client is gone."""
+        watch.add_done_callback(lambda _: pump.cancel())
+        started = False
+        while (piece := await self._outbox.get()) is not None:
+            while not self._outbox.empty():
+                more = self._outbox.get_nowait()
+                if more is None:
+                    self._outbox.put_nowait(None)
+                    break
+                piece += more
+            if not started:
+                started = True
+                headers = [*_HEADERS, (ID_HEADER, self._call.id.encode())]
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        if not started:
+            with suppress(asyncio.CancelledError):
+                await pump  # raises what went wrong before the first piece
+            return
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _watch(self) -> None:
+        """Ends when the client has closed the connection."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _pump(self) -> None:
+        """Read the engine to the end, record, put out the last pieces."""
+        request = self._call.request
+        sampled = self._sampled
+        try:
+            try:
+                async with self._to.engine.stream(ENGINE_PATH[request.api], request.upstream) as events:
+                    async for event in events:
+                        self._take(event)
+            finally:
+                self._leave()
+        except ApiError as error:
+            self._to.unanswered(self._call, error)
+            raise
+        except EngineLostError as error:
+            self._lost(timeout=str(error) == "timeout")
+            return
+        except asyncio.CancelledError:
+            sampled.finish_reason = "abort"
+            if sampled.output:
+                self._record()
+            else:
+                self._to.recorder.abandon(self._call, "client_gone")
+            raise
+        self._finish()
+
+    def _lost(self, *, timeout: bool) -> None:
+        """The engine stopped in the middle. What it sampled before is recorded."""
+        sampled = self._sampled
+        if sampled.output or timeout:
+            sampled.finish_reason = "timeout" if timeout else "error"
+            sampled.defect = "" if timeout else "engine_lost"
+            self._record()
+        else:
+            self._to.recorder.abandon(self._call, "engine_lost")
+        self._error(unavailable("engine_lost", "the engine stopped answering"))
+
+    def _leave(self) -> None:
+        """Leave the gate, once."""
+        if not self._left:
+            self._left = True
+            self._to.served.gate.leave()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """One event of the engine."""
+        sampled = self._sampled
+        if event.get("prompt_token_ids"):
+            sampled.prompt = event["prompt_token_ids"]
+        if event.get("usage"):
+            sampled.usage = event["usage"]
+        for choice in event.get("choices") or ():
+            if choice.get("prompt_token_ids"):
+                sampled.prompt = choice["prompt_token_ids"]
+            ids = choice.get("token_ids") or ()
+            if ids and self._first_token is None:
+                self._first_token = time.perf_counter()
+            sampled.output += ids
+            self._last_logprobs = choice.get("logprobs")
+            sampled.logprobs += read_logprobs(self._last_logprobs)
+            if choice.get("finish_reason"):
+                sampled.finish_reason = choice["finish_reason"]
+            delta = choice.get("delta")
+            text = (delta.get("content") if delta is not None else choice.get("text")) or ""
+            sampled.text += text
+            if delta is not None and delta.get("role"):
+                self._put({"role": "assistant", "content": ""})
+            self._forward(self._tools.feed(text), ids)
+
+    def _forward(self, pieces: list[str | dict[str, Any]], ids: Any = ()) -> None:
+        """Put out content and calls. Logprobs and ids that were asked for go with the first piece."""
+        wants = self._call.request.wants_logprobs or self._call.request.wants_ids
+        if not pieces and wants and ids:
+            pieces = [""]
+        for piece in pieces:
+            if isinstance(piece, str):
+                self._put({"content": piece}, ids=ids)
+            else:
+                entry = {"index": self._calls_sent, **piece}
+                self._calls_sent += 1
+                self._put({"tool_calls": [entry]}, ids=ids)
+            ids = ()
+
+    def _put(self, delta: dict[str, Any], *, finish: str | None = None, ids: Any = ()) -> None:
+        request = self._call.request
+        choice: dict[str, Any] = {"index": 0, "finish_reason": finish}
+        choice["logprobs"] = self._last_logprobs if request.wants_logprobs and ids else None
+        if request.wants_ids and ids:
+            choice["token_ids"] = ids
+        if request.api == "chat":
+            choice["delta"] = delta
+        else:
+            choice["text"] = delta.get("content", "")
+        self._chunk([choice])
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> None:
+        call = self._call
+        body = {
+            "id": call.id,
+            "object": _OBJECT[call.request.api],
+            "created": call.wall // 1000,
+            "model": self._to.served.model,
+            "system_fingerprint": fingerprint(call),
+            "choices": choices,
+            **more,
+        }
+        self._outbox.put_nowait(b"data: " + orjson.dumps(body) + b"\n\n")
+
+    def _record(self) -> None:
+        began = self._call.began
+        ttft = (self._first_token or time.perf_counter()) - began
+        self._to.recorder.record(self._call, self._sampled, self._tools.answer, ttft_s=ttft)
+
+    def _finish(self) -> None:
+        """The engine is done: record, then let the last pieces go."""
+        self._last_logprobs = None
+        rest = self._tools.finish()
+        try:
+            self._record()
+        except ApiError as error:
+            self._error(error)
+            return
+        self._forward(rest)
+        self._put({}, finish=finish_reason(self._sampled.finish_reason, self._tools.answer))
+        request = self._call.request
+        if request.include_usage:
+            self._chunk([], usage=self._sampled.usage)
+        self._outbox.put_nowait(DONE)
+
+    def _error(self, error: ApiError) -> None:
+        """An error after the answer has begun: an event of its own, and no [DONE]."""
+        self._outbox.put_nowait(b"data: " + orjson.dumps(error.body()) + b"\n\n")

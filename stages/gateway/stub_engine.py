@@ -1,0 +1,300 @@
+"""A deterministic engine that speaks vLLM's HTTP, with token ids and logprobs, and no model behind it.
+
+For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
+
+    python -m stages.gateway.stub_engine --port 8001
+
+Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
+answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
+completions: in the prompt):
+
+    stub:say TEXT          the answer, to the end of the message
+    stub:tokens=N          N tokens
+    stub:call NAME JSON    a tool call, to the end of the message
+    stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between streamed tokens
+    stub:status=N          an error answer with that status
+    stub:overflow          the context-length error
+    stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage
+    stub:die=N             the connection is cut after N streamed tokens (not streamed: at once)
+
+Not a fake of the model's behaviour: nothing learns from what it says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
+
+SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
+EOS = 256
+MAX_MODEL_LEN = 100_000
+_NUMBER = {
+    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
+}
+_SAY = re.compile(r"stub:say (.*)", re.DOTALL)
+_CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
+_WRONG = re.compile(r"stub:wrong=(\w+)")
+
+
+class Script:
+    """What a request tells the stub to do."""
+
+    def __init__(self, words: str, max_tokens: int | None) -> None:
+        self.text = _text(words)
+        self.delay = _number("delay", words)
+        self.gap = _number("gap", words)
+        self.status = int(_number("status", words))
+        self.die = int(_number("die", words, -1))
+        self.overflow = "stub:overflow" in words
+        wrong = _WRONG.search(words)
+        self.wrong = wrong[1] if wrong else ""
+        ids = [*self.text.encode(), EOS]
+        self.finish = "stop"
+        if max_tokens is not None and len(ids) > max_tokens:
+            ids, self.finish = ids[:max_tokens], "length"
+        self.ids = ids
+
+
+def _text(words: str) -> str:
+    call = _CALL.search(words)
+    if call:
+        return f'<tool_call>{{"name": "{call[1]}", "arguments": {call[2]}}}</tool_call>'
+    say = _SAY.search(words)
+    if say:
+        return say[1]
+    count = int(_number("tokens", words, len(SENTENCE)))
+    return (SENTENCE * (count // len(SENTENCE) + 1))[:count]
+
+
+def _number(name: str, words: str, default: float = 0) -> float:
+    found = _NUMBER[name].search(words)
+    return float(found[1]) if found else default
+
+
+def logprob(index: int, token: int) -> float:
+    """The stub's logprob of a token at a place: between -2 and 0, different for each."""
+    return -((index * 31 + token * 17) % 1000) / 500
+
+
+def render(messages: list[dict[str, Any]], tools: list[Any] | None) -> bytes:
+    """The stub's chat template; tools are in it, as vLLM does even with tool_choice "none"."""
+    parts = [f"tools:{orjson.dumps(tools).decode()}\n"] if tools else []
+    for message in messages:
+        content = message.get("content")
+        calls = message.get("tool_calls")
+        text = content if isinstance(content, str) else orjson.dumps(content).decode() if content else ""
+        parts.append(f"{message.get('role')}: {text}{orjson.dumps(calls).decode() if calls else ''}\n")
+    return "".join([*parts, "assistant: "]).encode()
+
+
+class StubEngine:
+    """The stub as an ASGI application.
+
+    Attributes:
+        requests: bodies received, newest last (the last 100).
+        up: when False, every request gets 503.
+    """
+
+    def __init__(self, model: str = "rtrl") -> None:
+        self.model = model
+        self.requests: list[dict[str, Any]] = []
+        self.up = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await _lifespan(receive, send)
+            return
+        path = scope["path"]
+        if not self.up:
+            await _error(send, 503, "the engine is dead")
+        elif path == "/health":
+            await send_json(send, 200, {})
+        elif path == "/v1/models":
+            await send_json(send, 200, {"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        elif path in ("/v1/chat/completions", "/v1/completions"):
+            body = orjson.loads(await read_body(scope, receive, 1 << 28))
+            self.requests = [*self.requests[-99:], body]
+            await self._generate(path == "/v1/chat/completions", body, scope, send)
+        else:
+            await _error(send, 404, "Not Found")
+
+    async def _generate(self, chat: bool, body: dict[str, Any], scope: Scope, send: Send) -> None:
+        if chat:
+            prompt = list(render(body["messages"], body.get("tools")))
+            users = [m for m in body["messages"] if m.get("role") == "user"]
+            words = str(users[-1].get("content")) if users else ""
+        else:
+            given = body["prompt"]
+            prompt = given if isinstance(given, list) else list(given.encode())
+            words = given if isinstance(given, str) else ""
+        script = Script(words, body.get("max_tokens"))
+        if script.overflow or len(prompt) > MAX_MODEL_LEN:
+            await _error(send, 400, f"This model's maximum context length is {MAX_MODEL_LEN} tokens.")
+            return
+        if script.status:
+            await _error(send, script.status, "as the request told the stub")
+            return
+        if script.delay:
+            await asyncio.sleep(script.delay)
+        answer = _Answer(chat, body, prompt, script, self.model)
+        if body.get("stream"):
+            await answer.stream(send)
+        elif script.die >= 0:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+            raise ClientGoneError(header(scope, b"host").decode())
+        else:
+            await send_json(send, 200, answer.whole())
+
+
+class _Answer:
+    """One answer in vLLM's shapes."""
+
+    def __init__(
+        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str
+    ) -> None:
+        self.chat = chat
+        self.body = body
+        self.prompt = prompt
+        self.script = script
+        self.base = {"id": "stub-1", "created": 0, "model": model}
+
+    def whole(self) -> dict[str, Any]:
+        script = self.script
+        text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
+        choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish, "stop_reason": None}
+        choice["logprobs"] = self._logprobs(0, script.ids)
+        if self.chat:
+            choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+        else:
+            choice["text"] = text
+        answer = {**self.base, "choices": [choice], "usage": self._usage()}
+        answer["object"] = "chat.completion" if self.chat else "text_completion"
+        if script.wrong != "noids":
+            ids = script.ids[:-1] if script.wrong == "ids" else script.ids
+            choice["token_ids"] = ids
+            (answer if self.chat else choice)["prompt_token_ids"] = self.prompt
+        return answer
+
+    async def stream(self, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for index, event in enumerate(self._events()):
+            if 0 <= self.script.die < index:
+                raise ClientGoneError("as the request told the stub")
+            if index and self.script.gap:
+                await asyncio.sleep(self.script.gap)
+            data = b"data: " + orjson.dumps(event) + b"\n\n"
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        script = self.script
+        base = {**self.base, "object": "chat.completion.chunk" if self.chat else "text_completion"}
+        ids_shown = script.wrong != "noids"
+        if self.chat:
+            delta = {"role": "assistant", "content": ""}
+            first: dict[str, Any] = {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            if ids_shown:
+                first["prompt_token_ids"] = self.prompt
+            yield first
+        pending = b""
+        for index, token in enumerate(script.ids):
+            pending += bytes([token]) if token != EOS else b""
+            text, pending = _whole_characters(pending)
+            last = index == len(script.ids) - 1
+            choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish if last else None}
+            choice["logprobs"] = self._logprobs(index, [token])
+            if ids_shown and not (last and script.wrong == "ids"):
+                choice["token_ids"] = [token]
+            if self.chat:
+                choice["delta"] = {"content": text}
+            else:
+                choice["text"] = text
+                choice["prompt_token_ids"] = self.prompt if ids_shown and index == 0 else None
+            yield {**base, "choices": [choice]}
+        if (self.body.get("stream_options") or {}).get("include_usage"):
+            yield {**base, "choices": [], "usage": self._usage()}
+
+    def _logprobs(self, start: int, ids: list[int]) -> dict[str, Any] | None:
+        asked = self.body.get("logprobs")
+        if asked is None or asked is False:
+            return None
+        if self.script.wrong == "logprobs" and start + len(ids) == len(self.script.ids):
+            ids = ids[:-1]
+        values = [logprob(start + i, token) for i, token in enumerate(ids)]
+        names = [_name(token) for token in ids]
+        if self.chat:
+            return {
+                "content": [
+                    {"token": name, "logprob": value, "bytes": list(name.encode()), "top_logprobs": []}
+                    for name, value in zip(names, values, strict=True)
+                ]
+            }
+        return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
+
+    def _usage(self) -> dict[str, int]:
+        output = len(self.script.ids) + (self.script.wrong == "usage")
+        return {
+            "prompt_tokens": len(self.prompt),
+            "completion_tokens": output,
+            "total_tokens": len(self.prompt) + output,
+        }
+
+
+def _whole_characters(data: bytes) -> tuple[str, bytes]:
+    """The text in `data`, and the bytes of a character that is not complete yet."""
+    for cut in range(min(4, len(data) + 1)):
+        head = data[: len(data) - cut]
+        try:
+            return head.decode(), data[len(head) :]
+        except UnicodeDecodeError:
+            continue
+    return data.decode(errors="replace"), b""
+
+
+def _name(token: int) -> str:
+    return "<|end|>" if token == EOS else chr(token) if token < 128 else ""
+
+
+async def _error(send: Send, status: int, message: str) -> None:
+    error = {"message": message, "type": "BadRequestError", "param": None, "code": status}
+    await send_json(send, status, {"error": error})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def main() -> None:
+    """Serve on a loopback port until interrupted."""
+    import uvicorn
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--port", type=int, default=8001)
+    parser.add_argument("--model", default="rtrl")
+    arguments = parser.parse_args()
+    uvicorn.run(
+        StubEngine(arguments.model),
+        port=arguments.port,
+        log_level="warning",
+        access_log=False,
+        loop="uvloop",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Points in time as clients write them: epoch seconds (decimals allowed) or ISO 8601."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+LATEST_S = 32_503_680_000  # the year 3000: a larger number is milliseconds by mistake
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, now."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_ms(value: str | float) -> int:
+    """Milliseconds since the epoch. ISO 8601 without an offset is UTC.
+
+    Raises:
+        ValueError: it is no point in time between 1970 and 3000.
+    """
+    if isinstance(value, bool):
+        raise ValueError("a boolean is no point in time")
+    try:
+        seconds = float(value)
+    except ValueError:
+        moment = datetime.fromisoformat(str(value))
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not 0 <= seconds <= LATEST_S:
+        raise ValueError("not between 1970 and 3000 (is it milliseconds?)")
+    return round(seconds * 1000)

@@ -1,0 +1,158 @@
+"""Tool calls out of the model's text, whole and while it streams.
+
+Both go through `cursorbench/harness/hermes.py`, so an answer reads the same either way; a test holds
+that for any text cut anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from cursorbench.harness import hermes
+from stages.records import ToolCall
+
+_DECODER = json.JSONDecoder()
+_UNDECIDED = 12  # an error this close to the end may be no error once more text is there
+
+
+@dataclass
+class Answer:
+    """What a client sees of a text, and what is recorded of its calls.
+
+    Attributes:
+        content: the text without well-formed calls.
+        calls: well-formed calls as the OpenAI API has them.
+        records: all calls, broken ones included, without arguments (they are content).
+    """
+
+    content: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    records: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def invalid(self) -> int:
+        """How many calls do not parse, name no tool, or fail its schema."""
+        return sum(record.error != "" for record in self.records)
+
+    def take(self, call: hermes.RawCall, tools: hermes.ToolSet) -> dict[str, Any] | None:
+        """Add one call; returns it as clients get it, None when it does not parse."""
+        if call.error:
+            self.records.append(ToolCall("", "", "", "unparsable"))
+            return None
+        error = tools.check(call)
+        call_id = f"call_{uuid4().hex[:24]}"
+        # the name of a tool that does not exist is the model's text, hence content
+        self.records.append(ToolCall(call_id, "" if error == "unknown_tool" else call.name, "", error))
+        entry = {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        self.calls.append(entry)
+        return entry
+
+
+def read_answer(text: str, tools: hermes.ToolSet | None) -> Answer:
+    """A whole answer. Without tools the text is left as it is."""
+    if tools is None or hermes.OPEN not in text:
+        return Answer(content=text)
+    parsed = hermes.parse(text)
+    answer = Answer(content=parsed.content)
+    for call in parsed.calls:
+        answer.take(call, tools)
+    return answer
+
+
+class ToolStream:
+    """An answer that comes in pieces. Holds back what may turn out to be a call.
+
+    `feed` and `finish` return what may be sent now: pieces of content (str) and calls (dict), in order.
+    """
+
+    def __init__(self, tools: hermes.ToolSet | None) -> None:
+        self.answer = Answer()
+        self._tools = tools
+        self._held = ""
+
+    def feed(self, text: str) -> list[str | dict[str, Any]]:
+        """More text."""
+        if self._tools is None:
+            self.answer.content += text
+            return [text] if text else []
+        self._held += text
+        out: list[str | dict[str, Any]] = []
+        while self._held:
+            start = self._held.find(hermes.OPEN)
+            if start < 0:
+                keep = _partial(self._held)
+                self._emit(out, len(self._held) - keep)
+                return out
+            self._emit(out, start)
+            call = _decided(self._held)
+            if call is None:
+                return out
+            self._take(out, call)
+        return out
+
+    def finish(self) -> list[str | dict[str, Any]]:
+        """The text is complete."""
+        out: list[str | dict[str, Any]] = []
+        while self._held and self._tools is not None:
+            parsed = hermes.parse(self._held)
+            if not parsed.calls:
+                break
+            self._emit(out, parsed.calls[0].start)
+            self._take(out, hermes.parse(self._held).calls[0])
+        self._emit(out, len(self._held))
+        return out
+
+    def _emit(self, out: list[str | dict[str, Any]], length: int) -> None:
+        if length:
+            self.answer.content += self._held[:length]
+            out.append(self._held[:length])
+            self._held = self._held[length:]
+
+    def _take(self, out: list[str | dict[str, Any]], call: hermes.RawCall) -> None:
+        assert self._tools is not None
+        entry = self.answer.take(call, self._tools)
+        if entry is None:
+            self._emit(out, call.end)
+        else:
+            out.append(entry)
+            self._held = self._held[call.end :]
+
+
+def _partial(text: str) -> int:
+    """Length of the end of `text` that may be the beginning of an opening tag."""
+    for length in range(min(len(hermes.OPEN) - 1, len(text)), 0, -1):
+        if hermes.OPEN.startswith(text[-length:]):
+            return length
+    return 0
+
+
+def _decided(held: str) -> hermes.RawCall | None:
+    """The block at the start of `held` if no further text can change how it reads."""
+    body = len(hermes.OPEN)
+    if hermes.CLOSE not in held[body:] and hermes.OPEN not in held[body:]:
+        return None
+    call = hermes.parse(held).calls[0]
+    if call.error:
+        return None if _may_continue(held, body) else call
+    return call if held[: call.end].endswith(hermes.CLOSE) else None
+
+
+def _may_continue(held: str, body: int) -> bool:
+    """Whether the JSON at `body` is broken only because it has not all come yet."""
+    begin = len(held) - len(held[body:].lstrip(" \t\r\n"))
+    if not held.startswith("{", begin):
+        return False
+    try:
+        _DECODER.raw_decode(held, begin)
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated string") or error.pos >= len(held) - _UNDECIDED
+    except (ValueError, RecursionError):
+        return False
+    return False

@@ -1,0 +1,84 @@
+"""Tool calls out of text: streamed and whole read the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cursorbench.harness.hermes import ToolSet
+from stages.gateway.tools import Answer, ToolStream, read_answer
+
+TOOLS = ToolSet(
+    [
+        {
+            "type": "function",
+            "function": {
+                "name": "read_file",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"path": {"type": "string"}},
+                    "required": ["path"],
+                },
+            },
+        }
+    ]
+)
+PIECES = st.sampled_from(
+    [
+        "<tool_call>", "</tool_call>", '{"name": "read_file", "arguments": {"path": "a.py"}}', "\n", " ", "{",
+        '{"name": "x", "arguments": {}}', '{"name": "read_file", "arguments": {"path": "</tool_call>', '"}}',
+        "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", "1e", '{"name": 1}', "[", "é", ",",
+    ]
+)  # fmt: skip
+
+
+def streamed(text: str, cuts: list[int]) -> tuple[Answer, str, list[dict[str, Any]]]:
+    stream = ToolStream(TOOLS)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    out: list[str | dict[str, Any]] = []
+    for start, end in zip(places, places[1:], strict=False):
+        out += stream.feed(text[start:end])
+    out += stream.finish()
+    content = "".join(piece for piece in out if isinstance(piece, str))
+    return stream.answer, content, [piece for piece in out if isinstance(piece, dict)]
+
+
+@settings(max_examples=300)
+@given(st.lists(PIECES, max_size=12).map("".join), st.lists(st.integers(0, 200), max_size=30))
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59])
+def test_streamed_reads_as_whole(text: str, cuts: list[int]) -> None:
+    whole = read_answer(text, TOOLS)
+    answer, content, calls = streamed(text, cuts)
+    assert content == answer.content == whole.content
+    assert [c["function"] for c in calls] == [c["function"] for c in whole.calls]
+    assert [(r.name, r.error) for r in answer.records] == [(r.name, r.error) for r in whole.records]
+
+
+def test_content_is_not_held_back_longer_than_needed() -> None:
+    stream = ToolStream(TOOLS)
+    assert stream.feed("Let me look <too") == ["Let me look "]
+    assert stream.feed("lbox") == ["<toolbox"]
+
+
+def test_each_kind_of_invalid_call_is_counted_and_kept() -> None:
+    text = (
+        '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>'
+        '<tool_call>{"name": "secret words", "arguments": {}}</tool_call>'
+        '<tool_call>{"name": "read_file", "arguments": {"path": 1}}</tool_call>'
+        "<tool_call>{broken</tool_call>"
+    )
+    answer = read_answer(text, TOOLS)
+    assert [r.error for r in answer.records] == ["", "unknown_tool", "schema", "unparsable"]
+    assert answer.invalid == 3
+    assert answer.content == "<tool_call>{broken</tool_call>"
+    assert [c["function"]["name"] for c in answer.calls] == ["read_file", "secret words", "read_file"]
+    assert [r.name for r in answer.records] == ["read_file", "", "read_file", ""]  # model text is content
+    assert all(r.arguments == "" for r in answer.records)
+
+
+def test_without_tools_text_stays_text() -> None:
+    text = '<tool_call>{"name": "read_file", "arguments": {}}</tool_call>'
+    assert read_answer(text, None).content == text
+    assert ToolStream(None).feed(text) == [text]
