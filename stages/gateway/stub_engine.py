@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001
+    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -24,63 +24,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
+from stages.gateway.stub_script import EOS, Script
+from stages.gateway.stub_weights import StubWeights
 
-SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
-EOS = 256
 MAX_MODEL_LEN = 100_000
-_NUMBER = {
-    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
-}
-_SAY = re.compile(r"stub:say (.*)", re.DOTALL)
-_CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
-_WRONG = re.compile(r"stub:wrong=(\w+)")
 
 
-class Script:
-    """What a request tells the stub to do."""
-
-    def __init__(self, words: str, max_tokens: int | None) -> None:
-        self.text = _text(words)
-        self.delay = _number("delay", words)
-        self.gap = _number("gap", words)
-        self.status = int(_number("status", words))
-        self.die = int(_number("die", words, -1))
-        self.overflow = "stub:overflow" in words
-        wrong = _WRONG.search(words)
-        self.wrong = wrong[1] if wrong else ""
-        ids = [*self.text.encode(), EOS]
-        self.finish = "stop"
-        if max_tokens is not None and len(ids) > max_tokens:
-            ids, self.finish = ids[:max_tokens], "length"
-        self.ids = ids
-
-
-def _text(words: str) -> str:
-    call = _CALL.search(words)
-    if call:
-        return f'<tool_call>{{"name": "{call[1]}", "arguments": {call[2]}}}</tool_call>'
-    say = _SAY.search(words)
-    if say:
-        return say[1]
-    count = int(_number("tokens", words, len(SENTENCE)))
-    return (SENTENCE * (count // len(SENTENCE) + 1))[:count]
-
-
-def _number(name: str, words: str, default: float = 0) -> float:
-    found = _NUMBER[name].search(words)
-    return float(found[1]) if found else default
-
-
-def logprob(index: int, token: int) -> float:
+def logprob(index: int, token: int, salt: int = 0) -> float:
     """The stub's logprob of a token at a place: between -2 and 0, different for each."""
-    return -((index * 31 + token * 17) % 1000) / 500
+    return -((index * 31 + token * 17 + salt) % 1000) / 500
 
 
 def render(messages: list[dict[str, Any]], tools: list[Any] | None) -> bytes:
@@ -100,10 +60,13 @@ class StubEngine:
     Attributes:
         requests: bodies received, newest last (the last 100).
         up: when False, every request gets 503.
+        weights: the checkpoint folder it pretends to hold.
     """
 
-    def __init__(self, model: str = "rtrl") -> None:
+    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "") -> None:
         self.model = model
+        self.weights = StubWeights(folder)
+        self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: list[dict[str, Any]] = []
         self.up = True
 
@@ -113,18 +76,33 @@ class StubEngine:
             await _lifespan(receive, send)
             return
         path = scope["path"]
-        if not self.up:
+        if self._expected and header(scope, b"authorization") != self._expected:
+            await _error(send, 401, "this port belongs to the gateway")
+        elif not self.up:
             await _error(send, 503, "the engine is dead")
         elif path == "/health":
             await send_json(send, 200, {})
         elif path == "/v1/models":
             await send_json(send, 200, {"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        elif path == "/reset_prefix_cache":
+            await send_json(send, 200, {"success": True})
+        elif path == "/collective_rpc":
+            await self._control(orjson.loads(await read_body(scope, receive, 1 << 28)), send)
         elif path in ("/v1/chat/completions", "/v1/completions"):
             body = orjson.loads(await read_body(scope, receive, 1 << 28))
+            if body.get("prompt_logprobs") is not None:
+                await send_json(send, 200, self.weights.probe(body))
+                return
             self.requests = [*self.requests[-99:], body]
             await self._generate(path == "/v1/chat/completions", body, scope, send)
         else:
             await _error(send, 404, "Not Found")
+
+    async def _control(self, body: dict[str, Any], send: Send) -> None:
+        try:
+            await send_json(send, 200, self.weights.call(body))
+        except ValueError as error:
+            await _error(send, 500, str(error))
 
     async def _generate(self, chat: bool, body: dict[str, Any], scope: Scope, send: Send) -> None:
         if chat:
@@ -144,7 +122,7 @@ class StubEngine:
             return
         if script.delay:
             await asyncio.sleep(script.delay)
-        answer = _Answer(chat, body, prompt, script, self.model)
+        answer = _Answer(chat, body, prompt, script, self.model, self.weights.salt)
         if body.get("stream"):
             await answer.stream(send)
         elif script.die >= 0:
@@ -158,12 +136,13 @@ class _Answer:
     """One answer in vLLM's shapes."""
 
     def __init__(
-        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str
+        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str, salt: int
     ) -> None:
         self.chat = chat
         self.body = body
         self.prompt = prompt
         self.script = script
+        self.salt = salt
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
     def whole(self) -> dict[str, Any]:
@@ -229,7 +208,7 @@ class _Answer:
             return None
         if self.script.wrong == "logprobs" and start + len(ids) == len(self.script.ids):
             ids = ids[:-1]
-        values = [logprob(start + i, token) for i, token in enumerate(ids)]
+        values = [logprob(start + i, token, self.salt) for i, token in enumerate(ids)]
         names = [_name(token) for token in ids]
         if self.chat:
             return {
@@ -284,11 +263,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8001)
-    parser.add_argument("--model", default="rtrl")
-    arguments = parser.parse_args()
+    parser.add_argument("--served-model-name", default="rtrl")
+    parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
+    arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
+    key = os.environ.get("RTRL_ENGINE_KEY", "")
     uvicorn.run(
-        StubEngine(arguments.model),
+        StubEngine(arguments.served_model_name, arguments.model, key),
+        host=arguments.host,
         port=arguments.port,
         log_level="warning",
         access_log=False,

@@ -1,0 +1,49 @@
+"""What a request tells the stub engine to do (the words are listed in `stub_engine.py`)."""
+
+from __future__ import annotations
+
+import re
+
+SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
+EOS = 256
+_NUMBER = {
+    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
+}
+_SAY = re.compile(r"stub:say (.*)", re.DOTALL)
+_CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
+_WRONG = re.compile(r"stub:wrong=(\w+)")
+
+
+class Script:
+    """What a request tells the stub to do."""
+
+    def __init__(self, words: str, max_tokens: int | None) -> None:
+        self.text = _text(words)
+        self.delay = _number("delay", words)
+        self.gap = _number("gap", words)
+        self.status = int(_number("status", words))
+        self.die = int(_number("die", words, -1))
+        self.overflow = "stub:overflow" in words
+        wrong = _WRONG.search(words)
+        self.wrong = wrong[1] if wrong else ""
+        ids = [*self.text.encode(), EOS]
+        self.finish = "stop"
+        if max_tokens is not None and len(ids) > max_tokens:
+            ids, self.finish = ids[:max_tokens], "length"
+        self.ids = ids
+
+
+def _text(words: str) -> str:
+    call = _CALL.search(words)
+    if call:
+        return f'<tool_call>{{"name": "{call[1]}", "arguments": {call[2]}}}</tool_call>'
+    say = _SAY.search(words)
+    if say:
+        return say[1]
+    count = int(_number("tokens", words, len(SENTENCE)))
+    return (SENTENCE * (count // len(SENTENCE) + 1))[:count]
+
+
+def _number(name: str, words: str, default: float = 0) -> float:
+    found = _NUMBER[name].search(words)
+    return float(found[1]) if found else default

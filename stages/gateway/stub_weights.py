@@ -1,0 +1,79 @@
+"""The stub engine's weights: which checkpoint folder it "holds", and proving it as vLLM's worker does.
+
+Speaks the routes `stages/engine/update.py` uses. Nothing is loaded: a folder is held when its
+`served_fingerprint.json` could be read, and its probes are answered with the logprobs written there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+
+class StubWeights:
+    """What the stub holds.
+
+    Attributes:
+        path: the folder, None when the stub was started without one.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+
+    @property
+    def salt(self) -> int:
+        """Differs between folders; shifts all logprobs of answers, so that a test can tell which folder
+        an answer came from. 0 without a folder."""
+        return zlib.crc32(str(self.path).encode()) % 997 if self.path else 0
+
+    def call(self, body: dict[str, Any]) -> dict[str, Any]:
+        """`POST /collective_rpc`. Raises ValueError for what vLLM's worker would refuse."""
+        arguments = body.get("kwargs") or {}
+        path = Path(str(arguments.get("path", "")))
+        if body.get("method") == "rtrl_load":
+            _fingerprint(path)
+            self.path = path
+            return {"results": [{"repacked_heads": []}]}
+        if body.get("method") == "rtrl_verify":
+            return {"results": [self._verify(path, arguments.get("expected") or {})]}
+        raise ValueError(f"no such method: {body.get('method')}")
+
+    def probe(self, body: dict[str, Any]) -> dict[str, Any]:
+        """`POST /v1/completions` with `prompt_logprobs`: the held folder's own figures for its probes."""
+        empty: dict[str, Any] = {"probes": [], "logprobs": {"child": []}}
+        document = _fingerprint(self.path) if self.path else empty
+        known = {
+            tuple(ids): values
+            for ids, values in zip(document["probes"], document["logprobs"]["child"], strict=True)
+        }
+        choices = []
+        for index, ids in enumerate(body["prompt"]):
+            values = known.get(tuple(ids)) or [-1.0 - self.salt / 1000] * (len(ids) - 1)
+            rows = [{str(token): {"logprob": value}} for token, value in zip(ids[1:], values, strict=True)]
+            choices.append({"index": index, "text": "", "prompt_logprobs": [None, *rows]})
+        return {"object": "text_completion", "choices": choices}
+
+    def _verify(self, path: Path, expected: dict[str, str]) -> dict[str, Any]:
+        tensors = _fingerprint(path)["tensors"]
+        parameters = sum(entry["numel"] for entry in tensors.values())
+        wrong = sorted(name for name, entry in tensors.items() if entry["sha256"] != expected.get(name))
+        return {
+            "tensors": len(tensors),
+            "different": [] if self.path == path else sorted(tensors),
+            "file_mismatch": wrong,
+            "unchecked": [],
+            "parameters": parameters,
+            "parameters_checked": parameters,
+        }
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    try:
+        document = orjson.loads((path / "served_fingerprint.json").read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ValueError(f"{path} holds no readable served_fingerprint.json: {error}") from None
+    assert isinstance(document, dict)
+    return document
