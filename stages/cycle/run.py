@@ -46,17 +46,21 @@ class CycleResult:
 
     Attributes:
         stages: results of the stages that ran in this call, in order; a failed one is the last.
+        made: digests by stage and output name, over the whole cycle, what was resumed included.
         resumed_at: the stage an interrupted cycle went on at, "" for a new cycle.
         error: code, kind, message, hint when a stage failed or was late.
+        failure: that error as it was raised.
     """
 
     id: str
     status: Status
     stages: list[StageResult] = field(default_factory=list)
+    made: dict[str, dict[str, str]] = field(default_factory=dict)
     resumed_at: str = ""
     deadline: list[dict[str, float | str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: dict[str, Any] | None = None
+    failure: RtrlError | None = None
     duration_s: float = 0.0
 
     @property
@@ -203,17 +207,18 @@ class _Turn:
                 self._failed(result, name, error)
                 break
             result.stages.append(ended)
+            self.record.done[name] = {key: one.digest for key, one in ended.outputs.items()}
             if ended.status in ("rejected", "inconclusive"):
                 result.status = ended.status
                 self.record.status = ended.status
                 break
-            self.record.done[name] = {key: one.digest for key, one in ended.outputs.items()}
             self.record.save(self.workspace.run_dir)
         else:
             self.record.status = "succeeded"
             if all(stage.status == "noop" for stage in result.stages):
                 result.status = "noop"
         self.record.save(self.workspace.run_dir)
+        result.made = dict(self.record.done)
         result.duration_s = time.monotonic() - self.deadline.started
         return result
 
@@ -230,7 +235,7 @@ class _Turn:
     def _failed(self, result: CycleResult, name: str, error: RtrlError) -> None:
         """A stage raised. Where trying again can help, the next cycle goes on here; else it begins anew."""
         described = {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
-        result.error = described
+        result.error, result.failure = described, error
         result.status = "inconclusive" if error.code == 4 else "failed"
         known = result_of(error)
         if known is not None:
