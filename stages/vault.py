@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.vault_files import connect, erase_log, write_master
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,19 +35,6 @@ OVERHEAD = 1 + 4 + 12 + 16  # version, key epoch, nonce, tag
 _HEADER = struct.Struct("<BI")
 _NONCE = 12
 _RECHECK_S = 1.0  # how long a key forgotten by another process may stay in this one's memory
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS user_keys (
-    user      TEXT    NOT NULL,
-    epoch     INTEGER NOT NULL CHECK (epoch >= 1),
-    wrapped   BLOB,
-    created   INTEGER NOT NULL,
-    forgotten INTEGER,
-    PRIMARY KEY (user, epoch),
-    CHECK ((wrapped IS NULL) = (forgotten IS NOT NULL))
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS one_current_key ON user_keys (user) WHERE forgotten IS NULL;
-"""
 
 
 class UserForgottenError(IntegrityError):
@@ -63,7 +51,7 @@ class Vault:
         self._keys: dict[tuple[str, int], AESGCM] = {}
         self._current: dict[str, int] = {}
         self._lock = threading.RLock()
-        self._db = _connect(keys_dir / DATABASE_FILE)
+        self._db = connect(keys_dir / DATABASE_FILE)
         self._seen = self._data_version()
         self._next_check = 0.0
 
@@ -82,7 +70,7 @@ class Vault:
                     hint="restore the master key; without it nothing sealed so far can be read",
                 )
             keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_master(master)
+            write_master(master)
         return cls.open(keys_dir)
 
     @classmethod
@@ -106,12 +94,23 @@ class Vault:
         vault._probe()
         return vault
 
-    def seal(self, user: str, plaintext: bytes, aad: bytes) -> bytes:
-        """Encrypt for `user` (a key is made on first use); `aad` must be given again to open."""
-        with self._lock:
-            self._recheck()
-            epoch = self._current.get(user) or self._load_current(user) or self._make([user])[user]
-            key = self._keys[user, epoch]
+    def seal(self, user: str, plaintext: bytes, aad: bytes, *, like: bytes | None = None) -> bytes:
+        """Encrypt for `user` (a key is made on first use); `aad` must be given again to open.
+
+        With `like`, a blob of the same user, the same key is used again: content that is only moved
+        must not outlive a `forget` under a new key.
+
+        Raises:
+            UserForgottenError: the key of `like` was destroyed.
+        """
+        if like is not None:
+            epoch = _epoch(like)
+            key = self._key(user, epoch)
+        else:
+            with self._lock:
+                self._recheck()
+                epoch = self._current.get(user) or self._load_current(user) or self._make([user])[user]
+                key = self._keys[user, epoch]
         nonce = os.urandom(_NONCE)
         return _HEADER.pack(1, epoch) + nonce + key.encrypt(nonce, plaintext, aad)
 
@@ -124,10 +123,7 @@ class Vault:
         """
         from cryptography.exceptions import InvalidTag
 
-        if len(blob) < OVERHEAD or blob[0] != 1:
-            raise IntegrityError("not a sealed blob", hint="the record is damaged: quarantine it")
-        _, epoch = _HEADER.unpack_from(blob)
-        key = self._key(user, epoch)
+        key = self._key(user, _epoch(blob))
         start = _HEADER.size
         try:
             return key.decrypt(blob[start : start + _NONCE], blob[start + _NONCE :], aad)
@@ -165,15 +161,13 @@ class Vault:
             self._current.pop(user, None)
             for known in [k for k in self._keys if k[0] == user]:
                 del self._keys[known]
-            self._erase_log()
+            erase_log(self._db)
             return cursor.rowcount
 
     def forgotten(self, user: str) -> bool:
         """Whether anything ever sealed for `user` has been made unreadable. Unwraps nothing."""
-        row = self._db.execute(
-            "SELECT 1 FROM user_keys WHERE user = ? AND forgotten IS NOT NULL LIMIT 1", (user,)
-        ).fetchone()
-        return row is not None
+        query = "SELECT 1 FROM user_keys WHERE user = ? AND forgotten IS NOT NULL LIMIT 1"
+        return self._db.execute(query, (user,)).fetchone() is not None
 
     def users(self, prefix: str) -> list[str]:
         """Users with a living key whose name begins with `prefix`."""
@@ -224,9 +218,8 @@ class Vault:
         return key
 
     def _load_current(self, user: str) -> int | None:
-        row = self._db.execute(
-            "SELECT epoch, wrapped FROM user_keys WHERE user = ? AND forgotten IS NULL", (user,)
-        ).fetchone()
+        query = "SELECT epoch, wrapped FROM user_keys WHERE user = ? AND forgotten IS NULL"
+        row = self._db.execute(query, (user,)).fetchone()
         if row is None:
             return None
         self._unwrap(user, row[0], row[1])
@@ -270,18 +263,6 @@ class Vault:
         if row is not None:
             self._unwrap(*row)
 
-    def _erase_log(self) -> None:
-        """Empty the write-ahead log, which may still hold pages with the destroyed key."""
-        for _ in range(50):
-            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if not busy:
-                return
-            time.sleep(0.05)
-        raise DependencyDownError(
-            "the user is forgotten, but another process keeps the vault's log from being emptied",
-            hint="run the command again when collect, train or the gateway has moved on",
-        )
-
     def _recheck(self) -> None:
         """Drop cached keys when another process has changed the vault (it may have forgotten someone)."""
         now = time.monotonic()
@@ -298,42 +279,11 @@ class Vault:
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        path.chmod(0o600)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA secure_delete = ON")
-        db.executescript(_SCHEMA)
-    except sqlite3.OperationalError as error:
-        raise DependencyDownError(
-            f"{path} cannot be opened: {error}",
-            hint="free space if the disk is full, check the disk and its mount, and run again",
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise IntegrityError(f"{path} cannot be used: {error}", hint="restore it from a backup") from error
-    return db
-
-
-def _write_master(path: Path) -> None:
-    """Write a new master key so that after a crash there is a whole one or none."""
-    temporary = path.with_suffix(".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(fd, os.urandom(32))
-        faults.point("vault.master.fsync.before")
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    faults.point("vault.master.rename.before")
-    temporary.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    faults.point("vault.master.rename.after")
+def _epoch(blob: bytes) -> int:
+    """Which of its user's keys sealed a blob. Raises IntegrityError when it is none."""
+    if len(blob) < OVERHEAD or blob[0] != 1:
+        raise IntegrityError("not a sealed blob", hint="the record is damaged: quarantine it")
+    return int(_HEADER.unpack_from(blob)[1])
 
 
 def _wrap_aad(user: str, epoch: int) -> bytes:

@@ -11,6 +11,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from stages.gateway.answering import Answerer
 from stages.gateway.attribution import attribute
@@ -204,6 +205,20 @@ class Gateway:
                 await self._engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def open_spool(spool_dir: Path, vault: Vault, config: GatewayConfig) -> SpoolWriter:
+    """The spool's writer with this configuration's limits. Raises as `SpoolWriter`."""
+    return SpoolWriter(
+        spool_dir,
+        vault,
+        fsync_ms=config.fsync_ms,
+        segment_bytes=config.segment_bytes,
+        segment_seconds=config.segment_seconds,
+        session_cache_bytes=config.session_cache_bytes,
+        max_pending_events=config.max_pending_events,
+        pending_hours=config.pending_hours,
+    )
 
 
 def create_app(

@@ -67,6 +67,12 @@ def derive_session(
     return "s_" + hashlib.sha256(known).hexdigest()[:24]
 
 
+def own_name(name: str, key_id: str, user: str) -> str:
+    """A session or episode name a client gave, made unique across keys and users: `NAME@xxxxxxxx`."""
+    owner = hashlib.sha256(f"{key_id}\0{user}".encode()).hexdigest()[:8]
+    return f"{name}@{owner}"
+
+
 def user_messages(messages: Sequence[Mapping[str, Any]]) -> int:
     """How often the user has spoken: the number of the episode within its session."""
     return sum(message.get("role") == "user" for message in messages)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stages.errors import DependencyDownError
-from stages.gateway.attribution import Who, derive_session, last_user_text, position, user_messages
+from stages.gateway.attribution import Who, derive_session, last_user_text, own_name, position, user_messages
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
@@ -181,13 +181,16 @@ class Recorder:
         """Session, episode and place in the episode's chain."""
         messages, who = call.request.messages, call.who
         if who.session:
-            session = who.session
+            session = own_name(who.session, call.key_id, who.user)
         elif call.request.api == "chat":
             reply = {"content": answer.content, "tool_calls": answer.calls}
             session = derive_session(call.key_id, who.user, messages, reply)
         else:
             session = f"s_{call.id}"
-        episode = who.episode or f"{session}/{user_messages(messages) or 1}"
+        if who.episode:
+            episode = own_name(who.episode, call.key_id, who.user)
+        else:
+            episode = f"{session}/{user_messages(messages) or 1}"
         ordinal = max(position(messages), self._lengths.get(episode, 0))
         self._lengths[episode] = ordinal + 1
         self._lengths.move_to_end(episode)

@@ -7,6 +7,7 @@ reported, never silently: through `on_damage`, or, without it, by `SpoolDamagedE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,6 +148,31 @@ class Spool:
         """
         return sum(1 for _ in self._frames(first_seq, last_seq, None))
 
+    def segments(self) -> list[SegmentRow]:
+        """The segments that are there, oldest first."""
+        return self._index.segments()
+
+    def read_segment(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
+        """Good frames and damage of the indexed part of one segment. Records nothing."""
+        try:
+            data = segment.path_of(self._dir, row.id).read_bytes()[: row.bytes]
+        except FileNotFoundError:
+            return [], [self._damage(row.id, 0, row.bytes, "missing")]
+        good: list[frames.Frame] = []
+        damages: list[Damage] = []
+        if frames.unpack_header(data) is None and len(data) >= frames.HEADER.size:
+            damages.append(self._damage(row.id, 0, frames.HEADER.size, "header"))
+        end = min(frames.HEADER.size, len(data))
+        for item in frames.scan(data, end):
+            if isinstance(item, frames.Frame):
+                good.append(item)
+                end = item.end
+            elif not (item.tail and len(data) < row.bytes):
+                damages.append(self._damage(row.id, item.offset, item.end, "crc"))
+        if len(data) < row.bytes:
+            damages.append(self._damage(row.id, end, row.bytes, "truncated"))
+        return good, damages
+
     def damages(self) -> list[Damage]:
         """All damage ever put on record, oldest segment first."""
         return self._index.damages()
@@ -168,7 +194,7 @@ class Spool:
         known = {(d.segment, d.offset) for d in self._index.damages()}
         untold = {(d.segment, d.offset) for d in self._index.damages(untold=True)}
         for row in self._index.segments(first_seq, last_seq):
-            good, damages = self._read(row)
+            good, damages = self.read_segment(row)
             fresh = [d for d in damages if (d.segment, d.offset) not in known]
             unseen = [d for d in damages if (d.segment, d.offset) in untold]
             if fresh or unseen:
@@ -180,27 +206,6 @@ class Spool:
                 raise SpoolDamagedError([*fresh, *unseen])
             yield from (f for f in good if first_seq <= f.seq <= last_seq and f.kind != Kind.FOOTER)
 
-    def _read(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
-        """Good frames and damage of the indexed part of one segment."""
-        try:
-            data = segment.path_of(self._dir, row.id).read_bytes()[: row.bytes]
-        except FileNotFoundError:
-            return [], [self._damage(row.id, 0, row.bytes, "missing")]
-        good: list[frames.Frame] = []
-        damages: list[Damage] = []
-        if frames.unpack_header(data) is None and len(data) >= frames.HEADER.size:
-            damages.append(self._damage(row.id, 0, frames.HEADER.size, "header"))
-        end = min(frames.HEADER.size, len(data))
-        for item in frames.scan(data, end):
-            if isinstance(item, frames.Frame):
-                good.append(item)
-                end = item.end
-            elif not (item.tail and len(data) < row.bytes):
-                damages.append(self._damage(row.id, item.offset, item.end, "crc"))
-        if len(data) < row.bytes:
-            damages.append(self._damage(row.id, end, row.bytes, "truncated"))
-        return good, damages
-
     def _damage(self, number: int, offset: int, end: int, reason: str) -> Damage:
         return Damage(number, offset, end - offset, reason, *self._index.lost_in(number, offset, end))
 
@@ -208,7 +213,8 @@ class Spool:
         for row in self._index.segments(first_seq, last_seq):
             for seq, meta in segment.read_headlines(self._dir, row.id, row.bytes):
                 if first_seq <= seq <= last_seq:
-                    yield seq, codec.decode_headline(meta), b""
+                    with suppress(msgspec.DecodeError):  # a full read finds and reports the damage
+                        yield seq, codec.decode_headline(meta), b""
 
 
 def open_event(event: Event, user: str, sealed: bytes, vault: Vault) -> Event:

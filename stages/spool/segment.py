@@ -151,7 +151,7 @@ def read_headlines(spool_dir: Path, segment: int, limit: int) -> Iterator[tuple[
         offset = frames.HEADER.size
         while offset < limit:
             start = os.pread(fd, _HEADLINE, offset)
-            if len(start) < frames.FRAME.size:
+            if len(start) < frames.FRAME.size + 4:
                 return
             magic, length, _, kind, seq = frames.FRAME.unpack_from(start)
             if magic != frames.FRAME_MAGIC:
@@ -160,6 +160,8 @@ def read_headlines(spool_dir: Path, segment: int, limit: int) -> Iterator[tuple[
                 end = frames.FRAME.size + codec.meta_length(start[frames.FRAME.size :])
                 if end > len(start):
                     start = os.pread(fd, end, offset)
+                    if end > len(start):
+                        return
                 yield seq, start[frames.FRAME.size + 4 : end]
             offset += frames.FRAME.size + length
     finally:

@@ -1,0 +1,75 @@
+"""The vault's two files: made, opened, never half-written. What they mean is in `stages/vault.py`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from stages import faults
+from stages.errors import DependencyDownError, IntegrityError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS user_keys (
+    user      TEXT    NOT NULL,
+    epoch     INTEGER NOT NULL CHECK (epoch >= 1),
+    wrapped   BLOB,
+    created   INTEGER NOT NULL,
+    forgotten INTEGER,
+    PRIMARY KEY (user, epoch),
+    CHECK ((wrapped IS NULL) = (forgotten IS NOT NULL))
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS one_current_key ON user_keys (user) WHERE forgotten IS NULL;
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    try:
+        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")
+        db.executescript(_SCHEMA)
+    except sqlite3.OperationalError as error:
+        raise DependencyDownError(
+            f"{path} cannot be opened: {error}",
+            hint="free space if the disk is full, check the disk and its mount, and run again",
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise IntegrityError(f"{path} cannot be used: {error}", hint="restore it from a backup") from error
+    return db
+
+
+def write_master(path: Path) -> None:
+    """Write a new master key so that after a crash there is a whole one or none."""
+    temporary = path.with_suffix(".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(fd, os.urandom(32))
+        faults.point("vault.master.fsync.before")
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    faults.point("vault.master.rename.before")
+    temporary.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    faults.point("vault.master.rename.after")
+
+
+def erase_log(db: sqlite3.Connection) -> None:
+    """Empty the write-ahead log, which may still hold pages with the destroyed key."""
+    for _ in range(50):
+        busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if not busy:
+            return
+        time.sleep(0.05)
+    raise DependencyDownError(
+        "the user is forgotten, but another process keeps the vault's log from being emptied",
+        hint="run the command again when collect, train or the gateway has moved on",
+    )
