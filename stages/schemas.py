@@ -25,7 +25,7 @@ import pyarrow as pa
 INTERACTIONS_SCHEMA = "rtrl-interactions/1"
 EXPERIENCE_SCHEMA = "rtrl-experience/1"
 
-PART_EPISODES = 32_768  # a part's payloads fit in memory many times over
+PART_EPISODES = 16_384  # a part's payloads fit in memory many times over
 
 GENERATIONS_FILE = "generations.parquet"
 EVENTS_FILE = "events.parquet"

@@ -24,6 +24,8 @@ from stages.records import Payload, Sampling, Span
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
 
+_GREEDY_BELOW = 1e-5  # the temperature under which vLLM takes the likeliest token (its _SAMPLING_EPS)
+
 
 @dataclass(frozen=True)
 class GenerationInfo:
@@ -78,7 +80,7 @@ class Record:
 
 def not_reproducible(sampling: Sampling) -> str:
     """Why the distribution its tokens came from cannot be computed again; "" when it can."""
-    if sampling.temperature <= 0 or sampling.top_k == 1:
+    if sampling.temperature < _GREEDY_BELOW or sampling.top_k == 1:
         return "greedy"
     if sampling.unknown:
         return "unknown_sampling"

@@ -1,0 +1,170 @@
+"""`rtrl distill --explain EPISODE`: every term of one episode's reward, and what it was read from.
+
+Shows numbers, ids, times and types; never what a user or the model wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from stages import rows, schemas, tables
+from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, parse
+from stages.errors import InputMissingError, IntegrityError
+from stages.stage import Artifact
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Term:
+    """One line of the reward. `value` None: not known; `contribution` None: the spec does not use it."""
+
+    signal: str
+    value: float | None
+    weight: float | None
+    offset: float | None
+    contribution: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything about one episode's reward."""
+
+    episode_id: str
+    user: str
+    checkpoint: str
+    lag: int
+    stratum: str
+    reward: float | None
+    trainable: bool
+    why_not: str
+    spec: str
+    spec_digest: str
+    terms: tuple[Term, ...]
+    events: tuple[tuple[str, str], ...]  # (time, type)
+    generations: int
+    output_tokens: int
+    sequences: tuple[tuple[str, ...], ...]  # generation ids trained as one sequence each
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people: one screen."""
+        found = [
+            f"episode {self.episode_id}  user {self.user}  stratum {self.stratum}  lag {self.lag}",
+            f"sampled by {self.checkpoint[:19]}  {self.generations} generations, {self.output_tokens} tokens, "
+            f"{len(self.sequences)} sequences",
+            f"reward spec {self.spec} ({self.spec_digest[:19]})",
+            "",
+            f"{'signal':24}{'value':>10}{'weight':>10}{'offset':>10}{'term':>10}",
+        ]
+        for term in self.terms:
+            numbers = (term.value, term.weight, term.offset, term.contribution)
+            cells = "".join(f"{_number(n):>10}" for n in numbers)
+            found.append(f"{term.signal:24}{cells}  {term.note}".rstrip())
+        total = _number(self.reward)
+        found += [f"{'reward':24}{total:>40}", ""]
+        found.append("trained on" if self.trainable else f"not trained on: {self.why_not}")
+        found += [f"{at}  {kind}" for at, kind in self.events] or ["no events"]
+        return found
+
+
+def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id: str) -> Explanation:
+    """Every term of an episode's reward.
+
+    Raises:
+        InputMissingError: no such experience, or it does not hold the episode.
+        IntegrityError: its files are damaged.
+    """
+    experience = store.resolve(experience_ref, workspace.settings.workspace.line)
+    schema = schemas.experience_episodes(COLUMNS)
+    row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
+    spec = _spec(experience)
+    sequences = tables.read(experience.path / schemas.SEQUENCES_FILE, schemas.SEQUENCES).to_pylist()
+    events = [
+        (datetime.fromtimestamp(event.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"), event.type)
+        for digest in experience.meta["interactions"]
+        for event in _events(store.resolve(digest), episode_id)
+    ]
+    return Explanation(
+        episode_id=episode_id,
+        user=row["user"],
+        checkpoint=row["checkpoint"],
+        lag=row["lag"],
+        stratum=row["stratum"],
+        reward=row["reward"],
+        trainable=row["trainable"],
+        why_not=row["why_not"],
+        spec=spec.name,
+        spec_digest=spec.digest,
+        terms=tuple(_terms(row, spec, float(experience.meta["price"]))),
+        events=tuple(sorted(events)),
+        generations=row["n_generations"],
+        output_tokens=row["output_tokens"],
+        sequences=tuple(tuple(s["generation_ids"]) for s in sequences if s["episode_id"] == episode_id),
+    )
+
+
+def _terms(row: dict[str, Any], spec: RewardSpec, price: float) -> list[Term]:
+    found = []
+    for name in SIGNALS:
+        signal = spec.signals.get(name)
+        if signal is None:
+            found.append(Term(name, row[name], None, None, None, "not in the reward"))
+            continue
+        note = ""
+        if row[name] is None:
+            note = f"not known: {signal.unknown}"
+        elif not (signal.low is None or row[name] >= signal.low) or not (
+            signal.high is None or row[name] <= signal.high
+        ):
+            note = f"counted as {signal.low if signal.low is not None and row[name] < signal.low else signal.high}"
+        found.append(Term(name, row[name], signal.weight, signal.offset, row[f"term_{name}"], note))
+    if row[PRICE] is not None:
+        found.append(Term(PRICE, row[PRICE], -price, 0.0, row[f"term_{PRICE}"], "stabiliser"))
+    total = sum(term.contribution for term in found if term.contribution is not None)
+    if spec.clip is not None and row["reward"] is not None and abs(total - row["reward"]) > 1e-9:
+        found.append(Term("clip", total, None, None, row["reward"] - total, f"bounds {spec.clip}"))
+    return found
+
+
+def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:
+    import pyarrow.compute as pc
+
+    found: list[dict[str, Any]] = table.filter(pc.equal(table["episode_id"], episode_id)).to_pylist()
+    if not found:
+        raise InputMissingError(
+            f"{experience.ref} holds no episode {episode_id}",
+            hint="`rtrl show` lists an experience's episodes; name another experience with --input",
+        )
+    return found[0]
+
+
+def _spec(experience: Artifact) -> RewardSpec:
+    spec = parse((experience.path / schemas.SPEC_FILE).read_text("utf-8"), schemas.SPEC_FILE)
+    if spec.digest != experience.meta["spec"]:
+        raise IntegrityError(
+            f"{experience.ref} holds another reward spec than it names", hint="rtrl verify --full"
+        )
+    return spec
+
+
+def _events(interactions: Artifact, episode_id: str) -> list[Any]:
+    return [
+        row.event
+        for part in tables.parts(interactions.path)
+        for batch in tables.batches(part / schemas.EVENTS_FILE, schemas.EVENTS)
+        for row in rows.events(batch)
+        if row.episode == episode_id
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,145 @@
+"""From episodes to columns: every signal that one episode tells by itself.
+
+What needs the window as a whole (running medians, the price of asking, unknown terms) comes in `reward.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages.distill.facts import Episode
+from stages.distill.signals.dissatisfied_followup import dissatisfied_followup
+from stages.distill.signals.edit_persistence import edit_persistence
+from stages.distill.signals.edit_rejected import edit_rejected
+from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
+from stages.distill.signals.length_cost import Lengths, length_cost, mix
+from stages.distill.signals.outcome import asks, edited
+from stages.distill.spec import RewardSpec
+from stages.distill.strata import stratum
+
+MEASURED = pa.schema(
+    [
+        ("episode_id", pa.string()),
+        ("key_id", pa.string()),
+        ("user", pa.string()),
+        ("session", pa.string()),
+        ("arm", pa.string()),
+        ("checkpoint", pa.string()),
+        ("lag", pa.int32()),
+        ("at", pa.int64()),
+        ("stratum", pa.string()),
+        ("why_not", pa.string()),
+        ("n_generations", pa.int32()),
+        ("n_calls", pa.int32()),
+        ("n_reactions", pa.int32()),  # events that say something about the answer
+        ("output_tokens", pa.int64()),
+        ("request_tokens", pa.int64()),
+        ("total_ms", pa.float64()),
+        ("first_token_ms", pa.float64()),
+        ("edit_persistence", pa.float64()),
+        ("edit_rejected", pa.float64()),
+        ("dissatisfied_followup", pa.float64()),
+        ("invalid_tool_calls", pa.float64()),
+        ("clarified", pa.float64()),
+        ("edited", pa.float64()),
+        ("length_cost", pa.float64()),
+    ]
+)
+_FROM_ROW = ("key_id", "user", "session", "arm", "checkpoint", "lag")
+
+
+def measure(episodes: Iterable[Episode], spec: RewardSpec) -> pa.Table:
+    """One row of MEASURED per episode; null where a signal is not known."""
+    kept = list(episodes)
+    columns: dict[str, Any] = {name: [e.row[name] for e in kept] for name in _FROM_ROW}
+    columns["episode_id"] = [e.row["id"] for e in kept]
+    columns["at"] = [e.row["first_at"] for e in kept]
+    per_episode = [_signals(e, spec) for e in kept]
+    for name in ("stratum", "why_not", "n_reactions", *_TOLD):
+        columns[name] = [row[name] for row in per_episode]
+    columns |= _numbers(kept, spec)
+    arrays = [pa.array(columns[f.name], type=f.type) for f in MEASURED]
+    return pa.Table.from_arrays(arrays, schema=MEASURED)
+
+
+_TOLD = ("edit_persistence", "edit_rejected", "dissatisfied_followup", "clarified", "edited")
+
+
+def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
+    events = episode.events
+    has_edit = edited(events)
+    asked = not has_edit and asks(episode.answer)
+    answered_at = episode.generations[-1]["at"]
+    return {
+        "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
+        "why_not": episode.why_not,
+        "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
+        "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s)),
+        "edit_rejected": edit_rejected(events),
+        "dissatisfied_followup": dissatisfied_followup(
+            events, episode.request, asked, answered_at, _ms(spec.horizons.followup_s)
+        ),
+        "clarified": float(asked),
+        "edited": has_edit,
+    }
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
+def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
+    """Columns that follow from counts and times alone."""
+    n = len(episodes)
+    rows = [row for e in episodes for row in e.generations]
+    counts = [len(e.generations) for e in episodes]
+    of = np.repeat(np.arange(n), counts)
+    column = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _NUMERIC}
+    calls = np.array([len(row["tool_calls"]) for row in rows], dtype=np.float64)
+    thought = (
+        np.array([share for e in episodes for share in e.thinking], dtype=np.float64)
+        * column["output_tokens"]
+    )
+    spoken = column["output_tokens"] - thought
+    first = np.cumsum([0, *counts[:-1]], dtype=np.int64) if n else np.zeros(0, np.int64)
+    lengths = Lengths(
+        final=_sum(of, np.where(calls == 0, spoken, 0.0), n),
+        call=_sum(of, np.where(calls > 0, spoken, 0.0), n),
+        thinking=_sum(of, thought, n),
+        tool=_sum(of, _read(of, column["prompt_tokens"], column["output_tokens"]), n),
+        calls=_sum(of, calls, n),
+        turns=np.array(counts, dtype=np.float64),
+    )
+    invalid = column["invalid_tool_calls"].astype(np.int64)
+    return {
+        "n_generations": counts,
+        "n_calls": lengths.calls.astype(np.int64),
+        "output_tokens": _sum(of, column["output_tokens"], n).astype(np.int64),
+        "request_tokens": column["prompt_tokens"][first].astype(np.int64),
+        "total_ms": _sum(of, column["duration_ms"], n),
+        "first_token_ms": column["ttft_ms"][first],
+        "invalid_tool_calls": invalid_tool_calls(of, invalid, n),
+        "length_cost": length_cost(
+            mix(lengths, spec.length_cost.weights()), spec.length_cost.k, spec.length_cost.q
+        ),
+    }
+
+
+_NUMERIC = ("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms", "invalid_tool_calls")
+_Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def _sum(of: np.ndarray[Any, np.dtype[np.int64]], values: _Floats, n: int) -> _Floats:
+    return np.bincount(of, weights=values, minlength=n).astype(np.float64)
+
+
+def _read(of: np.ndarray[Any, np.dtype[np.int64]], prompt: _Floats, output: _Floats) -> _Floats:
+    """Tokens that came into the prompt since the generation before it in the episode, its output apart."""
+    grown = np.zeros(len(prompt))
+    grown[1:] = np.maximum(0.0, prompt[1:] - prompt[:-1] - output[:-1])
+    grown[1:][of[1:] != of[:-1]] = 0.0
+    return grown

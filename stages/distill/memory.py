@@ -1,0 +1,101 @@
+"""What distill reads of the line state and writes back: medians, the price of asking, behaviour histories.
+
+Not for: baselines, weights and what was consumed, which are the trainer's and carried on untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from stages.distill import stabiliser
+from stages.distill.signals import latency
+from stages.distill.spec import RewardSpec
+from stages.errors import IntegrityError
+from stages.linestate import LineState
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Medians = dict[str, latency.Median]
+
+_TIMES = {"latency": "total_ms", "latency_first_token": "first_token_ms"}
+
+
+def medians(state: LineState) -> dict[str, Medians]:
+    """Running medians by signal, then size class. Raises IntegrityError when the state holds others."""
+    try:
+        return msgspec.convert(state.latency, dict[str, Medians])
+    except msgspec.ValidationError as error:
+        raise IntegrityError(
+            f"the line state's latencies cannot be read: {error}", hint="rtrl verify"
+        ) from error
+
+
+def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
+    """The two latency signals of a window, by the medians from before it."""
+    sizes = latency.size_class(measured["request_tokens"].to_numpy())
+    known = medians(state)
+    return {
+        signal: latency.log_ratio(measured[column].to_numpy(), sizes, known.get(signal, {}))
+        for signal, column in _TIMES.items()
+    }
+
+
+def price(measured: pa.Table, state: LineState, spec: RewardSpec) -> float:
+    """The price of a question for this window; 0 without a stabiliser."""
+    if spec.stabiliser is None or not spec.stabiliser.enabled:
+        return 0.0
+    before = stabiliser.price_of(state.stabiliser, spec.stabiliser)
+    return stabiliser.moved(before, float(measured["edited"].to_numpy().mean()), spec.stabiliser)
+
+
+def updated(
+    state: LineState,
+    measured: pa.Table,
+    spec: RewardSpec,
+    price_now: float,
+    window: Mapping[str, Any],
+    keep: int,
+) -> LineState:
+    """The state after this window. `keep` bounds the histories."""
+    sizes = latency.size_class(measured["request_tokens"].to_numpy())
+    known = medians(state)
+    for signal, column in _TIMES.items():
+        times = measured[column].to_numpy()
+        known[signal] = latency.updated(times, sizes, known.get(signal, {}), spec.latency.memory)
+    history = [*state.monitors.get("windows", []), dict(window)][-keep:]
+    return msgspec.structs.replace(
+        state,
+        latency=msgspec.to_builtins(known),
+        stabiliser={**state.stabiliser, "price": price_now},
+        monitors={**state.monitors, "windows": history},
+    )
+
+
+def behaviour(measured: pa.Table) -> dict[str, float | None]:
+    """The distribution of behaviours of a window: what monitors watch, one number each."""
+
+    def mean(name: str) -> float | None:
+        values = measured[name].to_numpy()
+        known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        return float(known.mean()) if len(known) else None
+
+    turns = measured["n_generations"].to_numpy()
+    calls = measured["n_calls"].to_numpy()
+    invalid = measured["invalid_tool_calls"].to_numpy()
+    return {
+        "edit_rate": mean("edited"),
+        "ask_rate": mean("clarified"),
+        "invalid_calls": float(invalid.sum() / max(1, turns.sum())),
+        "broken_episodes": float((invalid > 0).mean()) if len(invalid) else None,
+        "output_tokens": mean("output_tokens"),
+        "turns": mean("n_generations"),
+        "calls_per_turn": float(calls.sum() / max(1, turns.sum())),
+        "silent_episodes": float((measured["n_reactions"].to_numpy() == 0).mean()) if len(turns) else None,
+        "edit_persistence": mean("edit_persistence"),
+        "dissatisfied_followup": mean("dissatisfied_followup"),
+        "edit_rejected": mean("edit_rejected"),
+    }

@@ -1,0 +1,78 @@
+"""From signals to one reward per episode: the terms of the spec, on columns.
+
+    reward = clip(sum over signals of term)
+    term   = weight * (clip(value, low, high) - offset)          when the value is known
+           = a number, or the mean term of the stratum           when it is not, as the spec says
+
+Unknown is never silently zero: the spec has to say what it contributes, or that the episode then has no
+reward. The price of asking is one term more. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.distill.spec import PRICE, RewardSpec, SignalSpec
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Strata = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """Terms by signal [E], the reward [E] (nan: none), and by which signal an episode was excluded ("")."""
+
+    terms: Mapping[str, Floats]
+    reward: Floats
+    excluded_by: list[str]
+
+
+def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, price: float) -> Rewards:
+    """The rewards of a window.
+
+    Args:
+        values: signals [E], nan where not known; `clarified` must be there when a price is.
+        strata: stratum code of each episode [E].
+        price: of a question without an edit, in units of reward.
+    """
+    terms: dict[str, Floats] = {}
+    for name, signal in spec.signals.items():
+        terms[name] = term(values[name], strata, signal)
+    if price:
+        terms[PRICE] = -price * values["clarified"]
+    n = len(strata)
+    total = np.sum(list(terms.values()), axis=0) if terms else np.zeros(n)
+    if spec.clip is not None:
+        total = np.clip(total, *spec.clip)
+    excluded = [""] * n
+    for signal_name, column in terms.items():
+        for row in np.flatnonzero(np.isnan(column)):
+            excluded[row] = excluded[row] or signal_name
+    return Rewards(terms, total, excluded)
+
+
+def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
+    """One signal's contribution [E]; nan where the spec excludes the episode."""
+    known = ~np.isnan(values)
+    low = -np.inf if signal.low is None else signal.low
+    high = np.inf if signal.high is None else signal.high
+    result = signal.weight * (np.clip(values, low, high) - signal.offset)
+    if signal.unknown == "exclude":
+        return result
+    if signal.unknown == "mean":
+        return np.where(known, result, _stratum_means(result, known, strata))
+    return np.where(known, result, signal.unknown)
+
+
+def _stratum_means(terms: Floats, known: np.ndarray[Any, np.dtype[np.bool_]], strata: Strata) -> Floats:
+    """Mean known term of each episode's stratum; of the window where the stratum has none; else 0."""
+    n = int(strata.max(initial=-1)) + 1
+    counts = np.bincount(strata[known], minlength=n)
+    sums = np.bincount(strata[known], weights=terms[known], minlength=n)
+    window = float(terms[known].mean()) if known.any() else 0.0
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), window)
+    return np.asarray(means[strata])

@@ -1,0 +1,258 @@
+"""`distill`: reads signals off interactions and makes one reward per episode: an `experience` artifact.
+
+Also writes the line state after the window (running medians, the price of asking, behaviour histories).
+Tokens stay in the interactions; the experience says which generations are trained as one sequence.
+Not for: advantages and baselines (`train`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel
+
+from stages import schemas, tables
+from stages.distill import exits, memory
+from stages.distill.config import DistillConfig
+from stages.distill.facts import Episode, PartReader
+from stages.distill.measure import MEASURED, measure
+from stages.distill.reward import Rewards, combine
+from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, load, parse
+from stages.errors import InconclusiveError, UsageError
+from stages.linestate import LineState
+from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.vault import Vault
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+_CHUNK = 1024  # episodes whose texts are in memory at once, beside those not complete yet
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+T = TypeVar("T")
+
+
+@dataclass
+class DistillStage:
+    """See the module. Inputs: interactions, and the line state of the checkpoint they are for."""
+
+    name: str = "distill"
+    config: type[BaseModel] = DistillConfig
+
+    def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
+        """The newest interactions of the line unless named, and the line state they go with."""
+        line = workspace.settings.workspace.line
+        interactions = store.resolve(refs.get("interactions", "interactions@latest"), line)
+        state = (
+            store.resolve(refs["line_state"], line)
+            if "line_state" in refs
+            else store.line_state_of(interactions.meta["checkpoint"])
+        )
+        return {"interactions": interactions, "line_state": state}
+
+    def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
+        """The reward spec itself, so that a repeated run uses the recorded one."""
+        assert isinstance(config, DistillConfig)
+        spec, text = load(config.spec, workspace.root)
+        return {"spec": {"digest": spec.digest, "text": text}}
+
+    def run(
+        self,
+        config: BaseModel,
+        inputs: Mapping[str, Artifact],
+        extra: Mapping[str, Any],
+        out_dir: Path,
+        ctx: RunContext,
+    ) -> Outcome:
+        """Measure part by part, then score the window as a whole."""
+        assert isinstance(config, DistillConfig)
+        spec = parse(extra["spec"]["text"], config.spec)
+        interactions = inputs["interactions"]
+        _check_horizons(spec, interactions)
+        folder = out_dir / "experience"
+        vault = Vault.open(ctx.workspace.keys_dir)
+        try:
+            reader = PartReader(vault)
+            measured = _measure_all(interactions, spec, reader, folder, ctx)
+        finally:
+            vault.close()
+        if not measured.num_rows:
+            raise InconclusiveError(
+                f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
+            )
+        state = LineState.load(inputs["line_state"].path)
+        scored = _score(measured, state, spec)
+        table = _experience(measured, scored)
+        tables.write(folder / schemas.EPISODES_FILE, table)
+        quarantine = pa.Table.from_pylist(reader.quarantine, schema=schemas.QUARANTINE)
+        tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
+        (folder / schemas.SPEC_FILE).write_text(extra["spec"]["text"], encoding="utf-8")
+        window = {
+            **memory.behaviour(measured),
+            "episodes": measured.num_rows,
+            "reward": _mean(scored.rewards.reward),
+            "price": scored.price,
+            "at": int(measured["at"].to_numpy().max()),
+            "checkpoint": interactions.meta["checkpoint"],
+        }
+        after = memory.updated(state, measured, spec, scored.price, window, config.history)
+        after.save(out_dir / "line_state", carry=inputs["line_state"].path)
+        audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
+        return _outcome(interactions, spec, table, scored, audit, window)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does)."""
+
+    price: float
+    values: Mapping[str, Floats]
+    rewards: Rewards
+    why_not: list[str]
+    strata: list[str]
+
+
+def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
+    price = memory.price(measured, state, spec)
+    told = {name: measured[name].to_numpy() for name in SIGNALS if name in MEASURED.names}
+    values = {**told, **memory.latencies(measured, state)}
+    strata = measured["stratum"].combine_chunks().dictionary_encode()
+    rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
+    why_not = [
+        reason or (f"unknown:{signal}" if signal else "")
+        for reason, signal in zip(measured["why_not"].to_pylist(), rewards.excluded_by, strict=True)
+    ]
+    return _Scored(price, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))
+
+
+def _measure_all(
+    interactions: Artifact, spec: RewardSpec, reader: PartReader, folder: Path, ctx: RunContext
+) -> pa.Table:
+    """Measure every part; sequences are written on the way."""
+    parts = tables.parts(interactions.path)
+    ctx.progress.start("distill: reading signals", int(interactions.meta["counts"]["episodes"]))
+    measured = [MEASURED.empty_table()]
+    with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
+        for part in parts:
+            for chunk in _chunks(reader.episodes(part), _CHUNK):
+                measured.append(measure(chunk, spec))
+                sequences.write(_sequences(chunk, interactions.digest))
+                ctx.progress.advance(len(chunk))
+    return pa.concat_tables(measured).combine_chunks()
+
+
+def _sequences(episodes: list[Episode], digest: str) -> pa.Table:
+    rows = [(e.row["id"], ids) for e in episodes for ids in e.sequences]
+    columns = [[episode for episode, _ in rows], [ids for _, ids in rows], [digest] * len(rows)]
+    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schemas.SEQUENCES, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schemas.SEQUENCES)
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _experience(measured: pa.Table, scored: _Scored) -> pa.Table:
+    schema = schemas.experience_episodes(COLUMNS)
+    n = measured.num_rows
+    nothing = np.full(n, np.nan)
+    values, terms = scored.values, scored.rewards.terms
+    columns: dict[str, Any] = {name: measured[name] for name in schema.names if name in MEASURED.names}
+    columns |= {name: _nullable(values[name]) for name in SIGNALS}
+    columns[PRICE] = _nullable(values["clarified"] if PRICE in terms else nothing)
+    columns |= {f"term_{name}": _nullable(terms.get(name, nothing)) for name in COLUMNS}
+    columns |= {
+        "group": [""] * n,
+        "reward": _nullable(scored.rewards.reward),
+        "trainable": [not reason for reason in scored.why_not],
+        "why_not": scored.why_not,
+    }
+    arrays = []
+    for field in schema:
+        column = columns[field.name]
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        arrays.append(column if isinstance(column, pa.Array) else pa.array(column, type=field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _nullable(column: Floats) -> pa.Array:
+    return pa.array(column, type=pa.float64(), from_pandas=True)  # nan becomes null
+
+
+def _outcome(
+    interactions: Artifact,
+    spec: RewardSpec,
+    table: pa.Table,
+    scored: _Scored,
+    audit: list[dict[str, Any]],
+    window: Mapping[str, Any],
+) -> Outcome:
+    signals = {
+        name: {
+            "known": int(table[name].length() - table[name].null_count),
+            "mean": _mean(table[name].to_numpy()),
+        }
+        for name in SIGNALS
+    }
+    counts = {"episodes": table.num_rows, "trainable": sum(not reason for reason in scored.why_not)}
+    checkpoint = interactions.meta["checkpoint"]
+    meta = {
+        "schema": schemas.EXPERIENCE_SCHEMA,
+        "interactions": [interactions.digest],
+        "spec": spec.digest,
+        "spec_name": spec.name,
+        "checkpoint": checkpoint,
+        "counts": counts,
+        "price": scored.price,
+        "audit": audit,
+    }
+    metrics = {
+        **counts,
+        "reward": _mean(scored.rewards.reward),
+        "price": scored.price,
+        "signals": signals,
+        "behaviour": dict(window),
+        "strata": scored.strata,
+        "audit": audit,
+    }
+    warnings = [
+        f"no episode has a known {name}: does the client send the events it is read from?"
+        for name in spec.signals
+        if not signals[name]["known"]
+    ]
+    if not counts["trainable"]:
+        warnings.append("no episode can be trained on; the audit says why")
+    return Outcome(
+        outputs={
+            "experience": Output("experience", meta),
+            "line_state": Output("line_state", {"checkpoint": checkpoint, "stage": "distill"}),
+        },
+        metrics=metrics,
+        warnings=warnings,
+    )
+
+
+def _check_horizons(spec: RewardSpec, interactions: Artifact) -> None:
+    collected = float(interactions.meta["horizon_s"])
+    if spec.horizon_s > collected:
+        raise UsageError(
+            f"reward spec {spec.name} waits {spec.horizon_s:g} s for a signal, but {interactions.ref} was "
+            f"collected with a horizon of {collected:g} s",
+            hint=f"collect with --set collect.horizon_s={spec.horizon_s:g}, or shorten the spec's horizons",
+        )
+
+
+def _mean(column: Floats) -> float | None:
+    known = column[~np.isnan(column)]
+    return float(known.mean()) if len(known) else None
+
+
+STAGE = DistillStage()

@@ -1,0 +1,127 @@
+"""Signal `edit_persistence`: of the change the user's code received, the part still there at the horizon.
+
+Per file the change is the one from before the episode's first edit to after its last: a rewrite inside
+the episode supersedes. What stands later is a client's `edit_survival` event. An explicit revert loses
+that file's change. A rewrite after a complaint belongs to another episode and is a loss here, because the
+lines are gone. How lines are matched: `cursorbench/sessions/lines.py`.
+
+Unknown (None) until some file of the episode was measured at the horizon, and when nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cursorbench.sessions.lines import Kept, changed, persistence, sides_of_diff
+from stages.records import Event
+
+LATEST = 2.0  # a measurement later than this many horizons is for reports, not for training
+
+
+@dataclass
+class Change:
+    """What an episode did to one file. `before` and `after` are whole texts, or a diff's two sides."""
+
+    path: str
+    before: str
+    after: str
+    at: int
+
+
+def changes(events: Sequence[Event]) -> dict[str, Change]:
+    """The net change of each file, by path; edits in order of event time. Empty changes are left out."""
+    found: dict[str, Change] = {}
+    for event in sorted((e for e in events if e.type == "edit_applied"), key=lambda e: (e.at, e.wall, e.id)):
+        sides = _sides(event)
+        if sides is None:
+            continue
+        path = str(event.data.get("path", ""))
+        if path in found:
+            found[path].after, found[path].at = sides[1], event.at
+        else:
+            found[path] = Change(path, *sides, event.at)
+    return {path: change for path, change in found.items() if changed(change.before, change.after)}
+
+
+def edit_persistence(events: Sequence[Event], horizon_ms: int) -> float | None:
+    """Kept lines over changed lines, all measured files together, in [0, 1].
+
+    Args:
+        events: the episode's events with their data opened, in any order.
+        horizon_ms: how long after the edit the training horizon lies.
+    """
+    total = Kept()
+    done = changes(events)
+    measured = _measurements(events, horizon_ms)
+    reverted = _reverted(events, done)
+    for path in sorted(done.keys() | measured.keys()):
+        kept = _kept(done.get(path), measured.get(path))
+        if path in reverted:
+            kept = (kept or _whole(done[path])).lost()
+        if kept is not None:
+            total += kept
+    return total.rate
+
+
+def _reverted(events: Sequence[Event], done: Mapping[str, Change]) -> set[str]:
+    """Files undone after their last edit; a revert without path undoes them all."""
+    found: set[str] = set()
+    for event in events:
+        if event.type == "edit_reverted":
+            path = event.data.get("path")
+            found |= {
+                name for name in ([str(path)] if path else done) if name in done and event.at >= done[name].at
+            }
+    return found
+
+
+def _whole(change: Change) -> Kept:
+    return persistence(change.before, change.after, change.after)
+
+
+def _kept(change: Change | None, survival: Event | None) -> Kept | None:
+    """What of a file's change is left by a measurement; None when it does not tell."""
+    if survival is None:
+        return None
+    data = survival.data
+    counts = [data.get(name) for name in ("added", "added_kept", "deleted", "deleted_kept")]
+    if all(isinstance(n, int) and not isinstance(n, bool) for n in counts):
+        added, added_kept, deleted, deleted_kept = (max(0, int(n)) for n in counts if n is not None)
+        return Kept(added, min(added, added_kept), deleted, min(deleted, deleted_kept))
+    now = data.get("now")
+    if not isinstance(now, str):
+        return None
+    if change is None:
+        before, after = data.get("before"), data.get("after")
+        if not isinstance(before, str) or not isinstance(after, str):
+            return None
+        return persistence(before, after, now)
+    return persistence(change.before, change.after, now)
+
+
+def _measurements(events: Sequence[Event], horizon_ms: int) -> dict[str, Event]:
+    """The first measurement at or after the horizon, by path."""
+    found: dict[str, Event] = {}
+    for event in events:
+        delay = event.data.get("horizon_s")
+        if event.type != "edit_survival" or not isinstance(delay, int | float):
+            continue
+        path = str(event.data.get("path", ""))
+        if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and (
+            path not in found or _order(event) < _order(found[path])
+        ):
+            found[path] = event
+    return found
+
+
+def _order(event: Event) -> tuple[float, int, int, str]:
+    return (float(event.data["horizon_s"]), event.at, event.wall, event.id)
+
+
+def _sides(event: Event) -> tuple[str, str] | None:
+    before, after = event.data.get("before"), event.data.get("after")
+    if isinstance(before, str) and isinstance(after, str):
+        return before, after
+    diff = event.data.get("diff")
+    return sides_of_diff(diff) if isinstance(diff, str) else None

@@ -1,0 +1,73 @@
+"""Signals `latency` and `latency_first_token`: log ratio to the running median for requests of like size.
+
+    value = ln(milliseconds / median of the size class)
+
+Size is the size of the request (log2 of its prompt tokens), never of the answer, or long answers would
+excuse themselves. `latency` is the time the model took over the whole episode, `latency_first_token` that
+to the first token of its first answer; time spent by tools and by the user is not the model's.
+
+The medians are line state: read before the window is scored, then moved towards the window's own by
+m <- m + n / (n + w) (m_window - m), w the (bounded) number of episodes m stands on. A size class the line
+has not met is compared with its own window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_FLOOR_MS = 1e-3
+
+
+class Median(msgspec.Struct, frozen=True):
+    """A running median of ln(ms) and the bounded number of episodes it stands on."""
+
+    value: float
+    weight: float
+
+
+def size_class(prompt_tokens: Ints) -> Ints:
+    """floor(log2) of the request's prompt tokens; 0 for an empty prompt."""
+    return np.asarray(np.floor(np.log2(np.maximum(prompt_tokens, 1))), dtype=np.int64)
+
+
+def log_ratio(milliseconds: Floats, sizes: Ints, known: Mapping[str, Median]) -> Floats:
+    """ln(ms / median of the size class) [E]; nan where the time is not known (nan or negative)."""
+    logs = _logs(milliseconds)
+    result = np.full(len(logs), np.nan)
+    for size in np.unique(sizes):
+        of = (sizes == size) & ~np.isnan(logs)
+        if of.any():
+            median = known.get(str(size))
+            result[of] = logs[of] - (median.value if median is not None else float(np.median(logs[of])))
+    return result
+
+
+def updated(
+    milliseconds: Floats, sizes: Ints, known: Mapping[str, Median], limit: float
+) -> dict[str, Median]:
+    """The medians after this window; `limit` bounds their weight, so that old speed is forgotten."""
+    logs = _logs(milliseconds)
+    result = dict(known)
+    for size in np.unique(sizes):
+        of = (sizes == size) & ~np.isnan(logs)
+        n = float(of.sum())
+        if not n:
+            continue
+        window = float(np.median(logs[of]))
+        old = known.get(str(size))
+        value = window if old is None else old.value + n / (n + old.weight) * (window - old.value)
+        result[str(size)] = Median(value, min(limit, n + (old.weight if old else 0.0)))
+    return result
+
+
+def _logs(milliseconds: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = milliseconds >= 0
+        return np.where(known, np.log(np.maximum(milliseconds, _FLOOR_MS)), np.nan)

@@ -1,0 +1,43 @@
+"""Signals `edited` and `clarified`: whether the episode changed code, or ended in a question without.
+
+The stabiliser of the reward lives on these two, so that questions in place of risky edits do not pay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stages.distill.signals.edit_persistence import changes
+from stages.distill.text import prose
+from stages.records import Event
+
+_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_ASKS = re.compile(
+    r"\b(?:please|could you|can you|would you)\b[^.?!]{0,30}\b(?:clarify|specify|confirm|tell me|explain|"
+    r"give me|provide|share|let me know (?:what|which|how|if|whether|where))\b"
+    r"|\b(?:i need (?:to know|more)|not sure (?:what|which|how|if|whether)|which one|what exactly)\b",
+    re.IGNORECASE,
+)
+
+
+def edited(events: Sequence[Event]) -> float:
+    """1.0 when the user's code received a change: an edit was applied that changed something."""
+    return float(bool(changes(events)))
+
+
+def asks(answer: str) -> bool:
+    """Whether the raw text of a final answer ends in a question to the user.
+
+    Its last sentence is a question, or its text asks for information without a question mark.
+    """
+    said = prose(_CALL.sub(" ", _THOUGHT.sub(" ", answer))).rstrip(" \n*_`\"')")
+    if not said:
+        return False
+    return said.endswith("?") or "?" in said[-120:] or bool(_ASKS.search(said))
+
+
+def clarified(events: Sequence[Event], answer: str) -> float:
+    """1.0 when the episode's last answer asks the user and no edit was applied."""
+    return float(not edited(events) and asks(answer))

@@ -1,0 +1,202 @@
+"""The reward spec: which signals make the reward, with which weights, horizons and stabilisers.
+
+A TOML file, `specs/default.toml` unless the workspace names another. Unknown keys and contradictions
+fail here, when it is resolved, not hours later. Its digest is part of every experience made with it, and
+keys the line's baselines: a changed spec starts new ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stages.errors import InputMissingError, UsageError
+
+SIGNALS = (
+    "edit_persistence",
+    "edit_rejected",
+    "dissatisfied_followup",
+    "latency",
+    "latency_first_token",
+    "invalid_tool_calls",
+    "clarified",
+    "edited",
+    "length_cost",
+)
+PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
+COLUMNS = (*SIGNALS, PRICE)
+
+SignalName = Literal[
+    "edit_persistence",
+    "edit_rejected",
+    "dissatisfied_followup",
+    "latency",
+    "latency_first_token",
+    "invalid_tool_calls",
+    "clarified",
+    "edited",
+    "length_cost",
+]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SignalSpec(_Table):
+    """One term: weight * (clip(value, low, high) - offset)."""
+
+    weight: float = Field(..., description="reward per unit of the signal")
+    offset: float = Field(0.0, description="the value that is worth nothing")
+    low: float | None = Field(None, description="smaller values count as this")
+    high: float | None = Field(None, description="larger values count as this")
+    unknown: float | Literal["mean", "exclude"] = Field(
+        ...,
+        description="what the term is while the value is not known: a number in units of reward, the mean "
+        "term of the stratum's known episodes, or the episode has no reward",
+    )
+
+
+class Horizons(_Table):
+    """Training horizons in seconds. collect's horizon must not be shorter."""
+
+    persistence_s: float = Field(3600.0, gt=0)
+    followup_s: float = Field(3600.0, gt=0)
+
+
+class LengthCost(_Table):
+    """C(x) and the mix x, see signals/length_cost.py."""
+
+    k: float = Field(0.01, ge=0)
+    q: float = Field(1.0, ge=0)
+    final: float = Field(1.0, ge=0)
+    call: float = Field(1.0, ge=0)
+    thinking: float = Field(1.0, ge=0)
+    tool: float = Field(0.0, ge=0)
+    calls: float = Field(0.0, ge=0)
+    turns: float = Field(0.0, ge=0)
+
+    def weights(self) -> dict[str, float]:
+        """The weights of the mix by kind of length."""
+        return self.model_dump(exclude={"k", "q"})
+
+
+class Latency(_Table):
+    """How long the line's medians remember."""
+
+    memory: float = Field(5000.0, gt=0, description="episodes a running median stands on at most")
+
+
+class Stabiliser(_Table):
+    """The price of a question without an edit, a dual variable of the line: see stabiliser.py."""
+
+    enabled: bool = True
+    low: float = Field(..., ge=0, le=1, description="edit rate under which asking gets dearer")
+    high: float = Field(..., ge=0, le=1, description="edit rate above which asking gets cheaper")
+    step: float = Field(
+        ..., gt=0, description="change of the price per window and unit of edit rate off the band"
+    )
+    initial: float = Field(..., description="price before the first window")
+    minimum: float = Field(..., description="bounds of the price; negative is a bonus")
+    maximum: float = Field(...)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Stabiliser:
+        if not self.low <= self.high or not self.minimum <= self.initial <= self.maximum:
+            raise ValueError("low <= high and minimum <= initial <= maximum must hold")
+        return self
+
+
+class RewardSpec(_Table):
+    """A resolved reward spec."""
+
+    schema_: Literal["rtrl-reward/1"] = Field(..., alias="schema")
+    name: str
+    horizons: Horizons = Field(default_factory=Horizons)
+    signals: dict[SignalName, SignalSpec]
+    length_cost: LengthCost = Field(default_factory=LengthCost)
+    latency: Latency = Field(default_factory=Latency)
+    stabiliser: Stabiliser | None = None
+    clip: tuple[float, float] | None = Field(None, description="bounds of the reward")
+    strata: tuple[Literal["kind", "language", "tools"], ...] = ("kind",)
+    accepted_exits: dict[str, str] = Field(
+        default_factory=dict,
+        description="exits between capture and gradient that the policy can steer, each with a reason",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RewardSpec:
+        if not self.signals:
+            raise ValueError("a reward needs at least one signal")
+        if self.clip is not None and not self.clip[0] < self.clip[1]:
+            raise ValueError("clip: the lower bound must be below the upper one")
+        for name, signal in self.signals.items():
+            if signal.low is not None and signal.high is not None and not signal.low < signal.high:
+                raise ValueError(f"{name}: low must be below high")
+            if signal.unknown == "exclude" and not self.accepted_exits.get(f"unknown:{name}"):
+                raise ValueError(
+                    f'{name}: unknown = "exclude" takes episodes out of training that the policy can choose; '
+                    f'name it under [accepted_exits] as "unknown:{name}" with a reason, or give it a value'
+                )
+        return self
+
+    @property
+    def digest(self) -> str:
+        """`sha256:...` over the canonical form: comments and order of keys do not matter."""
+        canonical = msgspec.json.encode(self.model_dump(mode="json", by_alias=True), order="sorted")
+        return "sha256:" + hashlib.sha256(canonical).hexdigest()
+
+    @property
+    def horizon_s(self) -> float:
+        """The longest training horizon."""
+        return max(self.horizons.persistence_s, self.horizons.followup_s)
+
+
+def load(name: str, root: Path) -> tuple[RewardSpec, str]:
+    """The spec and its text.
+
+    Args:
+        name: a shipped spec ("default"), or the path of a TOML file, relative to `root`.
+
+    Raises:
+        InputMissingError: there is no such file.
+        UsageError: it is not TOML, has an unknown key, lacks one, or contradicts itself.
+    """
+    text = _read(name, root)
+    return parse(text, name), text
+
+
+def parse(text: str, name: str) -> RewardSpec:
+    """The spec in `text`; `name` for messages. Raises UsageError."""
+    try:
+        return RewardSpec.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"reward spec {name} is not TOML: {error}", hint="correct that line") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "spec"
+        raise UsageError(
+            f"reward spec {name}: {where}: {first['msg']}", hint="see stages/distill/specs/default.toml"
+        ) from error
+
+
+def _read(name: str, root: Path) -> str:
+    if not name.endswith(".toml") and "/" not in name:
+        shipped = resources.files("stages.distill.specs").joinpath(f"{name}.toml")
+        if shipped.is_file():
+            return shipped.read_text("utf-8")
+        raise InputMissingError(
+            f"there is no shipped reward spec {name!r}", hint="default, or the path of a .toml file"
+        )
+    path = Path(name)
+    path = path if path.is_absolute() else root / path
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise InputMissingError(f"there is no reward spec at {path}", hint="set distill.spec") from error

@@ -1,0 +1,99 @@
+"""Strata of the baseline: what kind of work a request is, from what is known before the first sampled token.
+
+Only the request's own words, the language of the files it names and the tools it offers: nothing the
+policy writes may choose its own baseline. The kinds are generic families of words, in order: the first
+that fits wins. Cold strata shrink to the line's mean, which is the trainer's part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from stages.distill.text import LIMIT, has_trace, prose
+
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "rename": (
+        r"\brenam\w+\b",
+        r"\bcall (?:it|this|that)\b",
+        r"\b(?:better|different|new|another) name\b",
+        r"\bname\b.*\binstead\b",
+    ),
+    "test": (
+        r"\b(?:add|write|extend|need|more|missing) (?:\w+ ){0,3}tests?\b",
+        r"\btest (?:for|that)\b",
+        r"\bcoverage\b",
+    ),
+    "document": (
+        r"\b(?:docs?|documentation|document(?:ed)?|docstrings?|comments?|readme|changelog)\b",
+        r"\b(?:type hints?|annotat\w+)\b",
+    ),
+    "refactor": (
+        r"\b(?:refactor|clean\w* up|simplif\w+|extract|split|inline|dedup\w*|move)\b",
+        r"\b(?:reorgani[sz]e|restructure)\b",
+    ),
+    "remove": (r"^(?:please |can you |could you )?(?:remove|delete|drop|get rid of)\b",),
+    "create": (r"\b(?:add|implement|create|write|build|introduce|support|generate|make an?|new)\b",),
+    "change": (
+        r"\b(?:change|set|increase|decrease|raise|lower|bump|update|replace|use|switch|swap|turn|make it)\b",
+        r"\b(?:should (?:be|return|use)|must be|instead of|to \d|multiply|add up|subtract|divide)\b",
+        r"\b(?:reduce|double|halve)\b",
+    ),
+    "fix": (
+        r"\b(?:fix|bug|broken|wrong|error|fails?|failing|crash\w*|not work\w*|doesn'?t|isn'?t|incorrect)\b",
+        r"\b(?:issue|problem|debug|repair)\b",
+    ),
+    "question": (
+        r"\?\s*$",
+        r"^(?:what|why|how|where|when|which|who|is|are|does|do|can|could|should|explain|describe)\b",
+    ),
+}
+_COMPILED = {
+    name: re.compile("|".join(patterns), re.IGNORECASE | re.MULTILINE) for name, patterns in _KINDS.items()
+}
+_EXTENSION = re.compile(r"[\w/-]+\.([A-Za-z][A-Za-z0-9]{0,5})\b")
+_FENCE_LANGUAGE = re.compile(r"```([A-Za-z+#]+)")
+_NAMES = """
+python: py pyi python; javascript: js jsx mjs javascript; typescript: ts tsx typescript; go: go;
+rust: rs rust; java: java; kotlin: kt; ruby: rb; php: php; csharp: cs; cpp: cpp cc hpp; c: c h;
+swift: swift; sql: sql; shell: sh bash; web: html css vue; text: md rst txt; config: yml yaml toml json
+"""
+_LANGUAGES = {
+    name: language.strip()
+    for language, _, names in (entry.partition(":") for entry in _NAMES.split(";"))
+    for name in names.split()
+}
+
+
+def kind_of_work(request: str) -> str:
+    """rename, test, document, refactor, remove, create, change, fix, question, vague or none."""
+    said = prose(request)
+    if not said:
+        return "fix" if has_trace(request) else "none"
+    if has_trace(request):
+        return "fix"
+    for kind, pattern in _COMPILED.items():
+        if pattern.search(said):
+            return kind
+    return "vague"
+
+
+def language(request: str) -> str:
+    """The language of the first file or fence that the request names; "" when it names none."""
+    text = request[:LIMIT]
+    named = [*_FENCE_LANGUAGE.findall(text), *_EXTENSION.findall(text)]
+    return next((_LANGUAGES[name.lower()] for name in named if name.lower() in _LANGUAGES), "")
+
+
+def stratum(request: str, tools_digest: str, parts: Sequence[str]) -> str:
+    """The stratum's name, e.g. "change" or "fix/python".
+
+    Args:
+        parts: of "kind", "language", "tools", in this order of the spec.
+    """
+    values = {
+        "kind": lambda: kind_of_work(request),
+        "language": lambda: language(request) or "any",
+        "tools": lambda: tools_digest[:8] or "none",
+    }
+    return "/".join(values[part]() for part in parts) or "all"
