@@ -3,9 +3,10 @@
     out_t = sum over s <= t of the same sequence: softmax(q_t k_s * scaling) v_s
 
 Sequences of like length are looked up as the rows of a rectangle and go through torch's fused causal
-attention together; padding cells lie to the right of the real ones, where causality hides them. The
-cost is that of the sequences, not of the square of the pack (4,096 packed tokens of 170-token
-sequences under one dense mask would cost 24 times as much attention).
+attention together; padding cells lie to the right of the real ones, where causality hides them. A
+prefix that several sequences share is looked up in each of their rows. The cost is that of the
+sequences, not of the square of the pack (4,096 packed tokens of 170-token sequences under one dense
+mask would cost 24 times as much attention).
 
 Exact for any model whose attention is causal, with or without a sliding window; grouped-query heads
 included. Not for: models with attention biases, sinks or soft-capped scores (refused).
@@ -59,7 +60,7 @@ def packed_attention(
         )
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))  # tokens first
     blocks = [_attend(q, k, v, rectangle, scaling, sliding_window) for rectangle in pack.rectangles]
-    return (blocks[0] if len(blocks) == 1 else torch.cat(blocks))[None], None
+    return torch.cat(blocks).index_select(0, pack.restore)[None], None
 
 
 def _attend(
@@ -70,7 +71,7 @@ def _attend(
     scaling: float | None,
     sliding_window: int | None,
 ) -> Tensor:
-    """query [N, H, D] -> the rectangle's outputs in pack order [n, H, D]."""
+    """query [N, H, D] -> outputs [n, H, D] of the cells that the rectangle owns."""
     batch, length = rectangle.rows.shape
     lookup = rectangle.rows.flatten()
     q, k, v = (
@@ -86,4 +87,4 @@ def _attend(
         q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
     )
     flat = out.transpose(1, 2).reshape(batch * length, *query.shape[1:])
-    return flat.index_select(0, rectangle.valid)
+    return flat.index_select(0, rectangle.owned)

@@ -1,9 +1,13 @@
-"""Micro-batches of whole sequences, packed without padding.
+"""Micro-batches of whole sequences, packed without padding and without computing a shared prefix twice.
 
-The sequences of a micro-batch lie one after the other in a single row: the model's linear layers see
-only real tokens. Position ids start at 0 in every sequence, and attention (`attention.py`) never
-crosses from one into the next, so that the logits are those of each sequence alone.
+The tokens of a micro-batch lie in a single row: the model's linear layers see only real tokens.
+Sequences that begin alike (the same system prompt and tools, retries, rollouts of one task) share
+the positions of their common prefix: a causal model computes the same states there, and the
+gradients of all sequences add up in them. Position ids count within each sequence, and attention
+(`attention.py`) sees of every sequence exactly its own tokens, so that the logits are those of each
+sequence alone.
 
+Sources: prefix sharing for training: Prefix Grouper (Liu et al. 2025, arXiv 2506.05433).
 Not here: which sequences belong to which optimizer step (`update.py`).
 """
 
@@ -17,101 +21,153 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Ids = NDArray[np.int32]
+Indices = NDArray[np.int64]
 
-def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Indices of the sequences of each micro-batch: neighbours in length, at most `token_budget` tokens.
+ATTENTION_CELLS = 4  # attention may look up this many times the token budget, shared prefixes repeated
 
-    A sequence longer than the budget has a micro-batch of its own. Longest first, so that running
-    out of memory happens at once. Deterministic: equal lengths keep their order.
+
+def lexicographic(sequences: Sequence[Ids]) -> tuple[list[int], Indices]:
+    """(order, shared): indices so that sequences with common beginnings are neighbours, and for each
+    place in that order how many first tokens it has in common with its predecessor (0 for the first).
+
+    No earlier sequence shares more with it than its predecessor does. Token ids are not negative.
     """
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    keys = [ids.astype(">i4").tobytes() for ids in sequences]
+    order = sorted(range(len(sequences)), key=keys.__getitem__)
+    shared = np.zeros(len(order), dtype=np.int64)
+    for place in range(1, len(order)):
+        shared[place] = _common_prefix(sequences[order[place - 1]], sequences[order[place]])
+    return order, shared
+
+
+def _common_prefix(first: Ids, second: Ids) -> int:
+    length = min(len(first), len(second))
+    differs = np.flatnonzero(first[:length] != second[:length])
+    return int(differs[0]) if len(differs) else length
+
+
+def micro_batches(sequences: Sequence[Ids], token_budget: int) -> list[list[int]]:
+    """Indices of the sequences of each micro-batch.
+
+    A micro-batch holds at most `token_budget` packed tokens and 4 times as many cells for attention,
+    or a single longer sequence. Deterministic: equal sequences keep their order.
+    """
+    order, shared = lexicographic(sequences)
     batches: list[list[int]] = []
-    used = 0
-    for index in order:
-        if not batches or used + lengths[index] > token_budget:
+    tokens = cells = 0
+    for index, prefix in zip(order, shared, strict=True):
+        length = len(sequences[index])
+        fits = tokens + length - prefix <= token_budget and cells + length <= ATTENTION_CELLS * token_budget
+        if not batches or not fits:
             batches.append([])
-            used = 0
+            tokens = cells = 0
+        tokens += length - (int(prefix) if batches[-1] else 0)
+        cells += length
         batches[-1].append(index)
-        used += lengths[index]
     return batches
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """Sequences of nearly equal length, looked up as rows: `rows` [B, L] are positions in the pack.
+    """Sequences of nearly equal length, looked up as rows.
 
-    Rows are padded on the right by repeating position `rows[b, 0]`; causal attention never looks
-    there, and `valid` [tokens] picks the real cells of the flattened rectangle in pack order.
+    Attributes:
+        rows: [B, L] pack positions of each sequence's tokens; on the right, repeats of the first
+            position as padding, where causal attention never looks.
+        owned: [n] cells of the flattened rectangle whose output is kept: every pack position once.
     """
 
     rows: Tensor
-    valid: Tensor
+    owned: Tensor
 
 
 @dataclass(frozen=True)
 class Pack:
-    """One micro-batch of N tokens.
+    """One micro-batch of N packed tokens.
 
     Attributes:
         ids: [1, N] token ids.
         positions: [1, N] position of each token in its own sequence.
-        starts: [S + 1] where each sequence begins in the pack, and N.
-        rectangles: the same sequences for attention, in pack order.
+        cells: for each sequence [T_i], where its tokens lie in the pack.
+        rectangles: the same for attention.
+        restore: [N] puts the rectangles' kept outputs, one after the other, into pack order.
     """
 
     ids: Tensor
     positions: Tensor
-    starts: NDArray[np.int64]
+    cells: tuple[Indices, ...]
     rectangles: tuple[Rectangle, ...]
+    restore: Tensor
 
     @property
     def tokens(self) -> int:
-        return int(self.starts[-1])
+        """N."""
+        return int(self.ids.shape[1])
 
     def to(self, device: torch.device | str) -> Pack:
         """The same pack with its tensors on `device`."""
-        rectangles = tuple(Rectangle(each.rows.to(device), each.valid.to(device)) for each in self.rectangles)
-        return Pack(self.ids.to(device), self.positions.to(device), self.starts, rectangles)
+        rectangles = tuple(Rectangle(each.rows.to(device), each.owned.to(device)) for each in self.rectangles)
+        return Pack(
+            self.ids.to(device), self.positions.to(device), self.cells, rectangles, self.restore.to(device)
+        )
 
 
-def pack(sequences: Sequence[NDArray[np.int32]], *, waste: float = 0.15) -> Pack:
-    """Pack token id arrays [T_i] (each at least one token) in the order given.
+def pack(sequences: Sequence[Ids], *, waste: float = 0.15) -> Pack:
+    """Pack token ids [T_i], each at least one token; `cells` is in the order given.
 
-    `waste` is the share of padding a rectangle of the attention may have; a new one is begun
-    where the next sequence would exceed it, so order the sequences by length.
+    `waste` bounds the share of padding in a rectangle of the attention.
     """
-    lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+    order, shared = lexicographic(sequences)
+    cells: list[Indices] = [np.empty(0, dtype=np.int64)] * len(sequences)
+    news = np.zeros(len(sequences), dtype=np.int64)  # first token of each sequence that it does not share
+    end, previous = 0, np.empty(0, dtype=np.int64)
+    for index, prefix in zip(order, shared, strict=True):
+        added = len(sequences[index]) - int(prefix)
+        previous = np.concatenate([previous[:prefix], np.arange(end, end + added)])
+        cells[index], news[index] = previous, prefix
+        end += added
+    ids, positions = np.empty(end, dtype=np.int64), np.empty(end, dtype=np.int64)
+    for sequence, where in zip(sequences, cells, strict=True):
+        ids[where] = sequence
+        positions[where] = np.arange(len(where))
+    rectangles, owners = _rectangles(cells, news, waste)
     return Pack(
-        ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64))[None],
+        ids=torch.from_numpy(ids)[None],
         positions=torch.from_numpy(positions)[None],
-        starts=starts,
-        rectangles=tuple(
-            _rectangle(starts[first:last], lengths[first:last])
-            for first, last in _runs_of_like_length(lengths, waste)
-        ),
+        cells=tuple(cells),
+        rectangles=rectangles,
+        restore=torch.from_numpy(np.argsort(owners)),
     )
 
 
-def _runs_of_like_length(lengths: NDArray[np.int64], waste: float) -> list[tuple[int, int]]:
+def _rectangles(
+    cells: Sequence[Indices], news: Indices, waste: float
+) -> tuple[tuple[Rectangle, ...], Indices]:
+    """The rectangles, and [N] the pack position of each kept output in their order."""
+    lengths = np.array([len(where) for where in cells])
+    by_length = np.argsort(-lengths, kind="stable")
+    rectangles, owners = [], []
+    for first, last in _runs_of_like_length(lengths[by_length], waste):
+        members = by_length[first:last]
+        columns = np.arange(lengths[members].max())
+        rows = np.stack([np.resize(cells[index], len(columns)) for index in members])
+        inside = columns < lengths[members, None]
+        rows = np.where(inside, rows, rows[:, :1])
+        owned = np.flatnonzero(inside & (columns >= news[members, None]))
+        rectangles.append(Rectangle(torch.from_numpy(rows), torch.from_numpy(owned)))
+        owners.append(rows.ravel()[owned])
+    return tuple(rectangles), np.concatenate(owners)
+
+
+def _runs_of_like_length(lengths: Indices, waste: float) -> list[tuple[int, int]]:
+    """[first, last) of runs of the descending `lengths` in which padding is at most `waste`."""
     runs: list[tuple[int, int]] = []
-    first = 0
-    while first < len(lengths):
-        last, tokens, longest = first, 0, 0
-        while last < len(lengths):
-            wider = max(longest, int(lengths[last]))
-            cells = wider * (last - first + 1)
-            if last > first and cells - tokens - int(lengths[last]) > waste * cells:
-                break
-            tokens, longest, last = tokens + int(lengths[last]), wider, last + 1
-        runs.append((first, last))
-        first = last
-    return runs
-
-
-def _rectangle(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rectangle:
-    columns = np.arange(lengths.max())
-    inside = columns[None, :] < lengths[:, None]
-    rows = np.where(inside, starts[:, None] + columns[None, :], starts[:, None])
-    return Rectangle(torch.from_numpy(rows), torch.from_numpy(np.flatnonzero(inside)))
+    first = tokens = 0
+    for place, length in enumerate(lengths):
+        cells = int(lengths[first]) * (place + 1 - first)
+        if place > first and cells - tokens - length > waste * cells:
+            runs.append((first, place))
+            first, tokens = place, 0
+        tokens += int(length)
+    return [*runs, (first, len(lengths))]

@@ -16,7 +16,7 @@ answer:
     top-k        drop v below the k-th largest logit
     top-p        drop the smallest v whose probabilities add up to at most 1 - p
 
-What cannot be reproduced is named by `why_not_reproducible` and never trained on.
+What cannot be reproduced (`stages.sequences.not_reproducible`) is never trained on.
 """
 
 from __future__ import annotations
@@ -28,19 +28,6 @@ import torch
 from torch import Tensor
 
 from stages.records import Sampling
-
-_GREEDY = 1e-5  # below this temperature vLLM takes the argmax
-
-
-def why_not_reproducible(sampling: Sampling) -> str:
-    """The reason the sampled distribution cannot be computed from the logits, or ""."""
-    if sampling.temperature < _GREEDY:
-        return "greedy"
-    if sampling.grammar:
-        return "grammar"
-    if sampling.unknown:
-        return "unknown_sampling"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +69,16 @@ class Processing:
             top_p=column("top_p", 1.0, torch.float32),
             min_p=column("min_p", 0.0, torch.float32),
             penalties=tuple(penalties),
+        )
+
+    def to(self, device: torch.device | str) -> Processing:
+        """The same parameters with the per-token columns on `device` (penalties are made there)."""
+
+        def move(column: Tensor | None) -> Tensor | None:
+            return None if column is None else column.to(device)
+
+        return Processing(
+            move(self.temperature), move(self.top_k), move(self.top_p), move(self.min_p), self.penalties
         )
 
     def block(self, first: int, last: int) -> Processing:

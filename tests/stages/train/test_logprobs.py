@@ -7,7 +7,7 @@ import torch
 
 from stages.records import Sampling
 from stages.train.logprobs import rows_within, token_logprobs
-from stages.train.sampling import Penalty, Processing, processed_logits, why_not_reproducible
+from stages.train.sampling import Penalty, Processing, processed_logits
 
 
 def distribution(logits: list[float], sampling: Sampling, penalty: Penalty | None = None) -> list[float]:
@@ -62,13 +62,6 @@ def test_penalties_by_hand() -> None:
     # 0: 3 / 2 - 2 * .5 - .25; 1: -1 * 2 - .5 - .25; 2: untouched; 3: in the prompt only, -2 * 2
     expected = torch.tensor([0.25, -2.75, 0.5, -4.0]).softmax(-1).tolist()
     assert distribution(logits, sampling, penalty) == pytest.approx(expected)
-
-
-def test_what_cannot_be_reproduced_is_named() -> None:
-    assert why_not_reproducible(Sampling(temperature=0.7, top_p=0.9)) == ""
-    assert why_not_reproducible(Sampling(temperature=0.0)) == "greedy"
-    assert why_not_reproducible(Sampling(grammar="{}")) == "grammar"
-    assert why_not_reproducible(Sampling(unknown=("logit_bias",))) == "unknown_sampling"
 
 
 def test_blocks_give_the_same_values_and_gradients_as_one_piece() -> None:

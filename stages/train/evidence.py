@@ -1,0 +1,206 @@
+"""What has to be known of a batch before it may move the weights: its logprobs, proven.
+
+Scores the batch's tokens by the checkpoint that sampled each of them and holds that against the log
+(`proof.py`); a proof that fails is diagnosed (`diagnosis.py`) and stops the run with exit 12. The
+parent's pass serves the proof, the KL and the first importance weights alike; at lag 0 it is the only one.
+
+Not here: where the batch comes from (`load.py`), what is done with the numbers (`objective.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stages import modelio
+from stages.errors import IntegrityError
+from stages.train import resume
+from stages.train.batch import Batch, without_episodes
+from stages.train.diagnosis import Diagnosis, Suspect, diagnose
+from stages.train.forward import Budget, score
+from stages.train.proof import Tolerance, prove
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from stages.registry.store import Store
+    from stages.stage import Artifact, RunContext
+
+Array = NDArray[np.float32]
+Loader = Callable[["Artifact"], "PreTrainedModel"]
+
+_OTHERS = 6  # checkpoints of the store tried in a diagnosis, ancestors first
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The proven batch and its logprobs [M] in nats; `anchor` is None without one."""
+
+    batch: Batch
+    parent: Array
+    anchor: Array | None
+    entropy: Array
+    proof: dict[str, Any] = field(default_factory=dict)
+
+
+def batch_digest(batch: Batch) -> str:
+    """sha256 (hex) over the batch's episodes, tokens and logged logprobs."""
+    digest = hashlib.sha256()
+    for episode in batch.episodes:
+        digest.update(f"{episode.episode_id}\0{episode.reward!r}\0{episode.stratum}\0".encode())
+    for row in batch.rows:
+        digest.update(row.token_ids.tobytes() + row.targets.tobytes() + row.logged.tobytes())
+    return digest.hexdigest()
+
+
+def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
+    """Raises IntegrityError when the tokens cannot be the parent's: another tokenizer, ids out of range."""
+    hint = "tokens of one tokenizer say nothing to another model; only its own data can train a checkpoint"
+    found = modelio.tokenizer_digest(parent.path)
+    if parent.meta.get("tokenizer", found) != found:
+        raise IntegrityError(
+            f"{parent.ref} has another tokenizer.json than it was made with: tokenizer", hint=hint
+        )
+    for digest in batch.samplers:
+        sampler = store.resolve(digest)
+        if sampler.meta.get("tokenizer", found) != found:
+            raise IntegrityError(f"{sampler.ref} and {parent.ref} differ in their tokenizer", hint=hint)
+    vocabulary = int(modelio.read_config(parent.path).get("vocab_size") or 0)
+    largest = max(int(row.token_ids.max()) for row in batch.rows)
+    smallest = min(int(row.token_ids.min()) for row in batch.rows)
+    if smallest < 0 or (vocabulary and largest >= vocabulary):
+        raise IntegrityError(
+            f"token id {largest if smallest >= 0 else smallest} is outside the vocabulary of {parent.ref} "
+            f"({vocabulary} ids): tokenizer",
+            hint=hint,
+        )
+
+
+def gather(
+    batch: Batch,
+    parent: Artifact,
+    anchor: Artifact | None,
+    *,
+    tolerance: Tolerance,
+    budget: Budget,
+    load: Loader,
+    ctx: RunContext,
+) -> Evidence:
+    """Score, prove, and drop the few sequences that are off on their own.
+
+    Takes the scores of an earlier attempt from the scratch folder when they are of this batch.
+    Raises IntegrityError with a diagnosis when the proof fails.
+    """
+    digest = batch_digest(batch)
+    path = ctx.scratch / resume.SCORES
+    found = resume.load(path, digest)
+    if found is None or found[1]["parent"] != parent.digest:
+        tensors, proof = _score(batch, parent, anchor, tolerance, budget, load, ctx)
+        resume.save(path, tensors, {"batch": digest, "parent": parent.digest, "proof": proof})
+    else:
+        tensors, proof = found[0], found[1]["proof"]
+    arrays = {name: value.numpy() for name, value in tensors.items()}
+    dropped = {int(index) for index in arrays["dropped"]}
+    batch, kept = without_episodes(batch, dropped, "proof_outlier")
+    return Evidence(
+        batch=batch,
+        parent=arrays["parent"][kept],
+        anchor=arrays["anchor"][kept] if "anchor" in arrays else None,
+        entropy=arrays["entropy"][kept],
+        proof=proof,
+    )
+
+
+def _score(
+    batch: Batch,
+    parent: Artifact,
+    anchor: Artifact | None,
+    tolerance: Tolerance,
+    budget: Budget,
+    load: Loader,
+    ctx: RunContext,
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    progress, used = ctx.progress, np.unique(batch.sampler_of)
+    samplers = {int(index): batch.samplers[index] for index in used}
+    progress.start("checkpoints scored", len({parent.digest, *samplers.values()}) + (anchor is not None))
+    logp, entropy = score(load(parent), batch.rows, batch.tokens, budget)
+    progress.advance(1, note=parent.ref)
+    dropped, proof = _prove_all(batch, parent, logp, samplers, tolerance, budget, load, ctx)
+    tensors = {
+        "parent": torch.from_numpy(logp),
+        "entropy": torch.from_numpy(entropy),
+        "dropped": torch.tensor(sorted(dropped), dtype=torch.int64),
+    }
+    if anchor is not None:
+        same = anchor.digest == parent.digest
+        values = logp if same else score(load(anchor), batch.rows, batch.tokens, budget)[0]
+        tensors["anchor"] = torch.from_numpy(values.copy())
+        progress.advance(1, note=anchor.ref)
+    return tensors, proof
+
+
+def _prove_all(
+    batch: Batch,
+    parent: Artifact,
+    parent_logp: Array,
+    samplers: dict[int, str],
+    tolerance: Tolerance,
+    budget: Budget,
+    load: Loader,
+    ctx: RunContext,
+) -> tuple[set[int], dict[str, Any]]:
+    """Episodes (indices) that are off on their own, and the proof's figures by sampler."""
+    dropped: set[int] = set()
+    figures: dict[str, Any] = {}
+    for index, digest in samplers.items():
+        mine = batch.sampler_of == index
+        rows = [row for row in batch.rows if (row.sampler == index).any()]
+        sampler = parent if digest == parent.digest else ctx.store.resolve(digest)
+        model: PreTrainedModel | None = None
+        logp = parent_logp
+        if digest != parent.digest:
+            model = load(sampler)
+            logp, _ = score(model, rows, batch.tokens, budget)
+            ctx.progress.advance(1, note=sampler.ref)
+        numbers, row_of = np.unique(batch.row_of[mine], return_inverse=True)
+        proof, off = prove(logp[mine], batch.logged[mine], row_of, len(numbers), tolerance)
+        figures[sampler.ref] = proof.as_dict() | {"lag": batch.lags[digest]}
+        if digest != parent.digest:
+            away = parent_logp[mine].astype(np.float64) - logp[mine]
+            away = away[np.isfinite(away)]
+            figures[sampler.ref]["lag_mean"] = float(np.abs(away).mean()) if len(away) else None
+        ctx.log.write("train.proof", sampler=sampler.ref, **figures[sampler.ref])
+        if failures := proof.failures(tolerance):
+            suspects = _suspects(ctx.store, sampler, load)
+            mixed = [row.of_sampler(index) for row in rows]
+            found = diagnose(model or load(parent), mixed, tolerance, budget, suspects, sampler.path)
+            ctx.log.write("train.diagnosis", cause=found.cause, evidence=found.evidence)
+            raise _refusal(sampler, failures, found)
+        dropped |= {batch.rows[int(number)].episode for number in numbers[off]}
+    return dropped, figures
+
+
+def _refusal(sampler: Artifact, failures: list[str], found: Diagnosis) -> IntegrityError:
+    return IntegrityError(
+        f"on-policy proof of {sampler.ref} failed ({failures[0]}): {found.cause}. {found.evidence}",
+        hint=found.hint,
+    )
+
+
+def _suspects(store: Store, sampler: Artifact, load: Loader) -> Iterator[Suspect]:
+    """Ancestors of the sampler, nearest first, then the newest other checkpoints of its line."""
+    ancestors = store.ancestors(sampler.digest)
+    others = [each.digest for each in store.all_of("checkpoint", sampler.line)]
+    tried = [digest for digest in dict.fromkeys([*ancestors, *others]) if digest != sampler.digest]
+    for digest in tried[:_OTHERS]:
+        if not store.is_committed(digest):
+            continue
+        artifact = store.resolve(digest)
+        relation = "ancestor" if digest in ancestors else "other"
+        yield Suspect(artifact.ref, relation, lambda each=artifact: load(each))  # type: ignore[misc]

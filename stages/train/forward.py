@@ -1,0 +1,121 @@
+"""Micro-batches of a batch's rows, and the forward pass over one of them.
+
+The one path by which any checkpoint (parent, anchor, sampler, the policy in training) gives the
+logprobs of the batch's trained tokens.
+
+Not here: gradients and optimizer (`update.py`), what the distribution is (`sampling.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stages.train.batch import Row
+from stages.train.logprobs import hidden_states, output_head, rows_within, token_logprobs
+from stages.train.packing import Pack, micro_batches, pack
+from stages.train.sampling import Penalty, Processing, has_penalties
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one forward pass may use: packed tokens, and mebibytes of float32 logits at a time."""
+
+    tokens: int
+    logits_mib: int
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows packed together, and their n trained tokens.
+
+    Attributes:
+        pack: the inputs; a row's last token predicts nothing and is left out.
+        predictors: [n] positions in the pack whose hidden state predicts the token.
+        targets: [n] token ids.
+        processing: how each token's distribution came from the logits.
+        flat: [n] indices of the tokens in the batch's flat order.
+    """
+
+    pack: Pack
+    predictors: Tensor
+    targets: Tensor
+    processing: Processing
+    flat: NDArray[np.int64]
+
+
+def plan(rows: Sequence[Row], budget: Budget) -> list[list[Row]]:
+    """Rows of each micro-batch; rows that begin alike are in the same one."""
+    inputs = [row.token_ids[:-1] for row in rows]
+    return [[rows[index] for index in chosen] for chosen in micro_batches(inputs, budget.tokens)]
+
+
+def assemble(rows: Sequence[Row], device: str | torch.device = "cpu") -> MicroBatch:
+    """The micro-batch of `rows`, its tensors on `device`."""
+    packed = pack([row.token_ids[:-1] for row in rows])
+    samplings, penalties, first = [], [], 0
+    for row in rows:
+        samplings += [row.generations[index].sampling for index in row.generation]
+        penalties += _penalties(row, first, device)
+        first += len(row.targets)
+    predictors = [cells[row.targets - 1] for cells, row in zip(packed.cells, rows, strict=True)]
+    targets = np.concatenate([row.token_ids[row.targets] for row in rows]).astype(np.int64)
+    return MicroBatch(
+        pack=packed.to(device),
+        predictors=torch.from_numpy(np.concatenate(predictors)).to(device),
+        targets=torch.from_numpy(targets).to(device),
+        processing=Processing.of(samplings, penalties).to(device),
+        flat=np.concatenate([row.flat for row in rows]),
+    )
+
+
+def _penalties(row: Row, first: int, device: str | torch.device) -> list[Penalty]:
+    """Penalties of the row's generations; its tokens are numbered from `first` in the micro-batch."""
+    found = []
+    for index in np.unique(row.generation):
+        info = row.generations[index]
+        if has_penalties(info.sampling):
+            mine = np.flatnonzero(row.generation == index)
+            positions = row.targets[mine]
+            ids = torch.from_numpy(row.token_ids.astype(np.int64)).to(device)
+            found.append(
+                Penalty(
+                    targets=torch.from_numpy(first + mine).to(device),
+                    steps=torch.from_numpy(positions - info.output_start).to(device),
+                    prompt=ids[: info.output_start],
+                    outputs=ids[info.output_start : positions[-1]],
+                    sampling=info.sampling,
+                )
+            )
+    return found
+
+
+def logprobs(model: PreTrainedModel, batch: MicroBatch, budget: Budget) -> tuple[Tensor, Tensor]:
+    """(logp [n], entropy [n]) in nats of the micro-batch's tokens under `model`."""
+    hidden = hidden_states(model, batch.pack).index_select(0, batch.predictors)
+    rows = rows_within(budget.logits_mib, int(model.config.get_text_config().vocab_size))
+    return token_logprobs(hidden, batch.targets, output_head(model), batch.processing, block_rows=rows)
+
+
+def score(
+    model: PreTrainedModel, rows: Sequence[Row], tokens: int, budget: Budget
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(logp, entropy) of the rows' tokens under `model`, both [tokens] in flat order; NaN elsewhere."""
+    logp = np.full(tokens, np.nan, dtype=np.float32)
+    entropy = np.full(tokens, np.nan, dtype=np.float32)
+    with torch.no_grad():
+        for chosen in plan(rows, budget):
+            batch = assemble(chosen, model.device)
+            values, entropies = logprobs(model, batch, budget)
+            logp[batch.flat] = values.cpu().numpy()
+            entropy[batch.flat] = entropies.cpu().numpy()
+    return logp, entropy

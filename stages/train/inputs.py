@@ -1,0 +1,72 @@
+"""Which artifacts a training run reads: experience, line state, parent and anchor.
+
+The parent is the live checkpoint, or the one named. The line state is the one distilled together
+with the experience when that belongs to the parent; when the line has moved on since and `max_lag`
+allows it, it is the newest one of the parent, and the experience is off-policy by the lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stages.errors import InputMissingError, IntegrityError
+from stages.registry.store import Store
+from stages.stage import Artifact
+
+
+def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: int) -> dict[str, Artifact]:
+    """Artifacts by role. `refs` names some of them by kind (experience, line_state, checkpoint).
+
+    Raises:
+        InputMissingError: (exit 5) there is no experience, no live checkpoint, no anchor, or the
+            experience is too old for the parent.
+        IntegrityError: (exit 12) the experience was published without its line state.
+    """
+    experience = _experience(store, line, refs)
+    parent = _checkpoint(store, line, refs.get("checkpoint", "checkpoint@live"))
+    state = _line_state(store, experience, refs)
+    if state.meta["checkpoint"] != parent.digest:
+        state = _moved_on(store, line, experience, state, parent, max_lag)
+    anchor = _checkpoint(store, line, "checkpoint@anchor")
+    return {"experience": experience, "line_state": state, "parent": parent, "anchor": anchor}
+
+
+def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
+    if "experience" in refs:
+        return store.resolve(refs["experience"], line)
+    found = store.latest("experience", line)
+    if found is None:
+        raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")
+    return found
+
+
+def _checkpoint(store: Store, line: str, ref: str) -> Artifact:
+    try:
+        return store.resolve(ref, line)
+    except InputMissingError as error:
+        raise InputMissingError(
+            error.message, hint="`rtrl init` makes a line's first checkpoint, its live one and its anchor"
+        ) from error
+
+
+def _line_state(store: Store, experience: Artifact, refs: Mapping[str, str]) -> Artifact:
+    if "line_state" in refs:
+        return store.resolve(refs["line_state"], experience.line)
+    for artifact in store.outputs_of(experience.run_id):
+        if artifact.kind == "line_state":
+            return artifact
+    raise IntegrityError(f"{experience.ref} was published without its line_state", hint="distill again")
+
+
+def _moved_on(
+    store: Store, line: str, experience: Artifact, state: Artifact, parent: Artifact, max_lag: int
+) -> Artifact:
+    lag = store.lag(state.meta["checkpoint"], parent.digest)
+    if lag is None or lag > max_lag:
+        distance = "is unrelated to" if lag is None else f"is {lag} steps away from"
+        raise InputMissingError(
+            f"{experience.ref} is of a checkpoint that {distance} {parent.ref} (train.max_lag {max_lag})",
+            hint="run `rtrl collect` and `rtrl distill` for the checkpoint that is live now",
+        )
+    found = store.latest("line_state", line, where={"checkpoint": parent.digest})
+    return found or store.line_state_of(parent.digest)

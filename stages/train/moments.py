@@ -1,0 +1,83 @@
+"""Adam's moments by parameter name: into and out of a torch optimizer, and as a safetensors file.
+
+Tensors `exp_avg.<parameter>` and `exp_avg_sq.<parameter>` (float32, the parameter's shape); the number
+of steps taken is in the file's metadata. Carried in the line state by choice (`carry_moments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stages.errors import IntegrityError
+
+_KINDS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """`step` optimizer steps have been taken; `tensors` as in the file, empty before the first."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+
+
+NEW = Moments(0, {})
+
+
+def moments_of(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> Moments:
+    """The optimizer's present moments. Values are shared with it, not copied."""
+    tensors: dict[str, Tensor] = {}
+    step = 0
+    for name, parameter in parameters.items():
+        state = optimizer.state.get(parameter)
+        if state:
+            step = int(state["step"])
+            for kind in _KINDS:
+                tensors[f"{kind}.{name}"] = state[kind]
+    return Moments(step, tensors)
+
+
+def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], moments: Moments) -> None:
+    """Make the optimizer go on from `moments`. Raises IntegrityError when they are of another model."""
+    if not moments.tensors:
+        return
+    expected = {f"{kind}.{name}" for name in parameters for kind in _KINDS}
+    if set(moments.tensors) != expected:
+        raise IntegrityError(
+            f"the Adam moments are of another model: {sorted(set(moments.tensors) ^ expected)[:3]}",
+            hint="--set train.carry_moments=false starts with new ones",
+        )
+    for name, parameter in parameters.items():
+        values: dict[str, Any] = {"step": torch.tensor(float(moments.step))}
+        for kind in _KINDS:
+            tensor = moments.tensors[f"{kind}.{name}"]
+            if tensor.shape != parameter.shape:
+                raise IntegrityError(f"the Adam moment of {name} has shape {tuple(tensor.shape)}")
+            values[kind] = tensor.to(parameter.device).clone()
+        optimizer.state[parameter] = values
+
+
+def read_moments(path: Path) -> Moments:
+    """Raises IntegrityError when the file is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            step = int((file.metadata() or {})["step"])
+            return Moments(step, {name: file.get_tensor(name) for name in sorted(file.keys())})
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
+
+
+def write_moments(path: Path, moments: Moments) -> None:
+    """One safetensors file; the same moments give the same bytes."""
+    from safetensors.torch import save_file
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in moments.tensors.items()}
+    save_file(tensors, path, metadata={"step": str(moments.step)})

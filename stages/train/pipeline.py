@@ -1,0 +1,233 @@
+"""A training run from batch to outputs: prove it on-policy, build the objective, update, write.
+
+Not here: the algorithms, each in a file of its own; the runner's view (`run.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from stages import modelio
+from stages.errors import InconclusiveError
+from stages.linestate import MASTERS_FILE, OPTIMIZER_FILE, LineState
+from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.train import attention, export
+from stages.train.advantage import is_degenerate, updated_baselines
+from stages.train.batch import Batch
+from stages.train.config import TrainConfig
+from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
+from stages.train.forward import Budget
+from stages.train.load import refuse_small
+from stages.train.moments import NEW, read_moments
+from stages.train.objective import Objective, build_objective
+from stages.train.proof import TOLERANCES, Tolerance
+from stages.train.update import TokenData, Updated, run_update
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def train(
+    batch: Batch,
+    table: dict[str, Any],
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    out_dir: Path,
+    ctx: RunContext,
+) -> Outcome:
+    """One update from `batch`; `table` describes it. Writes checkpoint and line state under `out_dir`.
+
+    Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
+    stop being finite; InconclusiveError (exit 4) when it teaches nothing.
+    """
+    with _deterministic(config.threads):
+        run = _Run(config, inputs, extra, ctx)
+        check_tokenizers(batch, run.parent, ctx.store)
+        proven = run.gather(batch)
+        refuse_small(proven.batch, inputs["experience"], config)
+        objective = run.objective(proven)
+        model = run.policy()
+        updated = run.update(model, proven, objective)
+        outputs = run.write(model, proven.batch, updated, out_dir)
+    return Outcome(
+        outputs=outputs,
+        metrics=_metrics(table, proven, objective, updated),
+        warnings=_warnings(proven, objective, updated),
+    )
+
+
+class _Run:
+    """One run's configuration, inputs and device, and the parent's model, loaded once."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        inputs: Mapping[str, Artifact],
+        extra: Mapping[str, Any],
+        ctx: RunContext,
+    ) -> None:
+        self.config, self.ctx = config, ctx
+        self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
+        self.state_folder = inputs["line_state"].path
+        self.before = inputs["line_state"]
+        self.state = LineState.load(self.state_folder)
+        self.spec = str(self.experience.meta["spec"])
+        found = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = found if config.device == "auto" else config.device
+        self.attention = attention.register()
+        usual = TOLERANCES[extra["engine_dtype"]]
+        self.tolerance = Tolerance(
+            config.proof_mean_tolerance or usual.mean, config.proof_p99_tolerance or usual.p99
+        )
+        self._parent_model: PreTrainedModel | None = None
+
+    def load(self, checkpoint: Artifact) -> PreTrainedModel:
+        """The model of a checkpoint in float32, with packed attention."""
+        if checkpoint.digest == self.parent.digest and self._parent_model is not None:
+            return self._parent_model
+        model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
+        if checkpoint.digest == self.parent.digest:
+            self._parent_model = model
+        return model
+
+    def gather(self, batch: Batch) -> Evidence:
+        """The batch with its proven logprobs."""
+        return gather(
+            batch,
+            self.parent,
+            self.anchor,
+            tolerance=self.tolerance,
+            budget=Budget(self.config.micro_batch_tokens, self.config.logits_mib),
+            load=self.load,
+            ctx=self.ctx,
+        )
+
+    def objective(self, proven: Evidence) -> Objective:
+        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
+        table = self.state.baselines.get(self.spec, {})
+        objective = build_objective(proven.batch, proven.parent, proven.anchor, table, self.config)
+        if why := is_degenerate(proven.batch.rewards, objective.advantage):
+            raise InconclusiveError(
+                f"the batch teaches nothing: {why}",
+                hint="`rtrl distill --explain EPISODE` shows where a reward comes from; else collect more",
+            )
+        return objective
+
+    def policy(self) -> PreTrainedModel:
+        """What is trained: the parent's model, taken over, with the float32 master weights."""
+        model = self.load(self.parent)
+        self._parent_model = None
+        if self.state.masters == MASTERS_FILE:
+            modelio.load_masters(model, self.state_folder / MASTERS_FILE)
+        return model
+
+    def update(self, model: PreTrainedModel, proven: Evidence, objective: Objective) -> Updated:
+        """Train `model` in place. Raises InconclusiveError when a limit forbade the very first step."""
+        config, batch = self.config, proven.batch
+        carried = self.state_folder / OPTIMIZER_FILE
+        updated = run_update(
+            model,
+            batch,
+            TokenData(
+                logged=batch.logged,
+                parent=proven.parent,
+                anchor=proven.anchor,
+                coefficient=objective.coefficient,
+                constant=batch.tokens / min(config.optimizer_steps, len(batch.episodes)),
+            ),
+            config,
+            moments=read_moments(carried) if config.carry_moments and carried.is_file() else NEW,
+            seed=self.ctx.seed,
+            digest=batch_digest(batch),
+            scratch=self.ctx.scratch,
+            log=self.ctx.log,
+            progress=self.ctx.progress,
+        )
+        if not updated.steps:
+            raise InconclusiveError(
+                f"no optimizer step was taken: {updated.stopped}",
+                hint="the batch is too far off-policy; collect again from the live checkpoint",
+            )
+        return updated
+
+    def write(
+        self, model: PreTrainedModel, batch: Batch, updated: Updated, out_dir: Path
+    ) -> dict[str, Output]:
+        """Checkpoint and line state; only the episodes that were used count as seen."""
+        used = sorted(updated.used)
+        table = updated_baselines(
+            batch.rewards[used],
+            [batch.episodes[index].stratum for index in used],
+            self.state.baselines.get(self.spec, {}),
+            self.config.baseline_half_life,
+        )
+        return {
+            export.CHECKPOINT: export.write_checkpoint(model, self.parent, out_dir, self.config),
+            export.LINE_STATE: export.write_line_state(
+                model,
+                self.before,
+                out_dir,
+                baselines={**self.state.baselines, self.spec: table},
+                consumed=[batch.episodes[index].episode_id for index in used],
+                moments=updated.moments if self.config.carry_moments else None,
+                config=self.config,
+            ),
+        }
+
+
+def _metrics(
+    table: dict[str, Any], proven: Evidence, objective: Objective, updated: Updated
+) -> dict[str, Any]:
+    last = updated.steps[-1]
+    return {
+        "batch": table,
+        "proof": proven.proof,
+        "trained_episodes": len(updated.used),
+        "advantage_mean": float(objective.advantage.mean()),
+        "advantage_std": float(objective.advantage.std()),
+        "baseline_mean": float(objective.baseline.mean()),
+        "kl_penalty_std": float(np.std(objective.penalty)),
+        "user_cap": objective.cap,
+        "users_capped": objective.capped,
+        "kl_parent": last["kl_parent"],
+        "kl_anchor": last["kl_anchor"],
+        "entropy": last["entropy"],
+        "entropy_parent": float(np.nanmean(proven.entropy)),
+        "grad_norm": last["grad_norm"],
+        "ess": min(step["ess"] for step in updated.steps),
+        "tokens_per_s": float(np.mean([step["tokens_per_s"] for step in updated.steps])),
+        "optimizer_steps": updated.steps,
+        "stopped": updated.stopped,
+    }
+
+
+def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[str]:
+    found = []
+    if updated.stopped:
+        found.append(f"the update ended early: {updated.stopped}")
+    if objective.capped:
+        found.append(f"{len(objective.capped)} users reached the cap of {objective.cap:.0%} of the gradient")
+    if outliers := proven.batch.excluded.get("proof_outlier", 0):
+        found.append(f"{outliers} episodes were left out because their logprobs are not their sampler's")
+    return found
+
+
+@contextmanager
+def _deterministic(threads: int) -> Iterator[None]:
+    """Deterministic torch with this many CPU threads (0: torch's own choice); restores what was set."""
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    if threads:
+        torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
