@@ -15,30 +15,35 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Mapping
 
 _passed: Counter[str] = Counter()
+_name, _count, _list = "", 1, ""
 
 
-def _target() -> tuple[str, int]:
-    name, _, n = os.environ.get("RTRL_FAULT", "").partition(":")
-    return name, int(n) if n else 1
+def configure(environment: Mapping[str, str]) -> None:
+    """Read what is asked for. Done once at import from the process's environment."""
+    global _name, _count, _list  # noqa: PLW0603  a process has one answer to "where do I die"
+    _name, _, n = environment.get("RTRL_FAULT", "").partition(":")
+    _count = int(n) if n else 1
+    _list = environment.get("RTRL_FAULT_LIST", "")
+    _passed.clear()
 
 
-_NAME, _COUNT = _target()
-_LIST = os.environ.get("RTRL_FAULT_LIST", "")
+configure(os.environ)
 
 
 def point(name: str) -> None:
     """Pass the fault point `name`; dies here by SIGKILL when the environment asks for it."""
-    if not _NAME and not _LIST:
+    if not _name and not _list:
         return
-    if _LIST:
-        fd = os.open(_LIST, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if _list:
+        fd = os.open(_list, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.write(fd, f"{name}\n".encode())
         finally:
             os.close(fd)
-    if name == _NAME:
+    if name == _name:
         _passed[name] += 1
-        if _passed[name] == _COUNT:
+        if _passed[name] == _count:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages import locks
+from stages.errors import UsageError
+from stages.registry import gc
+from stages.registry.runs import begin_run
+from stages.registry.store import Store
+from stages.runner import run_stage
+from stages.stage import Artifact, Output
+from stages.workspace import Workspace
+from tests.stages.toy import Toy, checkpoint
+
+
+def reasons(store: Store, keep_days: float = 0.0) -> dict[str, str]:
+    plan = gc.plan(store, keep_days)
+    kinds = ("interactions", "experience", "checkpoint", "line_state", "report")
+    refs = {one.digest: one.ref for kind in kinds for one in store.all_of(kind)}
+    with store.read() as session:
+        from stages.registry.models import ArtifactRow
+
+        return {refs[session.get_one(ArtifactRow, key).digest or ""]: why for key, why in plan.keep.items()}
+
+
+def publish(store: Store, folder: Path, kind: str, text: str, **meta: object) -> Artifact:
+    folder.mkdir(exist_ok=True)
+    (folder / "f").write_text(text)
+    return store.publish_external({"x": (Output(kind, meta), folder)}, line="auto")["x"]  # type: ignore[arg-type]
+
+
+def test_a_plan_changes_nothing_and_young_artifacts_stay(workspace: Workspace, store: Store) -> None:
+    for text in ("a", "b"):
+        run_stage(workspace, store, Toy(text))
+    assert gc.plan(store, 1.0).remove == []
+    planned = {f"{row.kind}@v{row.version}" for row in gc.plan(store, 0.0).remove}
+    assert planned == {"report@v1", "interactions@v1"}
+    assert store.resolve("report@v1").path.is_dir()
+
+
+def test_live_anchor_and_the_last_three_deployments_stay_whole(store: Store, tmp_path: Path) -> None:
+    """Eight checkpoints deployed in turn, the anchor on the first: 1, 6, 7, 8 and their line states stay."""
+    parent = None
+    for n in range(1, 9):
+        made = checkpoint(store, tmp_path / "c", str(n), parent)
+        parent = made.digest
+        if n == 1:
+            store.move_alias("auto", "anchor", parent, reason="init")
+        one = store.deployments.create("auto", parent, by="me", reason="x")
+        store.deployments.transition(one.id, "staged", "verifying")
+        store.move_alias("auto", "live", parent, reason="x", deployment_id=one.id)
+    gc.collect(store, 0.0, by="me")
+    assert [one.version for one in store.all_of("checkpoint")] == [8, 7, 6, 1]
+    assert [one.version for one in store.all_of("line_state")] == [8, 7, 6, 1]
+    for one in store.all_of("checkpoint"):
+        assert store.line_state_of(one.digest).path.is_dir()
+    assert len(store.ancestors(parent or "")) == 7
+
+
+def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
+    store: Store, tmp_path: Path
+) -> None:
+    old = publish(store, tmp_path / "a", "interactions", "old")
+    pinned = publish(store, tmp_path / "a", "interactions", "pinned")
+    busy = publish(store, tmp_path / "a", "interactions", "busy")
+    base = publish(store, tmp_path / "a", "report", "base")
+    live = checkpoint(store, tmp_path / "c", "live")
+    store.move_alias("auto", "live", live.digest, reason="init")
+    fresh = publish(store, tmp_path / "a", "interactions", "fresh")
+    experience = publish(store, tmp_path / "a", "experience", "e", interactions=[fresh.digest])
+    newest = publish(store, tmp_path / "a", "interactions", "newest")
+    (tmp_path / "a" / "f").write_text("delta")
+    delta = store.publish_external(
+        {"x": (Output("report", {}, base=base.digest), tmp_path / "a")}, line="auto"
+    )["x"]
+    gc.pin(store, pinned.digest, by="me", reason="paper")
+    with locks.hold(store.run_lock_path("r"), what="run r", run="r"):
+        begin_run(store, "r", stage="distill", line="auto", inputs={"i": busy}, config={}, extra={}, seed=0)
+        why = reasons(store)
+        gc.collect(store, 0.0, by="me")
+    assert why[pinned.ref] == "pinned by me: paper"
+    assert why[busy.ref] == "input of a running run"
+    assert why[fresh.ref] == why[newest.ref] == why[experience.ref] == "data of the live checkpoint"
+    assert why[delta.ref] == "the newest of its kind"
+    assert why[base.ref] == f"base of {delta.ref}"
+    assert old.ref not in why
+    assert not old.path.exists()
+    assert store.artifact(old.digest) is None
+    assert gc.unpin(store, pinned.digest, by="me")
+    assert not gc.unpin(store, pinned.digest, by="me")
+    gc.collect(store, 0.0, by="me")
+    assert store.artifact(pinned.digest) is None
+    assert store.artifact(fresh.digest) == fresh
+
+
+def test_removed_content_can_be_published_again(workspace: Workspace, store: Store) -> None:
+    first = run_stage(workspace, store, Toy("a"))
+    run_stage(workspace, store, Toy("b"))
+    gc.collect(store, 0.0, by="me")
+    again = run_stage(workspace, store, Toy("a"))
+    assert again.status == "succeeded", "a run whose outputs are gone is no reason to do nothing"
+    assert again.outputs["data"].digest == first.outputs["data"].digest
+    assert again.outputs["data"].ref == "interactions@v3"
+
+
+def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) -> None:
+    (store.dir / "reads-from").write_text(str(store.dir))
+    with pytest.raises(UsageError):
+        gc.collect(Store.open(store.dir), 0.0, by="me")

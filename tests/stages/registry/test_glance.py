@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from stages import locks
+from stages.registry.glance import glance
+from stages.registry.runs import begin_run
+from stages.registry.store import Store
+from stages.runner import run_stage
+from stages.stage import Output
+from stages.workspace import Workspace
+from tests.stages.toy import Toy, checkpoint
+
+
+def test_an_empty_store(store: Store) -> None:
+    seen = glance(store.dir)
+    assert seen["lines"] == seen["runs"] == seen["running"] == []
+    assert seen["artifacts"] == seen["reports"] == seen["last_of_stage"] == {}
+
+
+def test_what_is_live_what_ran_what_there_is(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.move_alias("auto", "anchor", one.digest, reason="init")
+    made = store.deployments.create("auto", one.digest, by="me", reason="first", override=True)
+    store.deployments.transition(made.id, "staged", "verifying")
+    store.move_alias("auto", "live", one.digest, reason="x", deployment_id=made.id)
+    run_stage(workspace, store, Toy("a"))
+    run_stage(workspace, store, Toy("b", "rejected"))
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "f").write_text("x")
+    demo = Output("report", {"report": "demo", "persistence": 0.5})
+    store.publish_external({"demo": (demo, tmp_path / "r")}, line="auto", stage="demo")
+    with locks.hold(store.run_lock_path("r"), what="run r"):
+        begin_run(store, "r", stage="train", line="auto", inputs={}, config={}, extra={}, seed=0)
+        seen = glance(store.dir)
+    (line,) = seen["lines"]
+    assert line["live"]["ref"] == line["anchor"]["ref"] == "checkpoint@v1"
+    assert [(d["state"], d["override"], d["reason"]) for d in line["deployments"]] == [
+        ("live", True, "first")
+    ]
+    assert seen["artifacts"]["interactions"]["count"] == 2
+    assert seen["artifacts"]["interactions"]["newest"] == "interactions@v2"
+    assert [run["stage"] for run in seen["runs"]] == ["train", "demo", "collect", "collect", "init"]
+    assert seen["last_of_stage"]["collect"]["state"] == "rejected"
+    assert seen["last_of_stage"]["collect"]["metrics"] == {"length": 1}
+    assert [(run["id"], run["alive"]) for run in seen["running"]] == [("r", True)]
+    assert glance(store.dir)["running"][0]["alive"] is False
+    assert seen["reports"]["demo"]["persistence"] == 0.5
+    assert seen["reports"]["gate"]["ref"] == "report@v2"

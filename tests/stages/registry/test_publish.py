@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.progress import Silent
+from stages.registry.publish import publish
+from stages.registry.store import Store
+from stages.registry.verify import verify
+from stages.runner import run_stage
+from stages.stage import Outcome, Output
+from stages.workspace import Workspace
+from tests.stages.toy import Toy, checkpoint
+
+
+def test_the_digest_is_that_of_the_manifest_and_covers_every_byte(workspace: Workspace, store: Store) -> None:
+    data = run_stage(workspace, store, Toy("hello")).outputs["data"]
+    manifest = (data.path / "manifest.json").read_bytes()
+    assert data.digest == "sha256:" + hashlib.sha256(manifest).hexdigest()
+    assert data.path == store.objects / "sha256" / data.digest[7:9] / data.digest[7:]
+    assert json.loads(manifest) == {
+        "schema": "rtrl-artifact/1",
+        "kind": "interactions",
+        "line": "auto",
+        "meta": {"length": 5},
+        "base": None,
+        "files": [
+            {
+                "path": "deep/text.txt",
+                "bytes": 10,
+                "sha256": hashlib.sha256(b"data hello").hexdigest(),
+            },
+            {"path": "seed.txt", "bytes": 1, "sha256": hashlib.sha256(b"0").hexdigest()},
+        ],
+    }
+    assert data.bytes == 11
+    assert (data.path / "seed.txt").stat().st_mode & 0o777 == 0o444
+
+
+def test_an_output_may_name_another_of_the_same_run(workspace: Workspace, store: Store) -> None:
+    outputs = run_stage(workspace, store, Toy()).outputs
+    assert outputs["report"].meta == {"of": outputs["data"].digest}
+
+
+def test_versions_count_per_kind_and_equal_content_is_one_artifact(
+    workspace: Workspace, store: Store
+) -> None:
+    first = run_stage(workspace, store, Toy("a")).outputs["data"]
+    second = run_stage(workspace, store, Toy("b")).outputs["data"]
+    again = run_stage(workspace, store, Toy("a"), force=True)
+    assert (first.ref, second.ref) == ("interactions@v1", "interactions@v2")
+    assert again.status == "succeeded"
+    assert again.outputs["data"] == first
+    assert store.producers(first.digest)[0].id == again.run_id
+    assert len(store.producers(first.digest)) == 2
+
+
+def test_outputs_that_are_missing_or_no_plain_files_are_refused(
+    workspace: Workspace, store: Store, tmp_path: Path
+) -> None:
+    class Missing(Toy):
+        def run(self, config, inputs, extra, out_dir, ctx):  # type: ignore[no-untyped-def]
+            return Outcome(outputs={"x": Output("report")})
+
+    class Link(Toy):
+        def run(self, config, inputs, extra, out_dir, ctx):  # type: ignore[no-untyped-def]
+            (out_dir / "x").mkdir()
+            (out_dir / "x" / "link").symlink_to("/etc/passwd")
+            return Outcome(outputs={"x": Output("report")})
+
+    class Named(Toy):
+        def run(self, config, inputs, extra, out_dir, ctx):  # type: ignore[no-untyped-def]
+            (out_dir / "x").mkdir()
+            (out_dir / "x" / "manifest.json").write_text("{}")
+            return Outcome(outputs={"x": Output("report")})
+
+    for stage in (Missing("1"), Link("2"), Named("3")):
+        with pytest.raises(IntegrityError) as caught:
+            run_stage(workspace, store, stage)
+        assert caught.value.code == 12
+    assert store.latest("report") is None
+    assert verify(store, "full", Silent()).problems == []
+    assert [run.state for run in store.runs()] == ["failed"] * 3
+
+
+def test_outputs_that_refer_in_a_circle_are_refused(store: Store, tmp_path: Path) -> None:
+    outputs = {"a": Output("report", {"x": "output:b"}), "b": Output("report", {"x": "output:a"})}
+    with pytest.raises(IntegrityError, match="refer to each other"):
+        publish(store, "run", "auto", outputs, tmp_path)
+
+
+def test_a_base_must_be_in_the_store(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_text("x")
+    with pytest.raises(IntegrityError, match="base"):
+        store.publish_external(
+            {"d": (Output("checkpoint", {}, base="sha256:" + "0" * 64), tmp_path / "d")}, line="auto"
+        )
+    assert verify(store, "full", Silent()).problems == []
+
+
+def test_an_object_left_by_a_killed_run_is_replaced(workspace: Workspace, store: Store) -> None:
+    """The folder is there, nothing in the registry owns it: its content cannot be trusted."""
+    data = run_stage(workspace, store, Toy("x")).outputs["data"]
+    other = Workspace.create(workspace.root.parent / "other", "")
+    elsewhere = Store.open(other.store_dir)
+    left = elsewhere.path_of(data.digest)
+    left.mkdir(parents=True)
+    (left / "half").write_text("written")
+    assert run_stage(other, elsewhere, Toy("x")).outputs["data"].digest == data.digest
+    assert sorted(path.name for path in left.iterdir()) == ["deep", "manifest.json", "seed.txt"]
+
+
+def test_references(store: Store, tmp_path: Path) -> None:
+    one = checkpoint(store, tmp_path / "c", "one")
+    two = checkpoint(store, tmp_path / "c", "two", parent=one.digest)
+    store.move_alias("auto", "live", two.digest, reason="test")
+    for ref in ("checkpoint@live", "checkpoint@v2", "checkpoint@latest", "checkpoint", two.digest[:20]):
+        assert store.resolve(ref).digest == two.digest, ref
+    assert store.latest("checkpoint", where={"parent": None}) == one
+    for ref in ("checkpoint@v9", "checkpoint@anchor", "report@latest", "sha256:abcdef"):
+        with pytest.raises(InputMissingError):
+            store.resolve(ref)
+    for ref in ("nonsense", "report@live", "checkpoint@", "sha256:zz"):
+        with pytest.raises((UsageError, InputMissingError)) as caught:
+            store.resolve(ref)
+        assert caught.value.code == 2, ref
+
+
+def test_line_state_of_a_checkpoint(store: Store, tmp_path: Path) -> None:
+    one = checkpoint(store, tmp_path / "c", "one")
+    assert store.line_state_of(one.digest).meta == {"checkpoint": one.digest}
+    alone = store.publish_external({"c": (Output("checkpoint", {}), tmp_path / "c")}, line="auto")["c"]
+    with pytest.raises(IntegrityError, match="no line_state"):
+        store.line_state_of(alone.digest)

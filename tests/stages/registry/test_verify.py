@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stages.errors import IntegrityError
+from stages.progress import Silent
+from stages.registry.check import check_artifact
+from stages.registry.store import Store
+from stages.registry.verify import Depth, verify
+from stages.runner import run_stage
+from stages.stage import Artifact
+from stages.workspace import Workspace
+from tests.stages.toy import Toy
+
+
+def flip(path: Path) -> None:
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def shorten(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+DAMAGE: dict[str, tuple[Callable[[Artifact], object], str, Depth]] = {
+    "flipped byte": (lambda a: flip(a.path / "deep/text.txt"), "bytes of deep/text.txt", "sampled"),
+    "shortened": (lambda a: shorten(a.path / "seed.txt"), "has 0 bytes, not 1", "present"),
+    "file gone": (lambda a: (a.path / "seed.txt").unlink(), "seed.txt is missing", "present"),
+    "folder gone": (lambda a: shutil.rmtree(a.path), "is missing", "present"),
+    "manifest gone": (lambda a: (a.path / "manifest.json").unlink(), "no readable manifest", "present"),
+    "manifest changed": (lambda a: flip(a.path / "manifest.json"), "manifest of sha256", "present"),
+    "stranger in it": (lambda a: (a.path / "zz").write_text("x"), "zz does not belong", "present"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_each_kind_of_damage_is_found(workspace: Workspace, store: Store, name: str) -> None:
+    damage, words, depth = DAMAGE[name]
+    artifact = run_stage(workspace, store, Toy()).outputs["data"]
+    assert verify(store, "full", Silent()).problems == []
+    damage(artifact)
+    (problem,) = verify(store, depth, Silent()).problems
+    assert problem.startswith("interactions@v1: ")
+    assert words in problem
+    with pytest.raises(IntegrityError, match="interactions@v1") as caught:
+        check_artifact(artifact)
+    assert caught.value.code == 12
+    assert caught.value.hint
+
+
+def test_a_damaged_input_stops_the_run(workspace: Workspace, store: Store) -> None:
+    artifact = run_stage(workspace, store, Toy()).outputs["data"]
+    flip(artifact.path / "deep/text.txt")
+    stage = Toy("reads it", inputs={"data": artifact})
+    with pytest.raises(IntegrityError):
+        run_stage(workspace, store, stage)
+    assert stage.runs == 0
+
+
+def test_present_reads_no_bytes(workspace: Workspace, store: Store) -> None:
+    flip(run_stage(workspace, store, Toy()).outputs["data"].path / "seed.txt")
+    found = verify(store, "present", Silent())
+    assert (found.problems, found.bytes_read, found.artifacts, found.files) == ([], 0, 2, 4)
+
+
+def test_an_object_nobody_owns_is_named(store: Store) -> None:
+    (store.objects / "sha256" / "ab" / ("ab" * 32)).mkdir(parents=True)
+    (problem,) = verify(store, "present", Silent()).problems
+    assert "no artifact owns it" in problem
