@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.config import Settings, environment_layers, override_layer
+from stages.errors import InputMissingError, UsageError
+
+
+def parse(text: str = "", *overrides: str) -> Settings:
+    return Settings.parse(text, source="rtrl.toml", overrides=overrides)
+
+
+def test_file_then_environment_then_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "[workspace]\nseed = 1\n[eval]\nrequests = 10\n"
+    assert parse(text).workspace.seed == 1
+    monkeypatch.setenv("RTRL_WORKSPACE__SEED", "2")
+    assert parse(text).workspace.seed == 2
+    found = parse(text, "workspace.seed=3")
+    assert (found.workspace.seed, found.eval.requests, found.workspace.line) == (3, 10, "auto")
+
+
+def test_the_workspace_variable_is_a_path_and_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTRL_WORKSPACE", "/somewhere")
+    monkeypatch.setenv("RTRL_FAULT", "x")
+    assert parse().workspace.line == "auto"
+
+
+def test_values_are_converted_by_type() -> None:
+    found = parse(
+        "", "workspace.seed=7", "eval.drift=false", 'eval.suites=["harness"]', "eval.lm_eval_limit=null"
+    )
+    assert found.workspace.seed == 7
+    assert found.eval.drift is False
+    assert found.eval.suites == ("harness",)
+    assert found.eval.lm_eval_limit is None
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "words", "hint"),
+    [
+        ("[workspac]\n", (), "unknown section [workspac] in rtrl.toml", "'workspace'"),
+        ("[workspace]\nsed = 1\n", (), "unknown setting workspace.sed in rtrl.toml", "'seed'"),
+        ("[workspace]\nzzz = 1\n", (), "unknown setting workspace.zzz", "known: line, seed"),
+        ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed=1", "'seed'"),
+        ("[workspace]\nseed = -1\n", (), "setting workspace.seed in rtrl.toml: ", ""),
+        ("", ("workspace.seed=x",), "setting workspace.seed in --set workspace.seed=x: ", ""),
+        ("seed = 1\n", (), "unknown section [seed]", ""),
+        ("workspace = 1\n", (), "is a value", "[workspace]"),
+        ("[workspace\n", (), "rtrl.toml is not valid TOML", ""),
+        ("", ("seed=1",), "is not section.key=value", "--set"),
+        ("", ("eval.suites=[x",), "is not valid JSON", ""),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    text: str, overrides: tuple[str, ...], words: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text, *overrides)
+    assert caught.value.code == 2
+    assert words in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.hint
+
+
+def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTRL_WORKSPACE__SED", "1")
+    with pytest.raises(UsageError, match="environment variable RTRL_WORKSPACE__SED"):
+        parse()
+
+
+def test_layers() -> None:
+    assert environment_layers({"RTRL_TRAIN__USER_CAP": "1", "OTHER__X": "2", "RTRL_X": "3"}) == [
+        ("environment variable RTRL_TRAIN__USER_CAP", {"train": {"user_cap": "1"}})
+    ]
+    assert override_layer("a.b=c=d") == ("--set a.b=c=d", {"a": {"b": "c=d"}})
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError) as caught:
+        Settings.load(tmp_path / "rtrl.toml")
+    assert caught.value.code == 5

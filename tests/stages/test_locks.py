@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stages import locks
+from stages.errors import LockedError
+
+
+def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "train.lock"
+    assert locks.is_free(path)
+    with locks.hold(path, what="train", run="train-1"):
+        assert not locks.is_free(path)
+        with pytest.raises(
+            LockedError, match=rf"train is locked by train-1 \(pid {os.getpid()} on "
+        ) as caught:
+            locks.acquire(path, what="train")
+        assert (caught.value.code, bool(caught.value.hint)) == (11, True)
+    assert locks.is_free(path)
+
+
+def test_waiting_ends_at_the_timeout(tmp_path: Path) -> None:
+    import time
+
+    path = tmp_path / "a.lock"
+    with locks.hold(path, what="a"):
+        began = time.monotonic()
+        with pytest.raises(LockedError):
+            locks.acquire(path, what="a", timeout=0.2)
+        assert 0.2 <= time.monotonic() - began < 2
+
+
+def test_shared_holders_exclude_only_exclusive_ones(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with (
+        locks.hold(path, what="a", shared=True),
+        locks.hold(path, what="a", shared=True),
+        pytest.raises(LockedError),
+    ):
+        locks.acquire(path, what="a")
+
+
+def test_files_are_close_on_exec(tmp_path: Path) -> None:
+    lock = locks.acquire(tmp_path / "a.lock", what="a")
+    assert not os.get_inheritable(lock._fd)
+    lock.release()
+    lock.release()
+
+
+def test_a_holder_that_wrote_nothing_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    for text in ("", "no json", "[]"):
+        path.write_text(text)
+        assert locks.holder_of(path) == {}
+    assert "unknown" in locks.describe({})

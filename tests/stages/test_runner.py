@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.errors import InputMissingError, UsageError
+from stages.registry.store import Store
+from stages.result import result_of
+from stages.runner import run_stage
+from stages.stage import Output
+from stages.workspace import Workspace
+from tests.stages.toy import Toy, checkpoint
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.create(tmp_path / "w", "[workspace]\nseed = 7\n")
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> Store:
+    return Store.open(workspace.store_dir)
+
+
+def log_of(store: Store, run_id: str | None) -> Iterator[dict[str, Any]]:
+    for line in (store.dir / "logs" / f"{run_id}.jsonl").read_text().splitlines():
+        yield json.loads(line)
+
+
+def test_the_envelope(workspace: Workspace, store: Store) -> None:
+    result = run_stage(workspace, store, Toy())
+    data, report = result.outputs["data"], result.outputs["report"]
+    found = result.envelope()
+    assert found.pop("duration_s") > 0
+    assert found == {
+        "schema": "rtrl/1",
+        "command": "collect",
+        "status": "succeeded",
+        "run_id": result.run_id,
+        "inputs": {},
+        "outputs": {
+            "data": {"ref": "interactions@v1", "digest": data.digest, "bytes": 11},
+            "report": {"ref": "report@v1", "digest": report.digest, "bytes": 13},
+        },
+        "metrics": {"length": 5},
+        "warnings": [],
+        "error": None,
+    }
+    assert (data.path / "seed.txt").read_text() == "7"
+    assert [line["event"] for line in log_of(store, result.run_id)] == ["run.begin", "run.end"]
+
+
+def test_the_same_again_is_a_no_op_that_says_so(workspace: Workspace, store: Store) -> None:
+    stage = Toy()
+    first, second = run_stage(workspace, store, stage), run_stage(workspace, store, stage)
+    assert (second.status, second.exit_code, stage.runs) == ("noop", 0, 1)
+    assert second.run_id == first.run_id
+    assert second.outputs == first.outputs
+    assert second.notes == [f"nothing to do: {first.run_id} did this already (--force repeats it)"]
+
+
+@pytest.mark.parametrize("change", ["seed", "setting", "extra", "input", "force"])
+def test_whatever_decides_the_result_makes_another_run(
+    workspace: Workspace, store: Store, change: str, tmp_path: Path
+) -> None:
+    stage = Toy()
+    run_stage(workspace, store, stage)
+    if change == "extra":
+        stage.text = "other"
+    if change == "input":
+        stage.inputs = {"checkpoint": checkpoint(store, tmp_path / "c", "x")}
+    result = run_stage(
+        workspace,
+        store,
+        stage,
+        seed=8 if change == "seed" else None,
+        overrides=["collect.max_lag=3"] if change == "setting" else (),
+        force=change == "force",
+    )
+    assert (result.status, stage.runs) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize(("status", "code"), [("rejected", 3), ("inconclusive", 4)])
+def test_a_verdict_publishes_and_is_told_again(
+    workspace: Workspace, store: Store, status: str, code: int
+) -> None:
+    stage = Toy(status=status)
+    first, second = run_stage(workspace, store, stage), run_stage(workspace, store, stage)
+    for result in (first, second):
+        assert (result.status, result.exit_code) == (status, code)
+        assert result.outputs["report"].ref == "report@v1"
+    assert stage.runs == 1
+    assert store.run(first.run_id or "").state == status
+
+
+def test_a_failure_is_kept_and_named(workspace: Workspace, store: Store) -> None:
+    error = UsageError("no good", hint="try another")
+    with pytest.raises(UsageError) as caught:
+        run_stage(workspace, store, Toy(error=error))
+    result = result_of(caught.value)
+    assert result is not None
+    assert (result.status, result.exit_code) == ("failed", 2)
+    assert result.envelope()["error"] == {
+        "code": 2,
+        "kind": "usage",
+        "message": "no good",
+        "hint": "try another",
+    }
+    row = store.run(result.run_id or "")
+    assert row.state == "failed"
+    assert json.loads(row.error or "")["message"] == "no good"
+    (failed,) = [line for line in log_of(store, row.id) if line["event"] == "run.error"]
+    assert "Traceback" in failed["traceback"]
+    assert list((store.dir / "tmp").iterdir()) == []
+    assert store.latest("report") is None
+
+
+def test_a_bug_is_a_failure_with_its_own_traceback(workspace: Workspace, store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_stage(workspace, store, Toy(error=ZeroDivisionError("x")))
+    (row,) = store.runs()
+    assert json.loads(row.error or "")["code"] == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
+def test_an_interrupted_run_is_cancelled(workspace: Workspace, store: Store, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        run_stage(workspace, store, Toy(error=error))
+    assert [run.state for run in store.runs()] == ["cancelled"]
+
+
+def test_scratch_outlives_a_failure_and_not_a_success(workspace: Workspace, store: Store) -> None:
+    stage = Toy(error=UsageError("once"))
+    with pytest.raises(UsageError):
+        run_stage(workspace, store, stage)
+    (scratch,) = (store.dir / "scratch").iterdir()
+    assert (scratch / "seen").exists()
+    stage.error = None
+    seen: list[bool] = []
+    stage.during = lambda ctx: seen.append(ctx.scratch == scratch)
+    run_stage(workspace, store, stage)
+    assert seen == [True]
+    assert list((store.dir / "scratch").iterdir()) == []
+
+
+def test_dry_run_changes_nothing(workspace: Workspace, store: Store) -> None:
+    class Planner(Toy):
+        def plan(self, config, inputs, extra, ctx):  # type: ignore[no-untyped-def]
+            return {"letters": len(extra["text"])}
+
+    stage = Planner()
+    result = run_stage(workspace, store, stage, dry_run=True, seed=3)
+    assert (result.status, stage.runs, store.runs()) == ("noop", 0, [])
+    assert result.metrics["would_run"] is True
+    assert (result.metrics["seed"], result.metrics["extra"]) == (3, {"text": "hello"})
+    assert result.metrics["plan"] == {"letters": 5}
+    run_stage(workspace, store, stage, seed=3)
+    assert run_stage(workspace, store, stage, dry_run=True, seed=3).metrics["would_run"] is False
+
+
+def test_inputs_are_named_by_reference(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    made = checkpoint(store, tmp_path / "c", "x")
+    result = run_stage(workspace, store, Toy(), [made.digest[:20]])
+    assert result.envelope()["inputs"] == {"checkpoint": "checkpoint@v1"}
+    assert [one.ref for one in store.inputs_of(result.run_id or "")] == ["checkpoint@v1"]
+    with pytest.raises(InputMissingError):
+        run_stage(workspace, store, Toy(), ["checkpoint@v9"])
+
+
+def test_a_recorded_run_is_repeated_elsewhere(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    """Same inputs, settings, seed and aliases as then, though all of them have changed since."""
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.move_alias("auto", "live", one.digest, reason="init")
+    first = run_stage(workspace, store, Toy("then"), [one.digest], ["collect.max_lag=5"], seed=11)
+    two = checkpoint(store, tmp_path / "c", "two", one.digest)
+    store.move_alias("auto", "live", two.digest, reason="later")
+    before = sorted(path for path in store.dir.rglob("*") if path.is_file())
+    seen: dict[str, Any] = {}
+
+    def look(ctx: Any) -> None:
+        seen.update(live=ctx.store.resolve("checkpoint@live").ref, seed=ctx.seed, dir=ctx.store.dir)
+
+    repeated = run_stage(workspace, store, Toy("now", during=look), from_run=first.run_id)
+    assert repeated.outputs["data"].digest == first.outputs["data"].digest
+    assert (seen["live"], seen["seed"]) == ("checkpoint@v1", 11)
+    assert seen["dir"].parent == workspace.root / "debug"
+    assert sorted(path for path in store.dir.rglob("*") if path.is_file()) == before
+    scratch = Store.open(seen["dir"])
+    assert scratch.run(repeated.run_id or "").from_run == first.run_id
+    assert json.loads(scratch.run(repeated.run_id or "").config)["max_lag"] == 5
+    assert scratch.resolve("checkpoint@v2").path == two.path, "reads the original's objects"
+
+
+def test_only_a_run_of_the_same_stage_is_repeated(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "f").write_text("x")
+    made = store.publish_external({"x": (Output("report", {}), tmp_path / "c")}, line="auto")["x"]
+    with pytest.raises(UsageError, match="is a run of init"):
+        run_stage(workspace, store, Toy(), from_run=made.run_id)
+    with pytest.raises(InputMissingError):
+        run_stage(workspace, store, Toy(), from_run="collect-nowhere")
+
+
+def test_deploy_and_rollback_have_one_lock_and_no_fingerprint(workspace: Workspace, store: Store) -> None:
+    class Deploy(Toy):
+        name = "deploy"
+
+    class Rollback(Toy):
+        name = "rollback"
+
+    locks: list[str] = []
+    for stage in (Deploy(), Rollback(), Deploy()):
+        stage.during = lambda ctx: locks.append(ctx.store.run(ctx.run_id).lock)
+        assert run_stage(workspace, store, stage).status == "succeeded"
+        assert stage.runs == 1
+    assert locks == ["target-auto"] * 3
+    assert {run.fingerprint for run in store.runs()} == {""}

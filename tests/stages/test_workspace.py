@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.errors import StoreError, UsageError
+from stages.workspace import Workspace
+
+
+def test_make_and_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RTRL_WORKSPACE", raising=False)
+    made = Workspace.create(tmp_path / "w", "[workspace]\nseed = 4\n")
+    assert made.settings.workspace.seed == 4
+    assert made.keys_dir.stat().st_mode & 0o777 == 0o700
+    below = made.spool_dir / "deep"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert Workspace.find() == made
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError) as caught:
+        Workspace.find()
+    assert caught.value.code == 10
+    assert "rtrl init" in caught.value.hint
+    assert Workspace.find(tmp_path / "w") == made
+    monkeypatch.setenv("RTRL_WORKSPACE", str(tmp_path / "w"))
+    assert Workspace.find() == made
+    with pytest.raises(StoreError):
+        Workspace.find(below)  # a named folder is meant exactly
+
+
+def test_overrides_add_up(tmp_path: Path) -> None:
+    made = (
+        Workspace.create(tmp_path, "")
+        .with_overrides(["workspace.seed=1"])
+        .with_overrides(["workspace.line=x"])
+    )
+    assert (made.settings.workspace.seed, made.settings.workspace.line) == (1, "x")
+
+
+def test_a_bad_start_makes_no_workspace(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        Workspace.create(tmp_path / "w", "[nonsense]\n")
+    assert not (tmp_path / "w").exists()
+    Workspace.create(tmp_path / "w", "")
+    with pytest.raises(UsageError, match="already"):
+        Workspace.create(tmp_path / "w", "")
