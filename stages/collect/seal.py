@@ -151,18 +151,11 @@ class Sealer:
         payload, tokens = self._chains.open(generation, sealed)
         payload = msgspec.structs.replace(payload, prompt=tokens.prompt.tobytes())
         generation = msgspec.structs.replace(generation, prompt_base="", prompt_prefix=0)
-        plain = encode(payload)
-        return generation, self._vault.seal(generation.user, plain, generation_aad(generation.id))
+        aad = generation_aad(generation.id)
+        return generation, self._vault.seal(generation.user, encode(payload), aad, like=sealed)
 
     def _follow_up(self, episode: int, generation: Generation, sealed: bytes) -> None:
         """The session's next request, as the message of its user to the episode before."""
-        try:
-            text = open_payload(self._vault, generation.user, generation.id, sealed).request
-        except IntegrityError as error:
-            self.quarantine(generation.id, generation.episode, f"follow_up_{error.kind}")
-            return
-        if not text:
-            return
         event = Event(
             id=f"next:{generation.id}",
             key_id=generation.key_id,
@@ -171,13 +164,20 @@ class Sealer:
             at=generation.at,
             wall=generation.wall,
         )
-        aad = event_aad(event.key_id, event.id)
-        sealed_text = self._vault.seal(generation.user, encode_data({"text": text}), aad)
+        try:
+            text = open_payload(self._vault, generation.user, generation.id, sealed).request
+            data, aad = encode_data({"text": text}), event_aad(event.key_id, event.id)
+            moved = self._vault.seal(generation.user, data, aad, like=sealed)
+        except IntegrityError as error:
+            self.quarantine(generation.id, generation.episode, f"follow_up_{error.kind}")
+            return
+        if not text:
+            return
         row = rows.SealedEvent(
             seq=int(self._scan.g_seq[self._plan.follow_up[episode]]),
             event=event,
             user=generation.user,
-            sealed=sealed_text,
+            sealed=moved,
             episode=self._scan.episodes[episode],
             derived=True,
         )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
-from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, parse
+from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, SignalSpec, parse
 from stages.errors import InputMissingError, IntegrityError
 from stages.stage import Artifact
 
@@ -59,8 +59,8 @@ class Explanation:
         """For people: one screen."""
         found = [
             f"episode {self.episode_id}  user {self.user}  stratum {self.stratum}  lag {self.lag}",
-            f"sampled by {self.checkpoint[:19]}  {self.generations} generations, {self.output_tokens} tokens, "
-            f"{len(self.sequences)} sequences",
+            f"sampled by {self.checkpoint[:19]}  generations {self.generations}  "
+            f"tokens {self.output_tokens}  sequences {len(self.sequences)}",
             f"reward spec {self.spec} ({self.spec_digest[:19]})",
             "",
             f"{'signal':24}{'value':>10}{'weight':>10}{'offset':>10}{'term':>10}",
@@ -119,20 +119,25 @@ def _terms(row: dict[str, Any], spec: RewardSpec, price: float) -> list[Term]:
         if signal is None:
             found.append(Term(name, row[name], None, None, None, "not in the reward"))
             continue
-        note = ""
-        if row[name] is None:
-            note = f"not known: {signal.unknown}"
-        elif not (signal.low is None or row[name] >= signal.low) or not (
-            signal.high is None or row[name] <= signal.high
-        ):
-            note = f"counted as {signal.low if signal.low is not None and row[name] < signal.low else signal.high}"
-        found.append(Term(name, row[name], signal.weight, signal.offset, row[f"term_{name}"], note))
+        found.append(
+            Term(name, row[name], signal.weight, signal.offset, row[f"term_{name}"], _note(row[name], signal))
+        )
     if row[PRICE] is not None:
         found.append(Term(PRICE, row[PRICE], -price, 0.0, row[f"term_{PRICE}"], "stabiliser"))
     total = sum(term.contribution for term in found if term.contribution is not None)
     if spec.clip is not None and row["reward"] is not None and abs(total - row["reward"]) > 1e-9:
         found.append(Term("clip", total, None, None, row["reward"] - total, f"bounds {spec.clip}"))
     return found
+
+
+def _note(value: float | None, signal: SignalSpec) -> str:
+    if value is None:
+        return f"not known: {signal.unknown}"
+    if signal.low is not None and value < signal.low:
+        return f"counted as {signal.low:g}"
+    if signal.high is not None and value > signal.high:
+        return f"counted as {signal.high:g}"
+    return ""
 
 
 def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:
     if not found:
         raise InputMissingError(
             f"{experience.ref} holds no episode {episode_id}",
-            hint="`rtrl show` lists an experience's episodes; name another experience with --input",
+            hint="name another one with --input experience@vN",
         )
     return found[0]
 

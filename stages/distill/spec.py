@@ -32,18 +32,6 @@ SIGNALS = (
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
 
-SignalName = Literal[
-    "edit_persistence",
-    "edit_rejected",
-    "dissatisfied_followup",
-    "latency",
-    "latency_first_token",
-    "invalid_tool_calls",
-    "clarified",
-    "edited",
-    "length_cost",
-]
-
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -119,7 +107,7 @@ class RewardSpec(_Table):
     schema_: Literal["rtrl-reward/1"] = Field(..., alias="schema")
     name: str
     horizons: Horizons = Field(default_factory=Horizons)
-    signals: dict[SignalName, SignalSpec]
+    signals: dict[str, SignalSpec]
     length_cost: LengthCost = Field(default_factory=LengthCost)
     latency: Latency = Field(default_factory=Latency)
     stabiliser: Stabiliser | None = None
@@ -134,6 +122,8 @@ class RewardSpec(_Table):
     def _consistent(self) -> RewardSpec:
         if not self.signals:
             raise ValueError("a reward needs at least one signal")
+        if strange := sorted(self.signals.keys() - set(SIGNALS)):
+            raise ValueError(f"no signal is called {strange[0]}; there are {', '.join(SIGNALS)}")
         if self.clip is not None and not self.clip[0] < self.clip[1]:
             raise ValueError("clip: the lower bound must be below the upper one")
         for name, signal in self.signals.items():

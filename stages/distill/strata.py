@@ -35,9 +35,10 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "remove": (r"^(?:please |can you |could you )?(?:remove|delete|drop|get rid of)\b",),
     "create": (r"\b(?:add|implement|create|write|build|introduce|support|generate|make an?|new)\b",),
     "change": (
-        r"\b(?:change|set|increase|decrease|raise|lower|bump|update|replace|use|switch|swap|turn|make it)\b",
+        r"\b(?:change|set|increase|decrease|raise|lower|bump|update|replace|use|switch|swap|turn)\b",
         r"\b(?:should (?:be|return|use)|must be|instead of|to \d|multiply|add up|subtract|divide)\b",
         r"\b(?:reduce|double|halve)\b",
+        r"\bmake (?:it|this|that|\w+) (?:return|use|be|equal|\d)",
     ),
     "fix": (
         r"\b(?:fix|bug|broken|wrong|error|fails?|failing|crash\w*|not work\w*|doesn'?t|isn'?t|incorrect)\b",

@@ -13,6 +13,9 @@ from stages.distill.text import prose
 from stages.records import Event
 
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
+_QUESTION = re.compile(r"[\w`)\]\"']\?[\s*_\"')]*(?:\s|$)")
+_LAST = 160  # characters: where an answer that asks does so
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _ASKS = re.compile(
     r"\b(?:please|could you|can you|would you)\b[^.?!]{0,30}\b(?:clarify|specify|confirm|tell me|explain|"
@@ -30,12 +33,10 @@ def edited(events: Sequence[Event]) -> float:
 def asks(answer: str) -> bool:
     """Whether the raw text of a final answer ends in a question to the user.
 
-    Its last sentence is a question, or its text asks for information without a question mark.
+    There is a question near its end, or its text asks for information without a question mark.
     """
-    said = prose(_CALL.sub(" ", _THOUGHT.sub(" ", answer))).rstrip(" \n*_`\"')")
-    if not said:
-        return False
-    return said.endswith("?") or "?" in said[-120:] or bool(_ASKS.search(said))
+    said = prose(_INLINE_CODE.sub("`", _CALL.sub(" ", _THOUGHT.sub(" ", answer))))
+    return bool(_QUESTION.search(said[-_LAST:]) or _ASKS.search(said))
 
 
 def clarified(events: Sequence[Event], answer: str) -> float:

@@ -1,0 +1,220 @@
+"""Latency, length, outcome, stabiliser, strata and the reward, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.distill import stabiliser
+from stages.distill.reward import combine, term
+from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
+from stages.distill.signals.latency import Median, log_ratio, size_class, updated
+from stages.distill.signals.length_cost import Lengths, length_cost, mix
+from stages.distill.signals.outcome import asks, clarified, edited
+from stages.distill.spec import SignalSpec, Stabiliser, load, parse
+from stages.distill.strata import kind_of_work, language, stratum
+from tests.stages.distill.events import event
+
+NAN = float("nan")
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def test_length_cost_by_hand() -> None:
+    x = floats(0, 1, 100)
+    assert length_cost(x, k=0.0, q=0.5).tolist() == [0, 1, 100]
+    assert length_cost(x, k=0.5, q=0.0).tolist() == [0, 1, 100]
+    assert length_cost(x, k=0.01, q=1.0) == pytest.approx([0, 0.995033, 69.314718])  # 100 ln(1 + x / 100)
+    assert length_cost(x, k=0.01, q=0.5) == pytest.approx(
+        [0, 0.997512, 82.842712]
+    )  # 200 (sqrt(1 + x/100) - 1)
+    assert length_cost(x, k=0.01, q=2.0) == pytest.approx([0, 0.990099, 50.0])  # 100 (1 - 1 / (1 + x / 100))
+
+
+@given(st.floats(0.001, 2), st.floats(0.1, 3), st.lists(st.floats(0, 1e5), min_size=3, max_size=3))
+def test_length_cost_is_increasing_and_concave(k: float, q: float, xs: list[float]) -> None:
+    a, b, c = sorted(xs)
+    cost = length_cost(floats(a, b, c, (a + c) / 2), k, q)
+    assert cost[0] <= cost[1] + 1e-9
+    assert cost[1] <= cost[2] + 1e-9
+    assert cost[3] >= (cost[0] + cost[2]) / 2 - 1e-6 * (1 + abs(cost[2]))
+
+
+def test_mix() -> None:
+    one = {
+        name: floats(n) for n, name in enumerate(("final", "call", "thinking", "tool", "calls", "turns"), 1)
+    }
+    assert mix(Lengths(**one), {"final": 1.0, "call": 2.0, "tool": 0.5, "turns": 10.0}).tolist() == [67.0]
+
+
+def test_latency_by_hand() -> None:
+    sizes = size_class(np.array([0, 1, 2, 100, 127, 128]))
+    assert sizes.tolist() == [0, 0, 1, 6, 6, 7]
+    known = {"6": Median(math.log(200.0), 10.0)}
+    ms = floats(100, 200, 400, NAN, -1)
+    ratio = log_ratio(ms, np.array([6, 6, 6, 6, 6]), known)
+    assert ratio[:3] == pytest.approx([-math.log(2), 0, math.log(2)])
+    assert np.isnan(ratio[3:]).all()
+    # a class the line has not met is compared with its own window
+    assert log_ratio(ms[:3], np.array([3, 3, 3]), known) == pytest.approx([-math.log(2), 0, math.log(2)])
+    after = updated(ms, np.array([6, 6, 6, 6, 3]), known, limit=12.0)
+    # window of 3 with median ln 200: no move; weight 10 + 3, at most 12
+    assert after == {"6": Median(pytest.approx(math.log(200.0)), 12.0)}
+    moved = updated(floats(400, 400), np.array([6, 6]), known, limit=100.0)["6"]
+    assert moved.value == pytest.approx(math.log(200) + 2 / 12 * math.log(2))
+    assert moved.weight == 12.0
+
+
+def test_invalid_calls_are_summed_per_episode() -> None:
+    assert invalid_tool_calls(np.array([0, 0, 2]), np.array([1, 2, 5]), 4).tolist() == [3, 0, 5, 0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [
+        ("Which constant do you mean?", True),
+        ("I can do that. Should I round before or after the tax?", True),
+        ("Please tell me which file you mean.", True),
+        ("Done. The function now multiplies.", False),
+        ("", False),
+        ('<tool_call>{"name": "edit_file", "arguments": {"new": "x?"}}</tool_call>', False),
+        ("<think>what does he want?</think>I changed it.", False),
+        (
+            "I changed `a ? b : c` to an if.\n\nAll tests pass and nothing else was touched by this change. "
+            * 2,
+            False,
+        ),
+        ("Let me know if you need anything else.", False),
+    ],
+)
+def test_asks(answer: str, asked: bool) -> None:
+    assert asks(answer) is asked
+
+
+def test_edited_and_clarified() -> None:
+    edit = event("edit_applied", path="a", before="x = 1", after="x = 2")
+    nothing = event("edit_applied", path="a", before="x = 1", after="x = 1\n")
+    assert (edited([edit]), edited([nothing]), edited([])) == (1.0, 0.0, 0.0)
+    assert (clarified([], "Which?"), clarified([edit], "Which?"), clarified([], "Done.")) == (1.0, 0.0, 0.0)
+
+
+BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum=1.0)
+
+
+@pytest.mark.parametrize(
+    ("price", "rate", "after"),
+    [(0.1, 0.6, 0.1), (0.1, 0.4, 0.3), (0.9, 0.1, 1.0), (0.5, 0.9, 0.3), (0.1, 1.0, 0.0), (0.1, 0.5, 0.1)],
+)
+def test_the_price_of_asking(price: float, rate: float, after: float) -> None:
+    assert stabiliser.moved(price, rate, BAND) == pytest.approx(after)
+
+
+def test_the_price_starts_at_initial_and_stays_within_todays_bounds() -> None:
+    assert stabiliser.price_of({}, BAND) == 0.1
+    assert stabiliser.price_of({"price": 7.0}, BAND) == 1.0
+
+
+def test_the_incentive_reverses() -> None:
+    """A line that never edits comes to pay the most for asking, one that always does the least."""
+    price = 0.1
+    for _ in range(20):
+        price = stabiliser.moved(price, 0.0, BAND)
+    assert price == 1.0
+    for _ in range(20):
+        price = stabiliser.moved(price, 1.0, BAND)
+    assert price == 0.0
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        ("rename total to amount", "rename"),
+        ("change the limit to 30", "change"),
+        ("the limit should be 30", "change"),
+        ("fix the off-by-one", "fix"),
+        ("this is broken", "fix"),
+        ('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3', "fix"),
+        ("what does this do?", "question"),
+        ("make it nicer", "vague"),
+        ("add a docstring", "document"),
+        ("write a test for total", "test"),
+        ("add a flag --json", "create"),
+        ("extract the loop into a function", "refactor"),
+        ("remove the cache", "remove"),
+        ("```py\nx = 1\n```", "none"),
+        ("", "none"),
+    ],
+)
+def test_kinds_of_work(request_: str, kind: str) -> None:
+    assert kind_of_work(request_) == kind
+
+
+def test_strata_use_only_the_request() -> None:
+    assert language("look at src/app.ts and x.py") == "typescript"
+    assert language("```go\nfunc f() {}\n```") == "go"
+    assert language("rename x. then stop") == ""
+    request = "rename x in shop.py"
+    assert stratum(request, "abcdef0123456789", ("kind", "language", "tools")) == "rename/python/abcdef01"
+    assert stratum(request, "", ()) == "all"
+
+
+def test_a_term_by_hand() -> None:
+    strata = np.array([0, 0, 1, 1])
+    values = floats(1.0, 0.25, 9.0, NAN)
+    plain = SignalSpec(weight=2.0, offset=0.5, high=4.0, unknown=-0.1)
+    assert term(values, strata, plain).tolist() == [1.0, -0.5, 7.0, -0.1]
+    mean = SignalSpec(weight=1.0, unknown="mean")
+    assert term(values, strata, mean).tolist() == [1.0, 0.25, 9.0, 9.0]  # its stratum's
+    assert term(values, np.array([0, 0, 0, 1]), mean)[3] == pytest.approx(10.25 / 3)  # the window's
+    assert term(floats(NAN), np.array([0]), mean).tolist() == [0.0]
+    assert np.isnan(term(values, strata, SignalSpec(weight=1.0, unknown="exclude"))[3])
+
+
+SPEC = """
+schema = "rtrl-reward/1"
+name = "test"
+clip = [-1.0, 1.0]
+[signals.edit_persistence]
+weight = 1.0
+unknown = "exclude"
+[signals.invalid_tool_calls]
+weight = -0.5
+unknown = 0.0
+[accepted_exits]
+"unknown:edit_persistence" = "a test"
+"""
+
+
+def test_a_reward_by_hand() -> None:
+    values = {
+        "edit_persistence": floats(1.0, 0.5, NAN, 0.0),
+        "invalid_tool_calls": floats(0, 1, 0, 3),
+        "clarified": floats(0, 0, 1, 1),
+    }
+    got = combine(values, np.zeros(4, dtype=np.int64), parse(SPEC, "test"), price=0.25)
+    assert got.terms["asking_price"].tolist() == [0, 0, -0.25, -0.25]
+    assert got.reward[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.75 is clipped
+    assert np.isnan(got.reward[2])
+    assert got.excluded_by == ["", "", "edit_persistence", ""]
+
+
+def test_the_shipped_spec_puts_broken_calls_below_everything(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    spec, _ = load("default", tmp_path_factory.mktemp("root"))
+    cases = {
+        "kept": {"edit_persistence": 1.0, "dissatisfied_followup": 0.05, "invalid_tool_calls": 0.0},
+        "asked": {"edit_persistence": NAN, "dissatisfied_followup": 0.15, "invalid_tool_calls": 0.0},
+        "thrown_away": {"edit_persistence": 0.0, "dissatisfied_followup": 0.9, "invalid_tool_calls": 0.0},
+        "broken": {"edit_persistence": NAN, "dissatisfied_followup": 0.9, "invalid_tool_calls": 1.0},
+    }
+    values = {name: floats(*(case.get(name, 0.0) for case in cases.values())) for name in spec.signals}
+    values["clarified"] = floats(0, 1, 0, 0)
+    rewards = combine(values, np.zeros(4, dtype=np.int64), spec, price=0.1).reward
+    assert list(rewards) == sorted(rewards, reverse=True)

@@ -1,0 +1,68 @@
+"""A spec that contradicts itself fails when it is resolved, and says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.distill.spec import load, parse
+from stages.errors import InputMissingError, UsageError
+
+GOOD = """
+schema = "rtrl-reward/1"
+name = "x"
+[signals.edit_persistence]
+weight = 1.0
+unknown = 0.0
+"""
+
+
+def test_the_digest_is_of_the_meaning() -> None:
+    other_order = GOOD.replace("weight = 1.0\nunknown = 0.0", "unknown = 0 # comment\nweight = 1.0")
+    assert parse(GOOD, "x").digest == parse(other_order, "x").digest
+    assert parse(GOOD, "x").digest != parse(GOOD.replace("1.0", "1.5"), "x").digest
+    assert parse(GOOD, "x").digest.startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("unknown = 0.0", ""), "signals.edit_persistence.unknown: Field required"),
+        (("weight = 1.0", "weight = 1.0\nwieght = 2.0"), "wieght: Extra inputs are not permitted"),
+        (("edit_persistence", "edit_persistance"), "no signal is called edit_persistance"),
+        (
+            ("unknown = 0.0", 'unknown = "exclude"'),
+            "takes episodes out of training that the policy can choose",
+        ),
+        (("weight = 1.0", "weight = 1.0\nlow = 2.0\nhigh = 1.0"), "low must be below high"),
+        (('name = "x"', 'name = "x"\nclip = [1.0, -1.0]'), "the lower bound must be below"),
+        (("rtrl-reward/1", "rtrl-reward/2"), "schema"),
+        (("weight = 1.0", "weight ="), "is not TOML"),
+        (("[signals.edit_persistence]", "[signal.edit_persistence]"), "signals: Field required"),
+    ],
+)
+def test_what_is_wrong_is_said(change: tuple[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(GOOD.replace(*change), "mine")
+    assert caught.value.code == 2
+    assert says in caught.value.message
+    assert "mine" in caught.value.message
+    assert caught.value.hint
+
+
+def test_by_name_and_by_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(GOOD)
+    assert load("mine.toml", tmp_path)[0].name == "x"
+    assert load(str(tmp_path / "mine.toml"), Path("/nowhere"))[1] == GOOD
+    assert load("default", tmp_path)[0].name == "default"
+    for missing in ("none", "none.toml"):
+        with pytest.raises(InputMissingError) as caught:
+            load(missing, tmp_path)
+        assert caught.value.code == 5
+
+
+def test_a_bad_stabiliser() -> None:
+    bad = GOOD + "[stabiliser]\nlow = 0.9\nhigh = 0.1\nstep = 1\ninitial = 0\nminimum = 0\nmaximum = 1\n"
+    with pytest.raises(UsageError, match="low <= high"):
+        parse(bad, "x")
