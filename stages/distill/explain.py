@@ -104,7 +104,7 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
         why_not=row["why_not"],
         spec=spec.name,
         spec_digest=spec.digest,
-        terms=tuple(_terms(row, spec, float(experience.meta["price"]))),
+        terms=tuple(_terms(row, spec, experience.meta["price"])),
         events=tuple(sorted(events)),
         generations=row["n_generations"],
         output_tokens=row["output_tokens"],
@@ -112,7 +112,7 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
     )
 
 
-def _terms(row: dict[str, Any], spec: RewardSpec, price: float) -> list[Term]:
+def _terms(row: dict[str, Any], spec: RewardSpec, price: float | None) -> list[Term]:
     found = []
     for name in SIGNALS:
         signal = spec.signals.get(name)
@@ -122,7 +122,7 @@ def _terms(row: dict[str, Any], spec: RewardSpec, price: float) -> list[Term]:
         found.append(
             Term(name, row[name], signal.weight, signal.offset, row[f"term_{name}"], _note(row[name], signal))
         )
-    if row[PRICE] is not None:
+    if price is not None:
         found.append(Term(PRICE, row[PRICE], -price, 0.0, row[f"term_{PRICE}"], "stabiliser"))
     total = sum(term.contribution for term in found if term.contribution is not None)
     if spec.clip is not None and row["reward"] is not None and abs(total - row["reward"]) > 1e-9:

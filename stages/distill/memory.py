@@ -44,10 +44,10 @@ def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     }
 
 
-def price(measured: pa.Table, state: LineState, spec: RewardSpec) -> float:
-    """The price of a question for this window; 0 without a stabiliser."""
+def price(measured: pa.Table, state: LineState, spec: RewardSpec) -> float | None:
+    """The price of a question for this window; None without a stabiliser."""
     if spec.stabiliser is None or not spec.stabiliser.enabled:
-        return 0.0
+        return None
     before = stabiliser.price_of(state.stabiliser, spec.stabiliser)
     return stabiliser.moved(before, float(measured["edited"].to_numpy().mean()), spec.stabiliser)
 
@@ -56,7 +56,7 @@ def updated(
     state: LineState,
     measured: pa.Table,
     spec: RewardSpec,
-    price_now: float,
+    price_now: float | None,
     window: Mapping[str, Any],
     keep: int,
 ) -> LineState:
@@ -70,7 +70,7 @@ def updated(
     return msgspec.structs.replace(
         state,
         latency=msgspec.to_builtins(known),
-        stabiliser={**state.stabiliser, "price": price_now},
+        stabiliser=state.stabiliser if price_now is None else {**state.stabiliser, "price": price_now},
         monitors={**state.monitors, "windows": history},
     )
 

@@ -31,19 +31,19 @@ class Rewards:
     excluded_by: list[str]
 
 
-def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, price: float) -> Rewards:
+def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, price: float | None) -> Rewards:
     """The rewards of a window.
 
     Args:
         values: signals [E], nan where not known; `clarified` must be there when a price is.
         strata: stratum code of each episode [E].
-        price: of a question without an edit, in units of reward.
+        price: of a question without an edit, in units of reward; None without a stabiliser.
     """
     terms: dict[str, Floats] = {}
     for name, signal in spec.signals.items():
         terms[name] = term(values[name], strata, signal)
-    if price:
-        terms[PRICE] = -price * values["clarified"]
+    if price is not None:
+        terms[PRICE] = 0.0 - price * values["clarified"]
     n = len(strata)
     total = np.sum(list(terms.values()), axis=0) if terms else np.zeros(n)
     if spec.clip is not None:

@@ -111,7 +111,7 @@ class DistillStage:
 class _Scored:
     """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does)."""
 
-    price: float
+    price: float | None
     values: Mapping[str, Floats]
     rewards: Rewards
     why_not: list[str]

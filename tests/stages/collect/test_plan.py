@@ -1,0 +1,156 @@
+"""The decision, on any order of arrival: by hand in test_run.py, here what must always hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.collect.plan import REASONS, Plan, Rules, audit, left_behind, plan
+from stages.collect.scan import Scan, scan
+from stages.records import Event, Generation, Sampling, Span
+
+HOUR = 3_600_000
+RULES = Rules(
+    arm="live",
+    max_lag=1,
+    horizon_ms=HOUR,
+    lags={"a": 0, "b": 1, "c": 2, "x": None},
+    consumed=frozenset({"e3"}),
+)
+
+
+def generation(gid: str, episode: str, at: int, **fields: Any) -> Generation:
+    defaults: dict[str, Any] = {
+        "id": gid, "key_id": "k", "user": "u", "session": "s", "episode": episode, "ordinal": 0, "at": at,
+        "wall": at, "line": "auto", "arm": "live", "deployment": "", "api": "chat", "sampling": Sampling(),
+        "spans": (Span(0, 2, "a"),), "finish_reason": "stop", "prompt_tokens": 4, "output_tokens": 2,
+        "ttft_ms": 1.0, "duration_ms": 2.0,
+    }  # fmt: skip
+    return Generation(**(defaults | fields))
+
+
+def event(eid: str, gid: str, kind: str, at: int, key: str = "k") -> Event:
+    return Event(id=eid, key_id=key, generation_id=gid, type=kind, at=at, wall=at)  # type: ignore[arg-type]
+
+
+def scanned(generations: Sequence[Generation], events: Sequence[Event]) -> Scan:
+    """As if the records had been committed in this order, events after generations."""
+    first = len(generations) + 1
+    return scan(
+        ((seq, g, b"") for seq, g in enumerate(generations, 1)),
+        ((seq, e, "u", b"") for seq, e in enumerate(events, first)),
+        "auto",
+    )
+
+
+def decide(found: Scan, now: int = 10 * HOUR) -> Plan:
+    return plan(found, RULES, now, np.zeros(len(found.ids), dtype=np.bool_))
+
+
+def reasons(found: Scan, decided: Plan) -> dict[str, str]:
+    names = (*REASONS, "taken")
+    return {episode: names[code] for episode, code in zip(found.episodes, decided.left, strict=True)}
+
+
+def test_every_reason_by_hand() -> None:
+    made = [
+        generation("1", "ok", 0),
+        generation("2", "e3", 0),
+        generation("3", "old", 0, spans=(Span(0, 1, "a"), Span(1, 2, "c"))),
+        generation("4", "parent", 0, spans=(Span(0, 2, "b"),)),
+        generation("5", "stranger", 0, spans=(Span(0, 2, "x"),)),
+        generation("6", "unheard_of", 0, spans=(Span(0, 2, "?"),)),
+        generation("7", "young", 9 * HOUR + 1),
+        generation("8", "private", 0),
+        generation("9", "private", 1, no_train=True, ordinal=1),
+        generation("10", "other_arm", 0, arm="canary"),
+        generation("11", "no_answer", 0, spans=(), output_tokens=0),
+        generation("12", "edited_late", 0),
+    ]
+    found = scanned(made, [event("x", "12", "edit_applied", 9 * HOUR + 1)])
+    assert reasons(found, decide(found)) == {
+        "ok": "taken", "e3": "consumed", "old": "lag", "parent": "taken", "stranger": "unrelated",
+        "unheard_of": "unrelated", "young": "immature", "private": "no_train", "other_arm": "arm",
+        "no_answer": "taken", "edited_late": "immature",
+    }  # fmt: skip
+
+
+def test_only_the_key_that_made_a_generation_may_speak_of_it() -> None:
+    found = scanned([generation("1", "e", 0)], [event("x", "1", "edit_applied", 9 * HOUR + 1, key="other")])
+    decided = decide(found)
+    assert reasons(found, decided) == {"e": "taken"}
+    assert decided.take_event.tolist() == [False]
+
+
+def test_an_empty_window() -> None:
+    found = scanned([], [])
+    decided = decide(found)
+    assert (len(decided.taken), decided.resume_seq) == (0, 0)
+    assert left_behind(audit(found, decided)) == {}
+
+
+generation_lists = st.lists(
+    st.builds(
+        lambda n, at, session, checkpoint, no_train: {
+            "episode": f"e{n}", "at": at, "session": f"{n}-{session}", "no_train": no_train,
+            "spans": (Span(0, 2, checkpoint),),
+        },
+        st.integers(0, 5),
+        st.integers(0, 12 * HOUR),
+        st.integers(0, 2),
+        st.sampled_from("abcx"),
+        st.booleans(),
+    ),
+    max_size=12,
+)  # fmt: skip
+event_lists = st.lists(
+    st.tuples(
+        st.integers(0, 14),
+        st.sampled_from(["edit_applied", "user_message", "thumbs", "session_closed"]),
+        st.integers(0, 12 * HOUR),
+        st.sampled_from(["k", "other"]),
+    ),
+    max_size=12,
+)
+
+
+@given(generation_lists, event_lists, st.randoms(use_true_random=False))
+def test_the_order_of_arrival_decides_nothing(
+    made: list[dict[str, Any]], said: list[tuple[int, str, int, str]], order: random.Random
+) -> None:
+    generations = [generation(str(n), **fields) for n, fields in enumerate(made)]
+    events = [event(f"v{n}", str(target), kind, at, key) for n, (target, kind, at, key) in enumerate(said)]
+    found = scanned(generations, events)
+    decided = decide(found)
+    before = reasons(found, decided)
+    taken = {found.ids[row] for row in np.flatnonzero(decided.take_generation)}
+
+    # every episode has one reason; what is taken is whole; the audit adds up
+    assert {g.id for g in generations if before[g.episode] == "taken"} == taken
+    table = audit(found, decided)
+    assert sum(int(row["episodes"]) for row in table) == len(found.episodes)
+    assert sum(int(row["generations"]) for row in table) == len(generations)
+    attached = {n for n, e in enumerate(events) if e.key_id == "k" and e.generation_id in taken}
+    assert set(np.flatnonzero(decided.take_event)) == attached
+
+    # everything that a later collect of a descendant may still take has a seq at or after the resume point
+    later = {e for e, reason in before.items() if reason in ("taken", "immature", "arm")}
+    seqs = [seq for seq, g in enumerate(generations, 1) if g.episode in later]
+    assert all(seq >= decided.resume_seq for seq in seqs)
+
+    order.shuffle(generations)
+    order.shuffle(events)
+    again = scanned(generations, events)
+    assert reasons(again, decide(again)) == before
+
+
+@given(generation_lists, st.integers(0, 14 * HOUR), st.integers(0, 14 * HOUR))
+def test_time_only_adds(made: list[dict[str, Any]], one: int, other: int) -> None:
+    found = scanned([generation(str(n), **fields) for n, fields in enumerate(made)], [])
+    early, late = (set(decide(found, now).taken.tolist()) for now in sorted((one, other)))
+    assert early <= late

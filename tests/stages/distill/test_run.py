@@ -1,0 +1,360 @@
+"""From a click to a reward, over a real spool, vault and store; every number by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import schemas, tables
+from stages.distill.explain import explain
+from stages.distill.run import STAGE
+from stages.distill.spec import COLUMNS
+from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.linestate import LineState, consumed_episodes
+from stages.records import Sampling
+from stages.result import StageResult
+from stages.stage import Artifact
+from stages.tokens import load_episodes, load_sequences
+from stages.vault import UserForgottenError
+from tests.stages.world import HOUR, World
+
+SPEC = """
+schema = "rtrl-reward/1"
+name = "by-hand"
+strata = ["kind"]
+[signals.edit_persistence]
+weight = 2.0
+offset = 0.5
+unknown = 0.25
+[signals.edit_rejected]
+weight = -0.5
+unknown = 0.0
+[signals.dissatisfied_followup]
+weight = -1.0
+unknown = -0.125
+[signals.invalid_tool_calls]
+weight = -3.0
+unknown = 0.0
+[signals.latency]
+weight = -0.5
+unknown = 0.0
+[signals.length_cost]
+weight = -0.01
+unknown = 0.0
+[length_cost]
+k = 0.0
+final = 1.0
+call = 2.0
+tool = 0.5
+calls = 3.0
+turns = 4.0
+[stabiliser]
+low = 0.5
+high = 0.75
+step = 1.0
+initial = 0.25
+minimum = 0.0
+maximum = 1.0
+"""
+BEFORE = "def area(w, h):\n    return w + h\n"
+AFTER = "def area(w, h):\n    return w * h\n"
+CALL = '<tool_call>{"name": "edit_file", "arguments": {"path": "area.py"}}</tool_call>'
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, '[collect]\nclock = "events"\n[distill]\nspec = "spec.toml"\n')
+    (world.root / "ws" / "spec.toml").write_text(SPEC)
+    yield world
+    world.close()
+
+
+def rewarded(artifact: Artifact) -> dict[str, dict[str, Any]]:
+    schema = schemas.experience_episodes(COLUMNS)
+    return {
+        row["episode_id"]: row for row in tables.read(artifact.path / "episodes.parquet", schema).to_pylist()
+    }
+
+
+def a_click(world: World) -> None:
+    """Ada asks for a change, the agent edits and reports, she says it is still wrong and reverts nothing;
+    an hour later one of the two changed lines is as the agent left it."""
+    from stages.records import ToolCall
+
+    call = ToolCall(id="c1", name="edit_file", arguments="")
+    first = list(range(40))
+    world.generation(
+        "g1", "e1", 0, prompt=first, output=(1, 2, 3), request="change area to a product", answer=CALL,
+        tool_calls=(call,), duration_ms=100.0,
+    )  # fmt: skip
+    second = [*first, 1, 2, 3, 90, 91, 92, 93]
+    world.generation(
+        "g2", "e1", 1_000, ordinal=1, prompt=second, output=(5, 6), request="change area to a product",
+        answer="Done.", duration_ms=300.0,
+    )  # fmt: skip
+    world.event("g1", "edit_applied", 500, path="area.py", before=BEFORE, after=AFTER)
+    world.event("g2", "user_message", 60_000, text="still wrong")
+    world.event(
+        "g1", "edit_survival", HOUR + 500, path="area.py", horizon_s=3600, now="def area(w, h):\n    pass\n"
+    )
+
+
+def distilled(world: World, *overrides: str) -> StageResult:
+    world.tick(3 * HOUR)
+    world.collect()
+    return world.run(STAGE, *overrides)
+
+
+def test_from_a_click_to_a_reward(world: World) -> None:
+    a_click(world)
+    result = distilled(world)
+    experience = result.outputs["experience"]
+    row = rewarded(experience)["e1"]
+    # one line replaced: the new one is gone (0 of 1), the old one still absent (1 of 1)
+    assert (row["edit_persistence"], row["term_edit_persistence"]) == (0.5, 0.0)
+    assert (row["edit_rejected"], row["term_edit_rejected"]) == (0.0, 0.0)
+    unhappy = 1 / (1 + math.exp(-1.5))  # bias -1.7, "still" 3.2
+    assert row["dissatisfied_followup"] == pytest.approx(unhappy)
+    assert row["term_dissatisfied_followup"] == pytest.approx(-unhappy)
+    assert (row["invalid_tool_calls"], row["term_invalid_tool_calls"]) == (0.0, 0.0)
+    # the only episode of its size: its own median
+    assert (row["latency"], row["term_latency"]) == (0.0, 0.0)
+    # call 3 tokens x 2, final 2 x 1, tool output 4 x 0.5, 1 call x 3, 2 turns x 4 = 21; k = 0: cost 21
+    assert (row["length_cost"], row["term_length_cost"]) == (21.0, pytest.approx(-0.21))
+    assert (row["edited"], row["clarified"], row["asking_price"], row["term_asking_price"]) == (
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+    )
+    assert row["reward"] == pytest.approx(-unhappy - 0.21)
+    assert (row["trainable"], row["why_not"], row["stratum"], row["lag"]) == (True, "", "change", 0)
+
+    assert experience.meta["checkpoint"] == world.live
+    assert experience.meta["counts"] == {"episodes": 1, "trainable": 1}
+    # edit rate 1 is above the band: 0.25 - 1.0 * (1 - 0.75)
+    assert experience.meta["price"] == 0.0
+    assert (experience.path / "reward_spec.toml").read_text() == SPEC
+
+
+def test_the_tokens_of_the_click(world: World) -> None:
+    a_click(world)
+    experience = distilled(world).outputs["experience"]
+    (sequence,) = load_sequences(experience, world.store, world.vault)
+    assert sequence.token_ids.tolist() == [*range(40), 1, 2, 3, 90, 91, 92, 93, 5, 6]
+    assert sequence.sampled.tolist() == [False] * 40 + [True] * 3 + [False] * 4 + [True] * 2
+    assert sequence.logprobs.tolist() == [0.0] * 40 + [-0.5] * 3 + [0.0] * 4 + [-0.5] * 2
+    assert sequence.checkpoints == (world.live,)
+    assert [(g.id, g.output_start, g.output_end) for g in sequence.generations] == [
+        ("g1", 40, 43),
+        ("g2", 47, 49),
+    ]
+    (episode,) = load_episodes(experience)
+    assert (episode.episode_id, episode.user, episode.group) == ("e1", "ada", "")
+
+
+def test_explain_says_every_term(world: World) -> None:
+    a_click(world)
+    world.generation("q", "ask", 0, session="s2", request="make it nicer", answer="Which part?")
+    experience = distilled(world).outputs["experience"]
+    got = explain(world.workspace, world.store, "experience@latest", "e1")
+    terms = {term.signal: term for term in got.terms}
+    assert sum(t.contribution or 0.0 for t in got.terms) == pytest.approx(got.reward)
+    assert (terms["edit_persistence"].weight, terms["edit_persistence"].offset) == (2.0, 0.5)
+    assert terms["edited"].note == "not in the reward"
+    assert got.sequences == (("g1", "g2"),)
+    assert [kind for _, kind in got.events] == ["edit_applied", "user_message", "edit_survival"]
+    asked = explain(world.workspace, world.store, experience.ref, "ask")
+    terms = {term.signal: term for term in asked.terms}
+    # edit rate 0.5 lies in the band: the initial price
+    assert (terms["asking_price"].value, terms["asking_price"].contribution) == (1.0, -0.25)
+    assert terms["edit_persistence"].note == "not known: 0.25"
+    assert asked.reward == pytest.approx(0.25 - 0.125 - 0.25 - 0.01 * (2 + 4))
+    for explanation in (got, asked):
+        text = "\n".join(explanation.lines()) + json.dumps(explanation.to_dict())
+        assert "still wrong" not in text
+        assert "Which part" not in text
+        assert "reward" in text
+    with pytest.raises(InputMissingError, match="holds no episode nobody"):
+        explain(world.workspace, world.store, "experience@latest", "nobody")
+
+
+def test_unknown_stays_unknown(world: World) -> None:
+    world.generation("g", "e", 0, request="fix it", answer="Done.")
+    row = rewarded(distilled(world).outputs["experience"])["e"]
+    assert row["edit_persistence"] is None
+    assert row["dissatisfied_followup"] is None
+    assert (row["term_edit_persistence"], row["term_dissatisfied_followup"]) == (0.25, -0.125)
+
+
+def test_broken_calls_are_negatives_and_stay(world: World) -> None:
+    world.generation("g", "e", 0, answer="<tool_call>{", invalid_tool_calls=2)
+    result = distilled(world)
+    row = rewarded(result.outputs["experience"])["e"]
+    assert (row["invalid_tool_calls"], row["term_invalid_tool_calls"], row["trainable"]) == (2.0, -6.0, True)
+    assert len(list(load_sequences(result.outputs["experience"], world.store, world.vault))) == 1
+
+
+def test_late_duplicate_and_early_events(world: World) -> None:
+    """Survival before its edit, the edit before its generation, the message twice, over a restart."""
+    early = {"path": "area.py", "before": BEFORE, "after": AFTER}
+    world.event("g1", "edit_survival", HOUR + 500, eid="s", path="area.py", horizon_s=3600, now=AFTER)
+    assert world.event("g1", "edit_applied", 500, eid="a", **early) == "pending"
+    world.writer.close()
+    from stages.spool import SpoolWriter
+
+    world.writer = SpoolWriter(world.workspace.spool_dir, world.vault, fsync_ms=1.0)
+    world.generation("g1", "e1", 0, answer="Done.")
+    assert world.event("g1", "edit_applied", 500, eid="a", **early) == "duplicate"
+    assert world.event("g1", "user_message", 900, eid="m", text="thanks") == "accepted"
+    assert world.event("g1", "user_message", 900, eid="m", text="still wrong") == "duplicate"
+    assert world.event("g1", "edit_reverted", 900, eid="r", key="other", path="area.py") == "rejected"
+    row = rewarded(distilled(world).outputs["experience"])["e1"]
+    assert row["edit_persistence"] == 1.0
+    assert row["edit_rejected"] == 0.0
+    assert row["dissatisfied_followup"] < 0.1
+
+
+def test_an_outcome_six_hours_late_still_counts(world: World) -> None:
+    a_click(world)
+    first = distilled(world)
+    before = rewarded(first.outputs["experience"])["e1"]["edit_rejected"]
+    world.event("g1", "edit_reverted", 6 * HOUR, path="area.py")
+    world.collect()
+    row = rewarded(world.run(STAGE).outputs["experience"])["e1"]
+    assert (before, row["edit_rejected"], row["edit_persistence"]) == (0.0, 1.0, 0.0)
+
+
+def test_what_cannot_be_reproduced_gives_metrics_only(world: World) -> None:
+    world.generation("g1", "greedy", 0, sampling=Sampling(temperature=0.0))
+    world.generation("g2", "strange", 0, session="s2", sampling=Sampling(unknown=("logit_bias",)))
+    world.generation("g3", "defect", 0, session="s3", logprobs=(-1.0,), defect="logprobs_length")
+    world.generation("g4", "nothing", 0, session="s4", output=())
+    world.generation("g5", "half", 0, session="s5", logprobs=(-1.0,), defect="logprobs_length")
+    world.generation("g6", "half", 1, session="s5", ordinal=1)
+    result = distilled(world)
+    experience = result.outputs["experience"]
+    assert {name: row["why_not"] for name, row in rewarded(experience).items()} == {
+        "greedy": "greedy",
+        "strange": "unknown_sampling",
+        "defect": "logprobs_length",
+        "nothing": "no_tokens",
+        "half": "",
+    }
+    sequences = list(load_sequences(experience, world.store, world.vault))
+    assert [[g.id for g in s.generations] for s in sequences] == [["g6"]]
+    audit = {row["exit"]: row["episodes"] for row in result.metrics["audit"]}
+    assert audit == {"greedy": 1, "unknown_sampling": 1, "logprobs_length": 1, "no_tokens": 1, "trainable": 1}
+    quarantine = tables.read(experience.path / "quarantine.parquet", schemas.QUARANTINE).to_pylist()
+    assert {row["id"]: row["reason"] for row in quarantine} == {
+        "g3": "logprobs_length",
+        "g5": "logprobs_length",
+    }
+
+
+def test_a_user_forgotten_after_collect(world: World) -> None:
+    world.generation("g1", "e1", 0)
+    world.generation("g2", "e2", 0, user="bob", session="s2")
+    world.tick(3 * HOUR)
+    world.collect()
+    first = world.run(STAGE).outputs["experience"]
+    world.vault.forget("bob")
+    again = world.run(STAGE, force=True).outputs["experience"]
+    assert {name: row["why_not"] for name, row in rewarded(again).items()} == {"e1": "", "e2": "forgotten"}
+    # and of the experience made before, train gets the others and is told
+    gone: list[str] = []
+    left = list(load_sequences(first, world.store, world.vault, on_forgotten=gone.append))
+    assert ([s.episode_id for s in left], gone) == (["e1"], ["e2"])
+    with pytest.raises(UserForgottenError):
+        list(load_sequences(first, world.store, world.vault))
+
+
+def test_the_line_state_remembers(world: World) -> None:
+    a_click(world)
+    result = distilled(world)
+    state = LineState.load(result.outputs["line_state"].path)
+    assert state.stabiliser == {"price": 0.0}
+    # request of 40 tokens: size class 5; 400 ms over both generations, 10 ms to the first token
+    assert state.latency == {
+        "latency": {"5": {"value": pytest.approx(math.log(400)), "weight": 1.0}},
+        "latency_first_token": {"5": {"value": pytest.approx(math.log(10)), "weight": 1.0}},
+    }
+    (window,) = state.monitors["windows"]
+    assert (window["episodes"], window["edit_rate"], window["ask_rate"], window["turns"]) == (
+        1,
+        1.0,
+        0.0,
+        2.0,
+    )
+    assert result.outputs["line_state"].meta == {"checkpoint": world.live, "stage": "distill"}
+
+
+def test_the_next_window_is_compared_with_the_line(world: World) -> None:
+    a_click(world)
+    state = LineState.load(distilled(world).outputs["line_state"].path)
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1"], state=state))
+    world.generation(
+        "g9", "e9", 3 * HOUR, session="s9", prompt=tuple(range(50)), duration_ms=800.0, request="rename it"
+    )
+    world.tick(6 * HOUR)
+    world.collect()
+    result = world.run(STAGE)
+    row = rewarded(result.outputs["experience"])["e9"]
+    assert row["latency"] == pytest.approx(math.log(2))  # 800 ms against 400
+    assert row["term_latency"] == pytest.approx(-0.5 * math.log(2))
+    # no edit in two episodes (e9 and the clock's): 0 + 1.0 * (0.5 - 0)
+    assert result.outputs["experience"].meta["price"] == 0.5
+    after = result.outputs["line_state"]
+    assert consumed_episodes(after.path) == {"e1"}  # carried on
+    assert len(LineState.load(after.path).monitors["windows"]) == 2
+
+
+def test_the_same_interactions_again_is_a_no_op_until_the_spec_changes(world: World) -> None:
+    a_click(world)
+    first = distilled(world)
+    assert world.run(STAGE).status == "noop"
+    path = world.root / "ws" / "spec.toml"
+    path.write_text(SPEC.replace("weight = 2.0", "weight = 3.0"))
+    second = world.run(STAGE)
+    assert second.status == "succeeded"
+    assert second.outputs["experience"].meta["spec"] != first.outputs["experience"].meta["spec"]
+
+
+def test_a_spec_that_waits_longer_than_collect_did(world: World) -> None:
+    a_click(world)
+    (world.root / "ws" / "spec.toml").write_text(SPEC + "[horizons]\npersistence_s = 21600.0\n")
+    with pytest.raises(UsageError, match="waits 21600 s") as caught:
+        distilled(world)
+    assert "collect.horizon_s=21600" in caught.value.hint
+
+
+def test_no_interactions(world: World) -> None:
+    with pytest.raises(InputMissingError, match="interactions@latest") as caught:
+        world.run(STAGE)
+    assert caught.value.code == 5
+
+
+def test_a_flipped_byte_in_the_interactions(world: World) -> None:
+    a_click(world)
+    world.tick(3 * HOUR)
+    artifact = world.collect().outputs["interactions"]
+    path = tables.parts(artifact.path)[0] / schemas.EVENTS_FILE
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    with pytest.raises(IntegrityError) as caught:
+        world.run(STAGE)
+    assert caught.value.code == 12
+    assert caught.value.hint
+
+
+def test_signals_no_client_sends_are_warned_of(world: World) -> None:
+    world.generation("g", "e", 0)
+    warnings = distilled(world).warnings
+    assert any("edit_persistence" in warning for warning in warnings)
