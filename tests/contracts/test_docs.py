@@ -1,0 +1,56 @@
+"""The documentation of the command line is what the command line says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cursorbench import errors as base_errors
+from rtrl_cli.lazy import TABLE
+from stages import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_cli_docs", ROOT / "scripts" / "make_cli_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_cli_md_is_what_help_says(generator: ModuleType) -> None:
+    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert written == generator.page(), "run `python scripts/make_cli_docs.py`"
+
+
+def test_every_error_has_its_exit_code_in_the_table(generator: ModuleType) -> None:
+    codes = {int(code) for code in re.findall(r"\| (\d+) \|", generator.HEAD)}
+    found = {
+        one.code
+        for module in (base_errors, errors)
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, base_errors.RtrlError)
+    }
+    assert found <= codes
+    assert {0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14} == codes
+
+
+def test_every_command_has_a_module_and_a_help() -> None:
+    for name, entry in TABLE.items():
+        assert (ROOT / "rtrl_cli" / "commands" / f"{entry.module}.py").exists(), name
+        assert entry.help.endswith("."), name
+
+
+def test_links_of_readme_and_docs_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} -> {target}"

@@ -1,0 +1,210 @@
+"""The program as a process: exit status, what goes to stdout and stderr, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.registry.store import Store
+from stages.runner import run_stage
+from stages.workspace import Workspace
+from tests.stages.toy import Toy, checkpoint
+
+ENVELOPE = {
+    "schema",
+    "command",
+    "status",
+    "run_id",
+    "inputs",
+    "outputs",
+    "metrics",
+    "duration_s",
+    "warnings",
+    "error",
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    folder = tmp_path_factory.mktemp("cli")
+    made = Workspace.create(folder / "w", "")
+    store = Store.open(made.store_dir)
+    one = checkpoint(store, folder / "c", "one")
+    store.move_alias("auto", "live", one.digest, reason="init")
+    run_stage(made, store, Toy("a"), [one.digest])
+    return made
+
+
+def rtrl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rtrl_cli.main", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    found = json.loads(done.stdout)
+    assert set(found) == ENVELOPE
+    assert found["schema"] == "rtrl/1"
+    return dict(found)
+
+
+def test_no_argument_is_help() -> None:
+    done = rtrl()
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Usage: rtrl [OPTIONS] COMMAND [ARGS]...")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["trian"], 2, "Did you mean 'train'?"),
+        (["status", "--nonsense"], 2, "No such option: --nonsense"),
+        (["show"], 2, "Missing argument"),
+        (["status", "-w", "/nowhere"], 10, "no workspace at /nowhere"),
+        (["show", "report@v9"], 5, "there is no report@v9"),
+        (["show", "nonsense@v1"], 2, "is not a reference"),
+        (["show", "collect-nowhere"], 5, "there is no run"),
+        (["show", "deployment-nowhere"], 5, "there is no deployment"),
+        (["lineage", "checkpoint@anchor"], 5, "there is no checkpoint@anchor"),
+        (["train", "--set", "train.nonsense=1"], 2, "unknown setting train.nonsense"),
+        (["gc", "--pin", "report@v1"], 2, "needs a reason"),
+    ],
+)
+def test_failures(workspace: Workspace, arguments: list[str], code: int, words: str) -> None:
+    """One message and one hint on stderr, nothing on stdout; with --json the same in the envelope."""
+    environment = {"RTRL_WORKSPACE": str(workspace.root)}
+    done = rtrl(*arguments, **environment)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "\nhint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    shown = rtrl(*arguments, "--json", **environment)
+    found = document(shown)
+    assert (shown.returncode, found["status"], found["command"]) == (code, "failed", arguments[0])
+    error = found["error"]
+    assert isinstance(error, dict)
+    assert (error["code"], words in error["message"]) == (code, True)
+    assert error["hint"]
+    assert error["kind"]
+
+
+def test_debug_shows_the_traceback(workspace: Workspace) -> None:
+    done = rtrl("show", "report@v9", "--debug", "-w", str(workspace.root))
+    assert done.returncode == 5
+    assert "Traceback" in done.stderr
+    assert "InputMissingError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["status"], "checkpoint@v1"),
+        (["show", "checkpoint@live"], "weights"),
+        (["show", "report@latest"], "interactions@v1"),
+        (["lineage", "report@latest"], "  checkpoint: checkpoint@v1"),
+        (["verify", "--full"], "problems"),
+        (["gc"], ""),
+        (["db", "check"], "sound"),
+        (["db", "backup"], "registry-"),
+        (["db", "upgrade"], "already"),
+    ],
+)
+def test_commands_of_the_store(workspace: Workspace, arguments: list[str], words: str) -> None:
+    done = rtrl(*arguments, "-w", str(workspace.root))
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout or arguments == ["show", "report@latest"]
+    found = document(rtrl(*arguments, "--json", "-w", str(workspace.root)))
+    assert found["status"] in ("succeeded", "noop")
+    assert found["error"] is None
+
+
+def test_verify_fails_with_12_and_lists_the_damage(tmp_path: Path) -> None:
+    made = Workspace.create(tmp_path / "w", "")
+    data = run_stage(made, Store.open(made.store_dir), Toy()).outputs["data"]
+    (data.path / "seed.txt").unlink()
+    done = rtrl("verify", "--json", "-w", str(made.root))
+    assert done.returncode == 12
+    found = document(done)
+    assert found["status"] == "failed"
+    assert found["metrics"]["problems"] == ["interactions@v1: file seed.txt is missing"]  # type: ignore[index]
+
+
+def test_nothing_is_coloured_off_a_terminal(workspace: Workspace) -> None:
+    done = rtrl("status", "-w", str(workspace.root))
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_closed_pipe_is_no_failure(workspace: Workspace) -> None:
+    command = f"{sys.executable} -m rtrl_cli.main status --json -w {workspace.root}; echo $? >&2"
+    done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, check=False)
+    assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -> None:
+    """A stage that is interrupted ends `cancelled`; the envelope names its run."""
+    script = tmp_path / "slow.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, time
+            from rtrl_cli import main, stage
+            from tests.stages.toy import Toy
+            def wait(ctx):
+                print("began", file=sys.stderr, flush=True)
+                time.sleep(60)
+            stage.load_stage = lambda name: Toy("signal", during=wait)
+            main.main()
+            """
+        )
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script), "collect", "--json", "--force", "-w", str(workspace.root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    assert process.stderr is not None
+    while "began" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(0.1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    found = json.loads(out)
+    assert found["error"]["code"] == code
+    row = Store.open(workspace.store_dir).run(found["run_id"])
+    assert row.state == "cancelled"
+    assert "Traceback" not in err
+
+
+def test_status_says_what_is_dead(tmp_path: Path) -> None:
+    from stages.registry.runs import begin_run
+
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    begin_run(store, "train-x", stage="train", line="auto", inputs={}, config={}, extra={}, seed=0)
+    assert "running (dead)" in rtrl("status", "-w", str(made.root)).stdout
+
+
+def test_doctor_looks_at_machine_and_workspace(workspace: Workspace) -> None:
+    done = rtrl("doctor", "--json", "-w", str(workspace.root))
+    found = document(done)
+    checks = {check["name"]: check for check in found["metrics"]["checks"]}  # type: ignore[index]
+    assert {"python", "torch", "vllm", "disk", "memory", "store", "settings"} <= set(checks)
+    assert checks["store"]["ok"]
+    assert done.returncode == (0 if all(c["ok"] or c["level"] == "warning" for c in checks.values()) else 13)
