@@ -34,7 +34,7 @@ def seconds(text: str) -> float:
 class CycleConfig(BaseModel):
     """How one turn of the loop is timed and watched. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     deadline: str = "5h"
     """How long one cycle may take."""

@@ -26,11 +26,11 @@ class EngineConfig(BaseModel):
     kv_cache_gib: int = Field(1, ge=1, description="CPU only; without a bound vLLM takes nearly all memory")
     gpu_memory_utilization: float = Field(0.85, gt=0, le=1, description="GPU only")
     extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's API server, as they are")
-    startup_timeout_s: float = Field(300, gt=0)
+    startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
-    restart_backoff_max_s: float = Field(60, gt=0)
+    restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")
     verify_min_slope: float = Field(
         0.5, gt=0, lt=1, description="served probes must lie on the child's side of the parent by this share"
     )

@@ -40,7 +40,9 @@ class GatewayConfig(BaseModel):
     client_clock: bool = Field(
         False, description="take event time from clients (X-Rtrl-At, events' at) as it is: simulated users"
     )
-    sampling: DefaultSampling = Field(default_factory=DefaultSampling)
+    sampling: DefaultSampling = Field(
+        default_factory=DefaultSampling, description="what a request that says nothing is sampled with"
+    )
 
     max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
     max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")

@@ -53,14 +53,14 @@ class TrainConfig(BaseModel):
     )
 
     # Optimizer
-    learning_rate: float = Field(1e-6, gt=0)
+    learning_rate: float = Field(1e-6, gt=0, description="of AdamW")
     optimizer_steps: int = Field(
         4, ge=1, description="steps per run, over equal parts of the batch; every episode is in exactly one"
     )
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
-    adam_beta2: float = Field(0.95, ge=0, lt=1)
-    adam_eps: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
+    adam_beta2: float = Field(0.95, ge=0, lt=1, description="decay of the second moment")
+    adam_eps: float = Field(1e-8, gt=0, description="added to the root of the second moment")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled, times the learning rate")
     max_grad_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this global norm")
     warmup_steps: int = Field(
         0, ge=0, description="steps over which the learning rate rises linearly while Adam's moments are new"
@@ -86,7 +86,7 @@ class TrainConfig(BaseModel):
     )
 
     # Machine
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes CUDA where there is any")
     threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
     micro_batch_tokens: int = Field(8192, ge=1, description="tokens per forward and backward pass")
     logits_mib: int = Field(

@@ -12,13 +12,14 @@ import pytest
 from cursorbench import errors as base_errors
 from rtrl_cli.lazy import TABLE
 from stages import errors
+from stages.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_cli_docs", ROOT / "scripts" / "make_cli_docs.py")
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,9 +27,16 @@ def generator() -> ModuleType:
     return module
 
 
-def test_cli_md_is_what_help_says(generator: ModuleType) -> None:
-    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert written == generator.page(), "run `python scripts/make_cli_docs.py`"
+@pytest.mark.parametrize("name", ["cli", "settings"])
+def test_generated_pages_are_up_to_date(generator: ModuleType, name: str) -> None:
+    written = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert written == getattr(generator, f"{name}_page")(), "run `python scripts/make_docs.py`"
+
+
+def test_every_setting_says_what_it_is() -> None:
+    for section, field in Settings.model_fields.items():
+        for name, one in field.annotation.model_fields.items():  # type: ignore[union-attr]
+            assert one.description, f"{section}.{name}"
 
 
 def test_every_error_has_its_exit_code_in_the_table(generator: ModuleType) -> None:
