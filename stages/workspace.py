@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stages import faults
 from stages.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -84,8 +85,11 @@ class Workspace:
         with partial.open("w", encoding="utf-8") as file:
             file.write(settings_toml)
             file.flush()
+            faults.point("workspace.fsync.before")
             os.fsync(file.fileno())
+        faults.point("workspace.rename.before")
         partial.rename(root / SETTINGS_FILE)
+        faults.point("workspace.rename.after")
         return workspace
 
     @cached_property

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from stages import faults
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.spool.segment import sync_folder
 
@@ -122,8 +123,11 @@ def _write(path: Path, keys: list[_Key]) -> None:
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(_Keys(SCHEMA, keys)), indent=2))
         file.flush()
+        faults.point("keys.fsync.before")
         os.fsync(fd)
+    faults.point("keys.rename.before")
     temporary.rename(path)
+    faults.point("keys.rename.after")
     sync_folder(path.parent)
 
 

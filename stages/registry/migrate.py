@@ -14,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
+from stages import faults
 from stages.errors import IntegrityError, StoreError
 from stages.registry.database import make_engine
 from stages.registry.schema import FILE, HEAD, explain, schema_version
@@ -62,7 +63,9 @@ def _upgrade(path: Path) -> None:
     with engine.connect().execution_options(immediate=True) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        faults.point("db.upgrade.commit.before")
         connection.commit()
+        faults.point("db.upgrade.commit.after")
     engine.dispose()
 
 
@@ -97,9 +100,12 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
         partial.unlink()
         raise IntegrityError(f"the registry is damaged: {problems[0]}", hint="restore an older backup")
     fd = os.open(partial, os.O_RDONLY)
+    faults.point("db.backup.fsync.before")
     os.fsync(fd)
     os.close(fd)
+    faults.point("db.backup.rename.before")
     partial.rename(target)
+    faults.point("db.backup.rename.after")
     return target
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from stages import locks
+from stages import faults, locks
 from stages.errors import DependencyDownError, IntegrityError
 
 FILE = "serve.json"
@@ -50,7 +50,9 @@ def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(endpoint)))
+    faults.point("serve.endpoint.rename.before")
     partial.rename(path)
+    faults.point("serve.endpoint.rename.after")
     return path
 
 
