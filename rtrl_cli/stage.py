@@ -99,8 +99,8 @@ def finish(
     if not quiet:
         for note in result.notes:
             message(note)
-    for warning in result.warnings:
-        message(warning, kind="warning")
+        for warning in result.warnings:
+            message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: (text or default_text)(result))
     if result.exit_code:
         raise typer.Exit(result.exit_code)

@@ -85,7 +85,8 @@ def acquire(path: Path, *, what: str, timeout: float = 0.0, shared: bool = False
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
     """
     fd = _open(path)
-    deadline = time.monotonic() + timeout
+    # a moment at least: `is_free` holds a lock while it looks
+    deadline = time.monotonic() + max(timeout, 2 * POLL_S)
     try:
         while not _try(fd, shared):
             if time.monotonic() >= deadline:

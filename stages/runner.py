@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from stages import faults, locks
-from stages.errors import DependencyDownError, RtrlError
+from stages.errors import DependencyDownError, RtrlError, UsageError
 from stages.identity import code_version, fingerprint
 from stages.progress import Silent
 from stages.registry.check import check_artifact
@@ -114,7 +114,13 @@ def refs_by_kind(store: Store, refs: Mapping[str, str] | Sequence[str], line: st
     """What the user named, by kind of artifact. Raises InputMissingError or UsageError as `resolve`."""
     if isinstance(refs, Mapping):
         return dict(refs)
-    return {store.resolve(ref, line).kind: ref for ref in refs}
+    found: dict[str, str] = {}
+    for ref in refs:
+        kind = store.resolve(ref, line).kind
+        if kind in found:
+            raise UsageError(f"--input names two of kind {kind}: {found[kind]} and {ref}", hint="name one")
+        found[kind] = ref
+    return found
 
 
 def _plan(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,24 +21,13 @@ def command(as_json: options.Json = False, workspace: options.Workspace = None) 
 
 
 def serving(run_dir: Path) -> dict[str, Any] | None:
-    """What `rtrl serve` wrote about itself, with whether it is alive; None when it never ran."""
-    try:
-        noted = json.loads((run_dir / "serve.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    """Where the running `rtrl serve` of the workspace listens; None when there is none. No keys."""
+    from stages.target.endpoint import running_endpoint
+
+    found = running_endpoint(run_dir)
+    if found is None:
         return None
-    pid = noted.get("pid")
-    alive = isinstance(pid, int) and _exists(pid)
-    return {**{key: value for key, value in noted.items() if "key" not in key}, "alive": alive}
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return {"pid": found.pid, "line": found.line, "url": found.url, "since": found.started_at}
 
 
 def ago(moment: str | None) -> str:
@@ -77,9 +64,7 @@ def text(seen: dict[str, Any]) -> str:
 def _serving_text(noted: dict[str, Any] | None) -> str:
     if noted is None:
         return "nothing (`rtrl serve` starts it)"
-    if not noted["alive"]:
-        return "nothing: the last server is gone"
-    return f"{noted.get('url') or noted.get('port') or 'yes'} (pid {noted['pid']})"
+    return f"{noted['url']} (pid {noted['pid']}, since {ago(noted['since'])})"
 
 
 def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:

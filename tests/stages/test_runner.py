@@ -169,6 +169,8 @@ def test_inputs_are_named_by_reference(workspace: Workspace, store: Store, tmp_p
     assert [one.ref for one in store.inputs_of(result.run_id or "")] == ["checkpoint@v1"]
     with pytest.raises(InputMissingError):
         run_stage(workspace, store, Toy(), ["checkpoint@v9"])
+    with pytest.raises(UsageError, match="two of kind checkpoint"):
+        run_stage(workspace, store, Toy(), ["checkpoint@v1", made.digest])
 
 
 def test_a_recorded_run_is_repeated_elsewhere(workspace: Workspace, store: Store, tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""scripts/setup without installing anything: what it decides."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("setup_venv", ROOT / "scripts" / "setup_venv.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "STAMP", tmp_path / "stamp.json")
+    return module
+
+
+def test_pip_is_followed_to_the_same_places(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment wins over the files; several values stand in one text."""
+    listed = "\n".join(
+        [
+            ":env:.find-links='/wheels'",
+            ":env:.disable-pip-version-check='1'",
+            "global.find-links='/other'",
+            "global.index-url='https://one/simple'",
+            "global.extra-index-url='https://two/simple https://three/simple'",
+            "install.trusted-host='two'",
+            "freeze.timeout='10'",
+        ]
+    )
+    done = subprocess.CompletedProcess([], 0, stdout=listed)
+    monkeypatch.setattr(setup.subprocess, "run", lambda *a, **k: done)
+    assert setup.uv_arguments(setup.pip_settings()) == [
+        *("--index-strategy", "unsafe-best-match"),
+        *("--index-url", "https://one/simple"),
+        *("--extra-index-url", "https://two/simple", "--extra-index-url", "https://three/simple"),
+        *("--find-links", "/wheels"),
+        *("--allow-insecure-host", "two"),
+    ]
+    assert setup.uv_arguments({"no-index": ["1"]})[-1] == "--no-index"
+
+
+def test_an_environment_is_current_when_made_from_the_same(setup: ModuleType, tmp_path: Path) -> None:
+    setup.PYTHON = tmp_path / "python"
+    wanted = setup.fingerprint()
+    assert not setup.is_current({"cpu"}, wanted)
+    setup.STAMP.write_text(json.dumps({"fingerprint": wanted, "extras": ["cpu", "dev"]}))
+    assert not setup.is_current({"cpu"}, wanted), "no python in it"
+    setup.PYTHON.touch()
+    assert setup.is_current({"cpu"}, wanted)
+    assert setup.is_current({"cpu", "dev"}, wanted)
+    assert not setup.is_current({"gpu"}, wanted)
+    assert not setup.is_current({"cpu"}, wanted + "x")
+    setup.STAMP.write_text("half writ")
+    assert not setup.is_current({"cpu"}, wanted)
+
+
+def test_what_breaks_vllm_is_left_out_by_both_installers(setup: ModuleType) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["uv"]["exclude-dependencies"] == list(setup.UNWANTED)
+
+
+@pytest.mark.parametrize("name", ["setup", "test", "quickstart"])
+def test_scripts_are_executable_and_parse(name: str) -> None:
+    path = ROOT / "scripts" / name
+    assert path.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_ci_calls_what_the_readme_names() -> None:
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "\nscripts/test\n" in text
+    assert "export CI=true" in text
