@@ -6,15 +6,17 @@ same harness, the same folder. Carries no answers itself.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cursorbench.harness.loop import AgentLoop
-from evals.population.people import SYSTEM, Case
+from evals.population.intents import Kind
+from evals.population.people import SYSTEM, Case, message
 from evals.population.reactions import Reaction, react
 
 MAX_TURNS = 4
@@ -65,3 +67,35 @@ def scratch() -> Iterator[Path]:
     place = str(shared) if shared.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rtrl-people-", dir=place) as folder:
         yield Path(folder)
+
+
+def _kind(case: Case) -> Kind:
+    """What was meant by a vague request: its goal differs from the file in a number or in an operator."""
+    before, goal = (re.sub(r"\d+", "0", text) for text in (case.before, case.intent.goal))
+    return "constant" if before == goal else "operator"
+
+
+def follow_up(case: Case, said: str, follow: str, question: str) -> Case:
+    """The person's next message as a request of its own.
+
+    Args:
+        case: what came before.
+        said: the message.
+        follow: "answer": the conversation goes on, `question` being the agent's words; "repeat": a new
+            conversation on the file as it was.
+        question: the agent's last words.
+    """
+    intent = replace(case.intent, request=said)
+    if case.kind == "vague":
+        # a repeated vague request stays vague; an answered one is clear
+        intent = intent if follow == "repeat" else replace(intent, kind=_kind(case), clear="")
+    if follow == "repeat":
+        return replace(
+            case, id=f"{case.id}r", intent=intent, text=message(case.path, case.before, said), history=()
+        )
+    history = (
+        *case.history,
+        {"role": "user", "content": case.text},
+        {"role": "assistant", "content": question},
+    )
+    return replace(case, id=f"{case.id}a", intent=intent, text=said, history=history)

@@ -63,11 +63,15 @@ def heldout(seed: int, requests: int, users: int = 0) -> list[Case]:
     return list(chain.from_iterable(day_of("heldout", seed, people, requests)))
 
 
+# what people are, want, judge and do; carrying it to a model (this file, `simulate.py`) is no part of them
+PEOPLE = ("words", "files", "phrases", "intents", "people", "evaluator", "judge", "reactions", "episode")
+
+
 def digest() -> str:
-    """sha256 over the population's source files: which users a figure was measured with."""
+    """sha256 over the people's source files: which users a figure was measured with."""
     total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    for name in PEOPLE:
+        total.update(name.encode() + b"\0" + (Path(__file__).parent / f"{name}.py").read_bytes())
     return f"sha256:{total.hexdigest()}"
 
 

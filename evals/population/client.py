@@ -1,0 +1,132 @@
+"""A client of the documented HTTP contract (docs/http.md) and nothing else: chat completions and events.
+
+What simulated people's editors use. Retries while the service is away for a moment; whatever is
+refused for good is told apart from whatever was never answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from cursorbench.errors import DependencyDownError, UsageError
+
+PATIENCE_S = 60.0  # how long a service may be away before the client gives up
+_TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
+
+
+class RefusedError(Exception):
+    """The service refused this request for good (HTTP 4xx): the same request would be refused again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One model call, answered."""
+
+    generation_id: str
+    message: dict[str, Any]
+    finish_reason: str
+    tokens: int
+    seconds: float
+
+
+class Client:
+    """An open connection pool to one gateway. Use as an async context manager.
+
+    Args:
+        base_url: public address, for example http://127.0.0.1:8100.
+        key: API key.
+        connections: requests at a time, at most.
+        patience_s: see PATIENCE_S.
+    """
+
+    def __init__(self, base_url: str, key: str, connections: int, patience_s: float = PATIENCE_S) -> None:
+        self._base = base_url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._connections = connections
+        self._patience_s = patience_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Client:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections),
+            timeout=aiohttp.ClientTimeout(total=180.0),
+            headers=self._headers,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def model(self) -> str:
+        """The name of the first model served."""
+        found, _ = await self._call("GET", "/v1/models", None, {})
+        return str(found["data"][0]["id"])
+
+    async def chat(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> Answer:
+        """One chat completion; `attribution` are the X-Rtrl-* headers. Raises RefusedError."""
+        started = time.perf_counter()
+        found, headers = await self._call("POST", "/v1/chat/completions", body, attribution)
+        choice = found["choices"][0]
+        return Answer(
+            generation_id=headers.get("X-Rtrl-Generation-Id") or found["id"],
+            message=choice["message"],
+            finish_reason=choice.get("finish_reason") or "stop",
+            tokens=int((found.get("usage") or {}).get("completion_tokens", 0)),
+            seconds=time.perf_counter() - started,
+        )
+
+    async def events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Hand in events. Raises UsageError when one is rejected: this client sends none that may be."""
+        if not events:
+            return
+        found, _ = await self._call("POST", "/v1/events", {"events": list(events)}, {})
+        if found.get("rejected"):
+            raise UsageError(
+                f"the gateway rejected an event: {found['rejected'][0]}", hint="gateway and client differ"
+            )
+
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
+        assert self._session is not None, "use `async with`"
+        deadline = time.monotonic() + self._patience_s
+        wait = 0.05
+        while True:
+            try:
+                async with self._session.request(
+                    method, self._base + path, json=body, headers=headers
+                ) as response:
+                    if response.status == 200:
+                        return await response.json(), response.headers
+                    reason = f"HTTP {response.status}: {(await response.text())[:300]}"
+                    _judge(response.status, reason)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                reason = str(error) or type(error).__name__
+            if time.monotonic() + wait > deadline:
+                raise DependencyDownError(
+                    f"{self._base}{path} does not answer: {reason}", hint="is `rtrl serve` running?"
+                )
+            await asyncio.sleep(wait)
+            wait = min(2.0, wait * 2)
+
+
+def _judge(status: int, reason: str) -> None:
+    """Raise for a status that trying again will not change."""
+    if status in (401, 403):
+        raise UsageError(f"the gateway refuses the key: {reason}", hint="keys/default.key of the workspace")
+    if status not in _TRY_AGAIN:
+        raise RefusedError(reason)
