@@ -137,9 +137,7 @@ def install_tools() -> None:
             subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if missing:
-        say(
-            f"not installed: {', '.join(missing)}; some tests need them"
-        )
+        say(f"not installed: {', '.join(missing)}; some tests need them")
 
 
 def main() -> None:
