@@ -71,7 +71,7 @@ class Kept:
 
 def persistence(before: str, after: str, now: str) -> Kept:
     """What of the change `before` -> `after` is still there in `now`. All three are whole file texts."""
-    was, new, is_ = (_significant(text) for text in (before, after, now))
+    was, new, is_ = (_significant(lines) for lines in _different(before, after, now))
     added = new - was
     deleted = was - new
     if not added and not deleted:
@@ -86,7 +86,7 @@ def persistence(before: str, after: str, now: str) -> Kept:
 
 def changed(before: str, after: str) -> bool:
     """Whether two texts differ in more than blank lines and trailing blanks."""
-    return _lines(before) != _lines(after)
+    return before != after and _lines(before) != _lines(after)
 
 
 def sides_of_diff(diff: str) -> tuple[str, str]:
@@ -114,10 +114,24 @@ def _diff_body(diff: str) -> Iterator[str]:
         yield line
 
 
-def _significant(text: str) -> Counter[str]:
+def _different(*texts: str) -> list[list[str]]:
+    """The lines of each text without those that all begin or end with: what is equal counts for nothing."""
+    split = [text.splitlines() for text in texts]
+    first = split[0]
+    most = min(map(len, split))
+    start = 0
+    while start < most and all(lines[start] == first[start] for lines in split):
+        start += 1
+    end = 0
+    while end < most - start and all(lines[-1 - end] == first[-1 - end] for lines in split):
+        end += 1
+    return [lines[start : len(lines) - end] for lines in split]
+
+
+def _significant(lines: Sequence[str]) -> Counter[str]:
     """Count the lines that can be recognised again, without their indentation."""
-    stripped = (line.strip() for line in text.splitlines())
-    return Counter(line for line in stripped if len("".join(line.split())) >= SIGNIFICANT)
+    stripped = (line.strip() for line in lines)
+    return Counter(line for line in stripped if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT)
 
 
 def _lines(text: str) -> list[str]:

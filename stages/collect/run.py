@@ -39,6 +39,7 @@ class CollectStage:
 
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
+    _seen: tuple[object, Scan] | None = None  # what `extra` read of the spool, for `run` to use again
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The checkpoint to be trained on (default: live) and what its line remembers."""
@@ -69,7 +70,7 @@ class CollectStage:
                 )
             resume = _resume(store, line, config)
             first = max(bounds.first_seq, resume["seq"])
-            found = _scan(spool, first, bounds.last_seq, line)
+            found = self._scan(workspace, spool, first, bounds.last_seq)
             clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
             ripe = planning.last_activity(found) + _horizon_ms(config)
             now = int(ripe[ripe <= clock].max(initial=0))
@@ -99,7 +100,7 @@ class CollectStage:
         vault = Vault.open(ctx.workspace.keys_dir)
         try:
             ctx.progress.start("collect: reading the spool")
-            found = _scan(spool, first, last, ctx.workspace.settings.workspace.line)
+            found = self._scan(ctx.workspace, spool, first, last)
             rules = _rules(config, found, ctx.store, inputs)
             gone = _forgotten(found, spool, vault, (first, last))
             decided = planning.plan(found, rules, extra["now"], gone)
@@ -118,6 +119,23 @@ class CollectStage:
             vault.close()
             spool.close()
         return _outcome(config, found, decided, sealer, extra, live, damages)
+
+    def _scan(self, workspace: Workspace, spool: Spool, first: int, last: int) -> Scan:
+        """The window's columns; a closed range of an append-only spool is the same every time.
+
+        Raises SpoolDamagedError (exit 12) the first time damage is met; afterwards damage is skipped.
+        """
+        line = workspace.settings.workspace.line
+        damages = spool.damages()
+        window = (workspace.spool_dir, line, first, last, len(damages))
+        if self._seen is not None and self._seen[0] == window:
+            return self._seen[1]
+        lost = {generation_id for damage in damages for generation_id in damage.generations}
+        # headlines are quick to read, but the way from one to the next leads through undamaged bytes only
+        generations = spool.generations(first, last, payloads=bool(damages))
+        found = scan(generations, spool.events(first, last), line, lost.__contains__)
+        self._seen = (window, found)
+        return found
 
 
 def _outcome(
@@ -173,15 +191,6 @@ def _samplers(found: Scan, decided: planning.Plan) -> dict[str, int]:
 def _horizon_ms(config: CollectConfig) -> int:
     grace = config.grace_s if config.clock == "wall" else 0.0
     return int(1000 * (config.horizon_s + grace))
-
-
-def _scan(spool: Spool, first: int, last: int, line: str) -> Scan:
-    """Raises SpoolDamagedError (exit 12) the first time damage is met; afterwards damage is skipped."""
-    damages = spool.damages()
-    lost = {generation_id for damage in damages for generation_id in damage.generations}
-    # headlines are quick to read, but the way from one to the next leads through undamaged bytes only
-    generations = spool.generations(first, last, payloads=bool(damages))
-    return scan(generations, spool.events(first, last), line, lost.__contains__)
 
 
 def _resume(store: Store, line: str, config: CollectConfig) -> dict[str, Any]:

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from stages.distill.facts import Episode
 from stages.distill.signals.dissatisfied_followup import dissatisfied_followup
-from stages.distill.signals.edit_persistence import edit_persistence
+from stages.distill.signals.edit_persistence import changes, edit_persistence
 from stages.distill.signals.edit_rejected import edit_rejected
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, edited
+from stages.distill.signals.outcome import outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import stratum
 
@@ -71,20 +71,20 @@ _TOLD = ("edit_persistence", "edit_rejected", "dissatisfied_followup", "clarifie
 
 def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     events = episode.events
-    has_edit = edited(events)
-    asked = not has_edit and asks(episode.answer)
+    done = changes(events)
+    edited, clarified = outcome(done, episode.answer)
     answered_at = episode.generations[-1]["at"]
     return {
         "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
-        "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s)),
+        "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), done),
         "edit_rejected": edit_rejected(events),
         "dissatisfied_followup": dissatisfied_followup(
-            events, episode.request, asked, answered_at, _ms(spec.horizons.followup_s)
+            events, episode.request, bool(clarified), answered_at, _ms(spec.horizons.followup_s)
         ),
-        "clarified": float(asked),
-        "edited": has_edit,
+        "clarified": clarified,
+        "edited": edited,
     }
 
 

@@ -44,15 +44,18 @@ def changes(events: Sequence[Event]) -> dict[str, Change]:
     return {path: change for path, change in found.items() if changed(change.before, change.after)}
 
 
-def edit_persistence(events: Sequence[Event], horizon_ms: int) -> float | None:
+def edit_persistence(
+    events: Sequence[Event], horizon_ms: int, done: Mapping[str, Change] | None = None
+) -> float | None:
     """Kept lines over changed lines, all measured files together, in [0, 1].
 
     Args:
         events: the episode's events with their data opened, in any order.
         horizon_ms: how long after the edit the training horizon lies.
+        done: `changes(events)`, when the caller has it.
     """
     total = Kept()
-    done = changes(events)
+    done = changes(events) if done is None else done
     measured = _measurements(events, horizon_ms)
     reverted = _reverted(events, done)
     for path in sorted(done.keys() | measured.keys()):

@@ -6,11 +6,10 @@ The stabiliser of the reward lives on these two, so that questions in place of r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from stages.distill.signals.edit_persistence import changes
+from stages.distill.signals.edit_persistence import Change
 from stages.distill.text import prose
-from stages.records import Event
 
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -25,11 +24,6 @@ _ASKS = re.compile(
 )
 
 
-def edited(events: Sequence[Event]) -> float:
-    """1.0 when the user's code received a change: an edit was applied that changed something."""
-    return float(bool(changes(events)))
-
-
 def asks(answer: str) -> bool:
     """Whether the raw text of a final answer ends in a question to the user.
 
@@ -39,6 +33,11 @@ def asks(answer: str) -> bool:
     return bool(_QUESTION.search(said[-_LAST:]) or _ASKS.search(said))
 
 
-def clarified(events: Sequence[Event], answer: str) -> float:
-    """1.0 when the episode's last answer asks the user and no edit was applied."""
-    return float(not edited(events) and asks(answer))
+def outcome(done: Mapping[str, Change], answer: str) -> tuple[float, float]:
+    """(edited, clarified) of an episode.
+
+    Args:
+        done: the files it changed, see `edit_persistence.changes`: what the user's code received.
+        answer: raw text of its last answer.
+    """
+    return float(bool(done)), float(not done and asks(answer))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from stages.distill import stabiliser
 from stages.distill.reward import combine, term
+from stages.distill.signals.edit_persistence import changes
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, clarified, edited
+from stages.distill.signals.outcome import asks, outcome
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from tests.stages.distill.events import event
@@ -100,8 +101,9 @@ def test_asks(answer: str, asked: bool) -> None:
 def test_edited_and_clarified() -> None:
     edit = event("edit_applied", path="a", before="x = 1", after="x = 2")
     nothing = event("edit_applied", path="a", before="x = 1", after="x = 1\n")
-    assert (edited([edit]), edited([nothing]), edited([])) == (1.0, 0.0, 0.0)
-    assert (clarified([], "Which?"), clarified([edit], "Which?"), clarified([], "Done.")) == (1.0, 0.0, 0.0)
+    assert outcome(changes([edit]), "Which?") == (1.0, 0.0)
+    assert outcome(changes([nothing]), "Which?") == (0.0, 1.0)
+    assert outcome(changes([]), "Done.") == (0.0, 0.0)
 
 
 BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum=1.0)
