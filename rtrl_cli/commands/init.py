@@ -1,0 +1,57 @@
+"""`rtrl init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, pairs, show, size
+
+Target = Annotated[
+    Path,
+    typer.Argument(metavar="[PATH]", help="The workspace's folder, made if need be.", show_default=False),
+]
+Tiny = Annotated[bool, typer.Option("--tiny", help="Take the shipped model of a million parameters.")]
+Model = Annotated[
+    Path | None,
+    typer.Option("--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder."),
+]
+
+
+def command(
+    path: Target = Path(),
+    tiny: Tiny = False,
+    model: Model = None,
+    as_json: options.Json = False,
+) -> None:
+    """Make a workspace with its first checkpoint, live and anchor, and an API key."""
+    if tiny == (model is not None):
+        raise typer.BadParameter("give either --tiny or --model FOLDER")
+    import time
+
+    from stages.init import init_model, init_tiny
+
+    started = time.monotonic()
+    made = init_tiny(path) if model is None else init_model(path, model)
+    checkpoint = made.checkpoint
+    document = envelope(
+        "init",
+        "succeeded",
+        run_id=checkpoint.run_id,
+        outputs={
+            artifact.kind: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
+            for artifact in (checkpoint, made.line_state)
+        },
+        metrics={"workspace": str(made.workspace.root), "key_file": str(made.key_file)},
+        duration_s=round(time.monotonic() - started, 3),
+    )
+    lines = {
+        "workspace": made.workspace.root,
+        "live": f"{checkpoint.ref}, {checkpoint.meta['parameters']:,} parameters, {size(checkpoint.bytes)}",
+        "API key": f"in {made.key_file}",
+        "next": f"rtrl serve -w {made.workspace.root}",
+    }
+    show(as_json, document, lambda: pairs(lines))

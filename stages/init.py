@@ -1,0 +1,184 @@
+"""`rtrl init`: a workspace with its first checkpoint, live and anchor, and an API key.
+
+`--tiny` takes the seed model shipped in `stages/seed/asset/` and the settings it was tried with;
+`--model` takes any Hugging Face causal-LM folder and cautious settings. Interrupted, it goes on where it
+was when run again. Not here: training the seed model (`scripts/make_seed.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from stages.errors import InputMissingError, UsageError
+from stages.stage import Artifact, Output
+from stages.workspace import SETTINGS_FILE, Workspace
+
+KEY_FILE = "default.key"
+KEY_NAME = "default"
+
+TINY_SETTINGS = """\
+# A workspace of `rtrl init --tiny`: a model of a million parameters and simulated people.
+# The same keys can be set by environment (RTRL_TRAIN__LEARNING_RATE) or --set train.learning_rate=...
+
+[gateway]
+client_clock = true     # simulated people live in virtual time
+
+[engine]
+max_model_len = 1024
+max_num_seqs = 64
+
+[collect]
+clock = "events"        # "now" is the newest event: a simulated day is over when its last event is in
+
+[train]
+learning_rate = 1e-4
+"""
+
+MODEL_SETTINGS = """\
+# A workspace of `rtrl init --model`. All settings with their defaults: docs/cli.md.
+
+[engine]
+max_model_len = 4096
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `init` left behind."""
+
+    workspace: Workspace
+    checkpoint: Artifact
+    line_state: Artifact
+    key_file: Path
+
+
+def seed_folder() -> Path:
+    """The shipped seed model: a Hugging Face folder in bfloat16, its recipe and digests beside it."""
+    return Path(str(resources.files("stages.seed"))) / "asset"
+
+
+def init_tiny(root: Path, *, settings: str = "") -> Made:
+    """Make a workspace around the seed model, served in float32.
+
+    Args:
+        root: the workspace's folder, made if need be.
+        settings: further TOML after the shipped settings; its sections must not be among theirs.
+
+    Raises:
+        UsageError: there is a finished workspace already, or the settings are not valid.
+    """
+    with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
+        folder = Path(scratch) / "checkpoint"
+        _export_float32(seed_folder(), folder)
+        return _make(root, TINY_SETTINGS + settings, folder, Path(scratch))
+
+
+def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
+    """Make a workspace around a Hugging Face causal-LM folder.
+
+    Raises:
+        InputMissingError: (exit 5) no such folder, or something is missing in it.
+        UsageError: as `init_tiny`.
+    """
+    if not model.is_dir():
+        raise InputMissingError(
+            f"there is no model folder {model}",
+            hint="give a folder with config.json, model.safetensors and tokenizer.json, or use --tiny",
+        )
+    with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
+        folder = Path(scratch) / "checkpoint"
+        _copy_checkpoint(model, folder)
+        return _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+
+
+def _export_float32(source: Path, folder: Path) -> None:
+    """The checkpoint in `source` with its weights widened to float32, which loses nothing."""
+    from stages import modelio
+
+    model = modelio.load_model(source)
+    modelio.save_checkpoint(model, folder, companions=source, dtype="float32")
+
+
+def _copy_checkpoint(source: Path, folder: Path) -> None:
+    """Weights, configuration and tokenizer; raises InputMissingError when one of them is not there."""
+    from stages import modelio
+
+    modelio.read_config(source)
+    modelio.tokenizer_digest(source)
+    weights = {path.name for path in modelio.weight_files(source)} | {modelio.INDEX_FILE}
+    folder.mkdir(parents=True)
+    for path in sorted(source.iterdir()):
+        wanted = path.name in weights or path.suffix in {".json", ".jinja", ".txt", ".model"}
+        if path.is_file() and wanted and path.name != "served_fingerprint.json":
+            shutil.copyfile(path, folder / path.name)
+
+
+def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
+    from stages import modelio
+    from stages.linestate import LineState
+    from stages.registry.store import Store
+    from stages.served_fingerprint import write_fingerprint
+    from stages.vault import Vault
+
+    workspace = _workspace(root, settings)
+    store = Store.open(workspace.store_dir)
+    line = workspace.settings.workspace.line
+    Vault.create(workspace.keys_dir)
+    key_file = _api_key(workspace.keys_dir)
+    write_fingerprint(folder, parent=None)
+    LineState().save(scratch / "line_state")
+    published = store.publish_external(
+        {
+            "checkpoint": (
+                Output("checkpoint", modelio.checkpoint_meta(folder, parent=None, generation=0)),
+                folder,
+            ),
+            "line_state": (
+                Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"}),
+                scratch / "line_state",
+            ),
+        },
+        line=line,
+        seed=workspace.settings.workspace.seed,
+    )
+    checkpoint = published["checkpoint"]
+    # live last: with it the workspace is finished
+    for name in ("anchor", "live"):
+        store.move_alias(line, name, checkpoint.digest, reason="first checkpoint of the line", by="init")
+    return Made(workspace, checkpoint, published["line_state"], key_file)
+
+
+def _workspace(root: Path, settings: str) -> Workspace:
+    """A new workspace, or one whose `init` was interrupted. Raises UsageError for a finished one."""
+    from stages.registry.store import Store
+
+    if not (root / SETTINGS_FILE).exists():
+        return Workspace.create(root, settings)
+    workspace = Workspace(root.expanduser().resolve())
+    store = Store.open(workspace.store_dir)
+    if store.alias(workspace.settings.workspace.line, "live") is not None:
+        raise UsageError(f"{workspace.root} is a workspace already", hint="name another folder")
+    return workspace
+
+
+def _api_key(keys_dir: Path) -> Path:
+    """A fresh key, in plain text in a file that only its owner reads; an existing one is replaced."""
+    from stages.gateway.keys import ApiKeys
+
+    path = keys_dir / KEY_FILE
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(UsageError, InputMissingError):  # none yet
+        ApiKeys.revoke(keys_dir, KEY_NAME)
+    plaintext = ApiKeys.create(keys_dir, KEY_NAME)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(plaintext + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return path

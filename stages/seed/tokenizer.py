@@ -1,0 +1,61 @@
+"""The seed model's own tokenizer: byte-level BPE over the population's words and code.
+
+Digits are single tokens and words keep at most one leading blank, so that names and numbers can be
+copied token by token; punctuation never merges with words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages.seed.format import CALL_PIECES, CHAT_TEMPLATE, END, PAD, SPECIAL_TOKENS
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+VOCABULARY = 1024
+# words | digits | newlines with the indentation after them | punctuation | other blanks
+PIECES = r" ?[A-Za-z]+| ?[0-9]|\n+ *| ?[^\sA-Za-z0-9]+|\s"
+
+
+def train_tokenizer(texts: Iterable[str], size: int = VOCABULARY) -> Tokenizer:
+    """Learn merges from texts. Deterministic for the same texts in the same order."""
+    from tokenizers import AddedToken, Regex, Tokenizer
+    from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+    from tokenizers.trainers import BpeTrainer
+
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = Sequence(
+        [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = ByteLevelDecoder()
+    trainer = BpeTrainer(
+        vocab_size=size - len(CALL_PIECES),
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    # not special: they are part of the answer's text and must survive decoding
+    tokenizer.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in CALL_PIECES])
+    return tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """tokenizer.json, tokenizer_config.json and chat_template.jinja, as Hugging Face reads them."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "pad_token": PAD,
+        "additional_special_tokens": [token for token in SPECIAL_TOKENS if token not in (END, PAD)],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 1024,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
