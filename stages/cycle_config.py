@@ -36,16 +36,17 @@ class CycleConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    deadline: str = "5h"
-    """How long one cycle may take."""
+    deadline: str = Field("5h", description="how long one cycle may take: 5h, 90m, 1h30m, 45s")
     shares: dict[str, float] = Field(
-        default_factory=lambda: {"collect": 0.1, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05}
+        default_factory=lambda: {"collect": 0.1, "distill": 0.1, "train": 0.5, "eval": 0.25, "deploy": 0.05},
+        description="share of the deadline of each stage; what a stage does not use goes to those after it",
     )
-    """Share of the deadline of each stage. Time a stage does not use goes to those after it."""
-    ping: str = ""
-    """URL that is told of start, success and failure (healthchecks.io form: URL/start, URL, URL/EXIT)."""
-    ping_timeout_s: float = Field(5.0, gt=0)
-    """How long one ping may take; a failed ping is a warning."""
+    ping: str = Field(
+        "", description="URL told of start (URL/start), success (URL) and any other end (URL/EXIT)"
+    )
+    ping_timeout_s: float = Field(
+        5.0, gt=0, description="how long one ping may take; a failed ping is a warning"
+    )
 
     @field_validator("deadline")
     @classmethod

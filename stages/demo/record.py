@@ -21,7 +21,6 @@ class Record:
     Attributes:
         seed: of the users and of training.
         first: digest of the checkpoint that was served first.
-        days: days of use that were begun; a day that was interrupted is not lived again.
         rows: one per finished cycle, see `run.py`.
         final: the held-out replay of first and last, None before it was made.
         final_of: digest of the last checkpoint in `final`.
@@ -30,7 +29,6 @@ class Record:
 
     seed: int
     first: str
-    days: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     final: dict[str, Any] | None = None
     final_of: str = ""

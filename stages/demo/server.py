@@ -28,6 +28,7 @@ def serving(workspace: Workspace, progress: Progress) -> Iterator[Endpoint]:
         return
     progress.start("starting the engine and the gateway")
     try:
-        yield start_detached(workspace, say=progress.message)
+        # Any free port: the demo is no service, and 8100 may be one's.
+        yield start_detached(workspace, overrides=["gateway.port=0"], say=progress.message)
     finally:
         stop(workspace)

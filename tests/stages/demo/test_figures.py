@@ -137,7 +137,7 @@ def test_first_against_last() -> None:
 
 def test_record(tmp_path: Path) -> None:
     assert read(tmp_path) is None
-    record = Record(seed=3, first="sha256:aa", days=2, rows=[{"cycle": 1}])
+    record = Record(seed=3, first="sha256:aa", rows=[{"cycle": 1}])
     record.save(tmp_path)
     assert read(tmp_path) == record
     check_same(record, 3)
