@@ -108,11 +108,16 @@ class Vault:
             key = self._key(user, epoch)
         else:
             with self._lock:
-                self._recheck()
-                epoch = self._current.get(user) or self._load_current(user) or self._make([user])[user]
+                epoch = self.epoch(user)
                 key = self._keys[user, epoch]
         nonce = os.urandom(_NONCE)
         return _HEADER.pack(1, epoch) + nonce + key.encrypt(nonce, plaintext, aad)
+
+    def epoch(self, user: str) -> int:
+        """Which of the user's keys `seal` uses now, from 1; grows when a forgotten user comes back."""
+        with self._lock:
+            self._recheck()
+            return self._current.get(user) or self._load_current(user) or self._make([user])[user]
 
     def unseal(self, user: str, blob: bytes, aad: bytes) -> bytes:
         """The plaintext of `blob`.
@@ -191,9 +196,8 @@ class Vault:
             key = self._keys.get((user, epoch))
             if key is not None:
                 return key
-            row = self._db.execute(
-                "SELECT wrapped, forgotten FROM user_keys WHERE user = ? AND epoch = ?", (user, epoch)
-            ).fetchone()
+            query = "SELECT wrapped, forgotten FROM user_keys WHERE user = ? AND epoch = ?"
+            row = self._db.execute(query, (user, epoch)).fetchone()
             if row is None:
                 raise IntegrityError(
                     f"the vault has no key {epoch} for the user of a sealed record",
@@ -242,24 +246,19 @@ class Vault:
         return {user: self._load_current(user) or 0 for user in users}
 
     def _insert(self, user: str) -> None:
-        taken = self._db.execute(
-            "SELECT max(epoch), sum(forgotten IS NULL) FROM user_keys WHERE user = ?", (user,)
-        )
-        last, current = taken.fetchone()
+        query = "SELECT max(epoch), sum(forgotten IS NULL) FROM user_keys WHERE user = ?"
+        last, current = self._db.execute(query, (user,)).fetchone()
         if current:
             return
         epoch = (last or 0) + 1
         nonce = os.urandom(_NONCE)
         wrapped = nonce + self._aead.encrypt(nonce, os.urandom(32), _wrap_aad(user, epoch))
-        self._db.execute(
-            "INSERT INTO user_keys (user, epoch, wrapped, created) VALUES (?, ?, ?, ?)",
-            (user, epoch, wrapped, _now_ms()),
-        )
+        insert = "INSERT INTO user_keys (user, epoch, wrapped, created) VALUES (?, ?, ?, ?)"
+        self._db.execute(insert, (user, epoch, wrapped, _now_ms()))
 
     def _probe(self) -> None:
-        row = self._db.execute(
-            "SELECT user, epoch, wrapped FROM user_keys WHERE forgotten IS NULL LIMIT 1"
-        ).fetchone()
+        query = "SELECT user, epoch, wrapped FROM user_keys WHERE forgotten IS NULL LIMIT 1"
+        row = self._db.execute(query).fetchone()
         if row is not None:
             self._unwrap(*row)
 

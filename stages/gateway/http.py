@@ -83,12 +83,10 @@ async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) 
 
 
 async def send_error(send: Send, error: ApiError, headers: Headers = ()) -> None:
-    """The answer for an error. After 413 the connection is closed: the rest of the body is unwanted."""
+    """The answer for an error."""
     extra = list(headers)
     if error.retry_after is not None:
         extra.append((b"retry-after", str(error.retry_after).encode()))
-    if error.status in (413, 431):
-        extra.append((b"connection", b"close"))
     if error.status == 401:
         extra.append((b"www-authenticate", b"Bearer"))
     await send_json(send, error.status, error.body(), extra)

@@ -29,6 +29,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limit = 32 * 1024 * _HEADER_SLACK
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.access_log = False  # also where the root logger has handlers
+
     def on_message_begin(self) -> None:
         """A new request on this connection."""
         super().on_message_begin()

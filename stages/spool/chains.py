@@ -44,35 +44,36 @@ class _Known(NamedTuple):
 
 
 class SessionCache:
-    """Tokens of recent generations by session, to find what a new prompt extends. The writer's side."""
+    """Tokens of recent generations by owner (user, key, session), to find what a new prompt extends.
+    The writer's side."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._sessions: OrderedDict[tuple[str, str], list[_Known]] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, ...], list[_Known]] = OrderedDict()
 
     def clear(self) -> None:
         """Forget everything (a new segment begins)."""
         self._sessions.clear()
         self._bytes = 0
 
-    def base(self, user: str, session: str, prompt: Ids) -> tuple[str, int, int]:
+    def base(self, owner: tuple[str, ...], prompt: Ids) -> tuple[str, int, int]:
         """What `prompt` extends: generation id ("" for nothing), ids in common, depth of the new link."""
         best = ("", 0, 0)
-        for known in self._sessions.get((user, session), ()):
+        for known in self._sessions.get(owner, ()):
             common = common_prefix(known.ids, prompt)
             if common >= MIN_PREFIX and common > best[1] and known.depth < MAX_DEPTH:
                 best = (known.id, common, known.depth + 1)
         return best
 
-    def add(self, user: str, session: str, generation_id: str, ids: Ids, depth: int) -> None:
+    def add(self, owner: tuple[str, ...], generation_id: str, ids: Ids, depth: int) -> None:
         """Remember prompt and output `ids` of a generation just written."""
-        entries = self._sessions.setdefault((user, session), [])
+        entries = self._sessions.setdefault(owner, [])
         entries.append(_Known(generation_id, ids, depth))
         self._bytes += ids.nbytes
         if len(entries) > KEPT_PER_SESSION:
             self._bytes -= entries.pop(0).ids.nbytes
-        self._sessions.move_to_end((user, session))
+        self._sessions.move_to_end(owner)
         while self._bytes > self._max_bytes and self._sessions:
             _, dropped = self._sessions.popitem(last=False)
             self._bytes -= sum(known.ids.nbytes for known in dropped)

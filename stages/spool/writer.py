@@ -39,12 +39,13 @@ class EventResult(NamedTuple):
     reason: str = ""
 
 
-class Expected(NamedTuple):
-    """A generation that is being made: its events may come before its record."""
+class Owner(NamedTuple):
+    """Whose a generation is. `recorded` is False while it is still being made."""
 
     key_id: str
     user: str
-    no_train: bool
+    plain: bool  # no-train: nothing of it or its events is written
+    recorded: bool
 
 
 class SpoolWriter:
@@ -81,7 +82,7 @@ class SpoolWriter:
         self._lock = self._journal.lock
         self._sessions = SessionCache(session_cache_bytes)
         self._sessions_epoch = 0
-        self._expected: dict[str, Expected] = {}
+        self._expected: dict[str, Owner] = {}
         self._pending = Pending(self._index.pending())
         with self._lock:
             for generation_id in self._pending.generations():
@@ -95,7 +96,7 @@ class SpoolWriter:
     def expect(self, generation_id: str, key_id: str, user: str, *, no_train: bool) -> None:
         """A generation with this id is being made; events for it may come from now on."""
         with self._lock:
-            self._expected[generation_id] = Expected(key_id, user, no_train)
+            self._expected[generation_id] = Owner(key_id, user, no_train, False)
 
     def abandon(self, generation_id: str) -> None:
         """The expected generation will not be recorded."""
@@ -115,11 +116,13 @@ class SpoolWriter:
         """
         with self._lock:
             file = self._journal.segment()
-            generation, depth = self._link(generation, tokens)
+            # who was forgotten and came back has a new key: nothing may extend what the old one sealed
+            epoch = 0 if generation.no_train else self._vault.epoch(generation.user)
+            owner = (generation.user, str(epoch), generation.session)
+            generation, depth = self._link(generation, tokens, owner)
             sealed = b"" if generation.no_train else self._seal(generation, tokens, request, answer)
-            offset, seq = self._journal.append(
-                file, Kind.GENERATION, codec.pack_generation(generation, sealed)
-            )  # fmt: skip
+            body = codec.pack_generation(generation, sealed)
+            offset, seq = self._journal.append(file, Kind.GENERATION, body)
             file.generations += 1
             file.max_at = max(file.max_at, generation.at)
             row = GenerationRow(
@@ -129,7 +132,7 @@ class SpoolWriter:
             self._journal.add(row)
             if not generation.no_train:
                 full = np.concatenate((tokens.prompt, tokens.output))
-                self._sessions.add(generation.user, generation.session, generation.id, full, depth)
+                self._sessions.add(owner, generation.id, full, depth)
             self._expected.pop(generation.id, None)
             if generation.id in self._pending:
                 self._promote(row)
@@ -193,19 +196,16 @@ class SpoolWriter:
             known = (event.key_id, event.id)
             if known in self._journal.events or self._index.event(*known) is not None:
                 return EventResult("duplicate")
-            row = self._generation(event.generation_id)
-            if row is not None:
-                if row.key_id != event.key_id:
-                    return EventResult("rejected", "other_key")
-                self._write_event(event, row.user, plain=bool(row.plain), state="attached")
-                return EventResult("accepted")
-            expected = self._expected.get(event.generation_id)
-            if expected is not None and expected.key_id != event.key_id:
+            owner = self._owner(event.generation_id)
+            if owner is not None and owner.key_id != event.key_id:
                 return EventResult("rejected", "other_key")
+            if owner is not None and owner.recorded:
+                self._write_event(event, owner.user, plain=owner.plain, state="attached")
+                return EventResult("accepted")
             if self._pending.of_key(event.key_id) >= self._max_pending:
                 return EventResult("rejected", "too_many_pending")
-            user = expected.user if expected else pending_user(event.generation_id)
-            self._write_event(event, user, plain=bool(expected and expected.no_train), state="pending")
+            user = owner.user if owner else pending_user(event.generation_id)
+            self._write_event(event, user, plain=bool(owner and owner.plain), state="pending")
             return EventResult("pending")
 
     def _write_event(self, event: Event, user: str, *, plain: bool, state: str) -> None:
@@ -219,9 +219,8 @@ class SpoolWriter:
         file = self._journal.segment()
         body = codec.pack_event(msgspec.structs.replace(event, data=data), user, sealed)
         offset, seq = self._journal.append(file, Kind.EVENT if state == "attached" else Kind.PENDING, body)
-        row = EventRow(
-            event.key_id, event.id, event.generation_id, seq, file.number, offset, event.wall, state
-        )  # fmt: skip
+        place = (seq, file.number, offset)
+        row = EventRow(event.key_id, event.id, event.generation_id, *place, event.wall, state)
         self._journal.add(row)
         if state == "attached":
             file.events += 1
@@ -257,18 +256,21 @@ class SpoolWriter:
         users = []
         for event in events:
             if codec.is_content(event.data):
-                row = self._generation(event.generation_id) or self._expected.get(event.generation_id)
-                users.append(row.user if row else pending_user(event.generation_id))
+                owner = self._owner(event.generation_id)
+                if owner is None:
+                    users.append(pending_user(event.generation_id))
+                elif not owner.plain:
+                    users.append(owner.user)
         return users
 
-    def _link(self, generation: Generation, tokens: Tokens) -> tuple[Generation, int]:
+    def _link(self, generation: Generation, tokens: Tokens, owner: tuple[str, ...]) -> tuple[Generation, int]:
         """The generation with its prompt base set, and how deep that chain is."""
         if self._sessions_epoch != self._journal.epoch:
             self._sessions.clear()
             self._sessions_epoch = self._journal.epoch
         base, prefix, depth = "", 0, 0
         if not generation.no_train:
-            base, prefix, depth = self._sessions.base(generation.user, generation.session, tokens.prompt)
+            base, prefix, depth = self._sessions.base(owner, tokens.prompt)
         linked = msgspec.structs.replace(
             generation,
             prompt_base=base,
@@ -288,8 +290,11 @@ class SpoolWriter:
         )
         return self._vault.seal(generation.user, codec.encode(payload), codec.generation_aad(generation.id))
 
-    def _generation(self, generation_id: str) -> GenerationRow | None:
-        return self._journal.generations.get(generation_id) or self._index.generation(generation_id)
+    def _owner(self, generation_id: str) -> Owner | None:
+        row = self._journal.generations.get(generation_id) or self._index.generation(generation_id)
+        if row is not None:
+            return Owner(row.key_id, row.user, bool(row.plain), True)
+        return self._expected.get(generation_id)
 
 
 def _now_ms() -> int:

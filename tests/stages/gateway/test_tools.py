@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -29,7 +30,7 @@ PIECES = st.sampled_from(
     [
         "<tool_call>", "</tool_call>", '{"name": "read_file", "arguments": {"path": "a.py"}}', "\n", " ", "{",
         '{"name": "x", "arguments": {}}', '{"name": "read_file", "arguments": {"path": "</tool_call>', '"}}',
-        "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", "1e", '{"name": 1}', "[", "é", ",",
+        "text", "<tool", "_call>", "</tool", '"', "\\", "\\u12", "}", "tru", '{"name": 1}', "[", "é",
     ]
 )  # fmt: skip
 
@@ -38,7 +39,7 @@ def streamed(text: str, cuts: list[int]) -> tuple[Answer, str, list[dict[str, An
     stream = ToolStream(TOOLS)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     out: list[str | dict[str, Any]] = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         out += stream.feed(text[start:end])
     out += stream.finish()
     content = "".join(piece for piece in out if isinstance(piece, str))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stages.records import Event, Generation, Sampling, Span
-from stages.spool import SpoolWriter, Tokens
+from stages.spool import Spool, SpoolWriter, Tokens
+from stages.spool.frames import FRAME, HEADER
+from stages.spool.segment import path_of
 from stages.vault import Vault
 
 
@@ -24,8 +27,8 @@ def generation(gid: str, **fields: Any) -> Generation:
 
 def event(eid: str, gid: str, **fields: Any) -> Event:
     defaults: dict[str, Any] = {
-        "id": eid, "key_id": "k1", "generation_id": gid, "type": "user_message", "at": 2_000, "wall": 2_000,
-        "data": {"text": "still wrong"},
+        "id": eid, "key_id": "k1", "generation_id": gid, "type": "user_message", "at": 2_000,
+        "wall": time.time_ns() // 1_000_000, "data": {"text": "still wrong"},
     }  # fmt: skip
     return Event(**(defaults | fields))
 
@@ -37,3 +40,30 @@ def tokens(prompt: list[int], output: list[int], logprobs: list[float] | None = 
 
 def writer(root: Path, **limits: Any) -> SpoolWriter:
     return SpoolWriter(root / "spool", Vault.create(root / "keys"), **({"fsync_ms": 1.0} | limits))
+
+
+def ids(reader: Spool) -> list[str]:
+    return [g.id for _, g, _ in reader.generations(0, 1 << 60, on_damage=lambda _: None)]
+
+
+def fill(root: Path, n: int = 5) -> Path:
+    """A closed spool of n generations, each with an event. Returns its one segment."""
+    spool = writer(root)
+    for i in range(n):
+        spool.append_generation(generation(f"g{i}", at=i), tokens([1, 2, 3], [4]), "q", f"answer {i}")
+        spool.append_events([event(f"e{i}", f"g{i}")])
+    spool.close()
+    return path_of(root / "spool", 1)
+
+
+def offsets(path: Path) -> list[int]:
+    """Where each frame begins."""
+    data, place, found = path.read_bytes(), HEADER.size, []
+    while place < len(data):
+        found.append(place)
+        place += FRAME.size + FRAME.unpack_from(data, place)[1]
+    return found
+
+
+def statuses(spool: SpoolWriter, *events: Event) -> list[str]:
+    return [f"{r.status} {r.reason}".strip() for r in spool.append_events(events)]

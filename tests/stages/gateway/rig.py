@@ -1,0 +1,136 @@
+"""A gateway with real listeners and spool before the stub engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from stages.errors import IntegrityError
+from stages.gateway.admin import Admin
+from stages.gateway.app import Gateway, create_app, open_spool
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.keys import ApiKeys
+from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.server import Listener, bind_tcp
+from stages.gateway.stub_engine import StubEngine
+from stages.spool import Spool, SpoolWriter, open_event
+from stages.vault import Vault
+
+ADMIN_KEY = "admin-secret"
+
+
+class Rig:
+    """Everything a test wants to look at."""
+
+    root: Path
+    stub: StubEngine
+    engine_listener: Listener
+    served: ServedState
+    gateway: Gateway
+    spool: SpoolWriter
+    vault: Vault
+    http: httpx.AsyncClient
+    admin: httpx.AsyncClient
+    key: str
+    url: str
+    loaded: list[Path]
+    load_s: float = 0.0
+    bad: set[Path]  # folders whose weights do not load
+
+    async def chat(self, content: str, **body: Any) -> httpx.Response:
+        headers = body.pop("headers", {})
+        messages = body.pop("messages", [{"role": "user", "content": content}])
+        return await self.http.post(
+            "/v1/chat/completions", json={"model": "rtrl", "messages": messages, **body}, headers=headers
+        )
+
+    def read(self) -> Spool:
+        self.spool.flush()
+        return Spool.open(self.root / "spool")
+
+    async def event(self, eid: str, gid: str, type: str = "user_message", **fields: Any) -> dict[str, Any]:
+        data = fields.pop("data", {"text": "still wrong"} if type == "user_message" else {})
+        body = {"id": eid, "generation_id": gid, "type": type, "data": data, **fields}
+        answer = await self.http.post("/v1/events", json=body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def events(self) -> list[Any]:
+        spool = self.read()
+        try:
+            return [open_event(e, user, s, self.vault) for _, e, user, s in spool.events(0, 1 << 60)]
+        finally:
+            spool.close()
+
+    def payload(self, gid: str) -> Any:
+        spool = self.read()
+        try:
+            return spool.chains(self.vault).open(*spool.record(gid))
+        finally:
+            spool.close()
+
+    def generations(self) -> list[Any]:
+        spool = self.read()
+        try:
+            return [g for _, g, _ in spool.generations(0, 1 << 60)]
+        finally:
+            spool.close()
+
+    async def update(self, path: Path) -> None:
+        if path in self.bad:
+            raise IntegrityError("these weights do not load")
+        await asyncio.sleep(self.load_s)
+        self.loaded.append(path)
+
+
+async def until(true: Callable[[], bool], timeout: float = 20.0) -> None:
+    """Wait for something that is about to happen."""
+    async with asyncio.timeout(timeout):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def url_of(listener: Listener) -> str:
+    return "http://{}:{}".format(*listener.address)
+
+
+@asynccontextmanager
+async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
+    rig = Rig()
+    config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
+    rig.root, rig.loaded, rig.bad = root, [], set()
+    rig.stub = StubEngine()
+    rig.engine_listener = Listener(rig.stub, [bind_tcp("127.0.0.1", 0)], config)
+    await rig.engine_listener.start()
+    rig.vault = Vault.create(root / "keys")
+    rig.key = ApiKeys.create(root / "keys", "default")
+    rig.spool = open_spool(root / "spool", rig.vault, config)
+    rig.served = ServedState("auto", "rtrl", Checkpoint("sha256:aaa", root / "a", "d1"), engine="ready")
+    engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config)
+    rig.gateway = create_app(config, rig.spool, rig.vault, ApiKeys.open(root / "keys"), engine, rig.served)
+    swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
+    admin = Admin(ADMIN_KEY, rig.served, swapper, rig.spool, rig.gateway.metrics)
+    public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
+    private = Listener(admin, [bind_tcp("127.0.0.1", 0)], config)
+    await asyncio.gather(public.start(), private.start())
+    rig.url = url_of(public)
+    rig.http = httpx.AsyncClient(base_url=rig.url, headers={"authorization": f"Bearer {rig.key}"}, timeout=20)
+    rig.admin = httpx.AsyncClient(
+        base_url=url_of(private),
+        headers={"authorization": f"Bearer {ADMIN_KEY}"},
+        timeout=20,
+    )
+    try:
+        yield rig
+    finally:
+        await rig.http.aclose()
+        await rig.admin.aclose()
+        await asyncio.gather(public.stop(), private.stop(), rig.engine_listener.stop())
+        rig.spool.close()
+        rig.vault.close()

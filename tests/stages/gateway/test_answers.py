@@ -1,0 +1,317 @@
+"""Chat and completions: what clients get, what is recorded, and that both agree."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from stages.gateway.stub_engine import logprob
+from stages.gateway.stub_script import EOS
+from stages.records import Sampling, Span
+from tests.stages.gateway.rig import Rig, running
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "read_file",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+            },
+        },
+    }
+]
+
+
+def chunks(text: str) -> list[dict[str, Any]]:
+    """The events of a stream, which must end in [DONE]."""
+    lines = [line[6:] for line in text.split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_a_whole_answer(rig: Rig) -> None:
+    answer = await rig.chat("stub:say Hallo Wörld")
+    body = answer.json()
+    assert body["id"] == answer.headers["x-rtrl-generation-id"]
+    assert body["object"] == "chat.completion"
+    assert body["model"] == "rtrl"
+    (choice,) = body["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "Hallo Wörld", "refusal": None}
+    assert (choice["finish_reason"], choice["logprobs"]) == ("stop", None)
+    assert "token_ids" not in choice
+    assert "prompt_token_ids" not in body
+    ids = [*"Hallo Wörld".encode(), EOS]
+    assert body["usage"] == {"prompt_tokens": 39, "completion_tokens": 13, "total_tokens": 52}
+    (generation,) = rig.generations()
+    assert generation.id == body["id"]
+    assert generation.spans == (Span(0, 13, "sha256:aaa"),)
+    assert (generation.prompt_tokens, generation.output_tokens, generation.defect) == (39, 13, "")
+    assert (generation.line, generation.arm, generation.deployment) == ("auto", "live", "d1")
+    payload, tokens = rig.payload(body["id"])
+    assert (payload.request, payload.answer) == ("stub:say Hallo Wörld", "Hallo Wörld")
+    assert bytes(tokens.prompt.tolist()).decode() == "user: stub:say Hallo Wörld\nassistant: "
+    assert tokens.output.tolist() == ids
+    assert tokens.logprobs.tolist() == pytest.approx([logprob(i, t) for i, t in enumerate(ids)])
+
+
+@pytest.mark.parametrize("words", ["", "stub:say Grüße 🙂!", "stub:tokens=1", "stub:say "])
+async def test_a_stream_says_the_same_and_records_the_same(rig: Rig, words: str) -> None:
+    whole = (await rig.chat(words)).json()
+    streamed = await rig.chat(words, stream=True, stream_options={"include_usage": True})
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    events = chunks(streamed.text)
+    assert {event["id"] for event in events} == {streamed.headers["x-rtrl-generation-id"]}
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    content = "".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1])
+    assert content == whole["choices"][0]["message"]["content"]
+    assert events[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+    assert (events[-1]["choices"], events[-1]["usage"]) == ([], whole["usage"])
+    one, two = (rig.payload(g.id) for g in rig.generations())
+    assert one[0].answer == two[0].answer
+    for left, right in zip(one[1], two[1], strict=True):
+        assert left.tolist() == right.tolist()
+
+
+async def test_usage_only_on_request(rig: Rig) -> None:
+    assert all("usage" not in event for event in chunks((await rig.chat("x", stream=True)).text))
+
+
+async def test_logprobs_and_ids_only_on_request(rig: Rig) -> None:
+    answer = (await rig.chat("stub:say ab", logprobs=True, return_token_ids=True)).json()
+    assert [e["token"] for e in answer["choices"][0]["logprobs"]["content"]] == ["a", "b", "<|end|>"]
+    assert answer["choices"][0]["token_ids"] == [97, 98, EOS]
+    assert len(answer["prompt_token_ids"]) == answer["usage"]["prompt_tokens"]
+    events = chunks((await rig.chat("stub:say ab", logprobs=True, stream=True)).text)
+    shown = [e["choices"][0]["logprobs"] for e in events if e["choices"][0]["logprobs"]]
+    assert [entry["token"] for one in shown for entry in one["content"]] == ["a", "b", "<|end|>"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_plain_completions(rig: Rig, stream: bool) -> None:
+    body = {"model": "rtrl", "prompt": "stub:say def f():", "max_tokens": 3, "stream": stream}
+    answer = await rig.http.post("/v1/completions", json=body)
+    if stream:
+        text = "".join(e["choices"][0]["text"] for e in chunks(answer.text))
+    else:
+        text = answer.json()["choices"][0]["text"]
+        assert answer.json()["object"] == "text_completion"
+    assert text == "def"
+    (generation,) = rig.generations()
+    assert (generation.api, generation.finish_reason, generation.output_tokens) == (
+        "completions",
+        "length",
+        3,
+    )
+    assert generation.defect == ""
+    payload, tokens = rig.payload(generation.id)
+    assert (payload.request, payload.answer) == ("", "def")
+    assert bytes(tokens.prompt.tolist()) == b"stub:say def f():"
+
+
+async def test_a_prompt_of_token_ids(rig: Rig) -> None:
+    answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": [97, 98]})
+    assert answer.status_code == 200
+    assert rig.payload(answer.json()["id"])[1].prompt.tolist() == [97, 98]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tool_calls(rig: Rig, stream: bool) -> None:
+    """The engine is asked for none, the gateway finds them; text around them stays."""
+    words = (
+        'stub:say I look.<tool_call>{"name": "read_file", "arguments": {"path": "a.py"}}</tool_call>'
+        '<tool_call>{"name": "rm", "arguments": {}}</tool_call><tool_call>{oops</tool_call>'
+    )
+    answer = await rig.chat(words, tools=TOOLS, stream=stream)
+    if stream:
+        deltas = [e["choices"][0]["delta"] for e in chunks(answer.text)]
+        content = "".join(d.get("content", "") for d in deltas)
+        calls = [call for d in deltas for call in d.get("tool_calls", ())]
+        assert [call.pop("index") for call in calls] == [0, 1]
+        finish = chunks(answer.text)[-1]["choices"][0]["finish_reason"]
+    else:
+        message = answer.json()["choices"][0]["message"]
+        content, calls = message["content"], message["tool_calls"]
+        finish = answer.json()["choices"][0]["finish_reason"]
+    assert content == "I look.<tool_call>{oops</tool_call>"
+    assert [call["function"] for call in calls] == [
+        {"name": "read_file", "arguments": '{"path": "a.py"}'},
+        {"name": "rm", "arguments": "{}"},
+    ]
+    assert len({call["id"] for call in calls}) == 2
+    assert finish == "tool_calls"
+    (sent,) = rig.stub.requests
+    assert (sent["tool_choice"], sent["tools"]) == ("none", TOOLS)
+    (generation,) = rig.generations()
+    assert generation.finish_reason == "stop", "what the engine said"
+    assert [(c.name, c.arguments, c.error) for c in generation.tool_calls] == [
+        ("read_file", "", ""),
+        ("", "", "unknown_tool"),
+        ("", "", "unparsable"),
+    ]
+    assert generation.invalid_tool_calls == 2
+    assert rig.payload(generation.id)[0].answer == words[9:]
+
+
+async def test_a_call_alone_has_no_content(rig: Rig) -> None:
+    answer = await rig.chat('stub:call read_file {"path": "a"}', tools=TOOLS)
+    assert answer.json()["choices"][0]["message"]["content"] is None
+
+
+async def test_tool_choice_none_means_no_calls(rig: Rig) -> None:
+    answer = await rig.chat('stub:call read_file {"path": "a"}', tools=TOOLS, tool_choice="none")
+    message = answer.json()["choices"][0]["message"]
+    assert message["content"].startswith("<tool_call>")
+    assert "tool_calls" not in message
+
+
+async def test_sampling_is_recorded_and_sent_in_full(rig: Rig) -> None:
+    await rig.chat("x")
+    await rig.chat(
+        "x", temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, presence_penalty=1, frequency_penalty=-1,
+        repetition_penalty=1.1, max_completion_tokens=7, stop=["a", "b"], seed=3, logit_bias={"5": 1},
+        response_format={"type": "json_object"}, user="ada", store=True, best_of=1,
+    )  # fmt: skip
+    plain, full = (g.sampling for g in rig.generations())
+    assert plain == Sampling()
+    assert full == Sampling(
+        temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, presence_penalty=1.0, frequency_penalty=-1.0,
+        repetition_penalty=1.1, max_tokens=7, stop=("a", "b"),
+        grammar='{"response_format":{"type":"json_object"}}', unknown=("logit_bias",),
+    )  # fmt: skip
+    first, second = rig.stub.requests
+    assert (first["temperature"], first["top_p"], first["top_k"], first["min_p"]) == (1.0, 1.0, 0, 0.0)
+    assert (second["max_tokens"], second["logit_bias"]) == (7, {"5": 1})
+    for gone in ("seed", "user", "store", "best_of", "max_completion_tokens", "metadata"):
+        assert gone not in second, gone
+
+
+async def test_the_configured_defaults_are_used_and_recorded(tmp_path: Any) -> None:
+    async with running(tmp_path, sampling={"temperature": 0.7, "top_k": 20}) as rig:
+        await rig.chat("x")
+        (generation,) = rig.generations()
+        assert (generation.sampling.temperature, generation.sampling.top_k) == (0.7, 20)
+        assert (rig.stub.requests[0]["temperature"], rig.stub.requests[0]["top_k"]) == (0.7, 20)
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"n": 2}, "n", "unsupported_parameter"),
+    ({"echo": True}, "echo", "unsupported_parameter"),
+    ({"tool_choice": "required", "tools": TOOLS}, "tool_choice", "unsupported_parameter"),
+    ({"tools": [{"type": "function"}]}, "tools", "invalid_value"),
+    ({"temperature": 3}, "temperature", "invalid_value"),
+    ({"temperature": "hot"}, "temperature", "invalid_value"),
+    ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+    ({"messages": []}, "messages", "invalid_value"),
+    ({"messages": ["hi"]}, "messages[0]", "invalid_value"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
+    ({"metadata": 5}, "metadata", "invalid_value"),
+    ({"user": "x" * 201}, "user", "invalid_value"),
+    ({"user": "a\nb"}, "user", "invalid_value"),
+]
+
+
+async def test_what_cannot_be_served_is_refused_with_a_reason(rig: Rig) -> None:
+    for fields, param, code in REFUSED:
+        answer = await rig.chat("x", **fields)
+        assert answer.status_code == 400, fields
+        error = answer.json()["error"]
+        assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
+        assert error["message"]
+    assert rig.stub.requests == []
+    assert rig.generations() == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "defect"),
+    [
+        ("logprobs", "logprobs_length"),
+        ("ids", "logprobs_length"),
+        ("noids", "no_prompt_ids"),
+        ("usage", "output_length"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_lengths_that_do_not_agree_are_recorded_with_their_defect(
+    rig: Rig, wrong: str, defect: str, stream: bool
+) -> None:
+    answer = await rig.chat(f"stub:tokens=4 stub:wrong={wrong}", stream=stream)
+    assert answer.status_code == 200, "the client gets its answer"
+    (generation,) = rig.generations()
+    assert generation.defect == defect
+    _, tokens = rig.payload(generation.id)
+    if wrong == "logprobs":
+        assert (len(tokens.output), len(tokens.logprobs)) == (5, 4), "neither padded nor cut"
+    if wrong == "noids":
+        assert len(tokens.prompt) == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_context_overflow_is_told_and_recorded(rig: Rig, stream: bool) -> None:
+    """The prompt is the policy's doing: it must not be able to leave the record that way."""
+    answer = await rig.chat("stub:overflow", stream=stream)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    (generation,) = rig.generations()
+    assert (generation.finish_reason, generation.defect, generation.output_tokens) == (
+        "context_overflow",
+        "no_output",
+        0,
+    )
+    assert generation.spans == ()
+
+
+async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any) -> None:
+    async with running(tmp_path, engine_timeout_s=0.2) as rig:
+        answer = await rig.chat("stub:delay=1")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "engine_timeout")
+        streamed = await rig.chat("stub:gap=0.15", stream=True)
+        assert "engine_lost" in streamed.text
+        assert "[DONE]" not in streamed.text
+        first, second = rig.generations()
+        assert (first.finish_reason, first.defect) == ("timeout", "no_output")
+        assert (second.finish_reason, second.defect, second.output_tokens) == ("timeout", "", 1)
+
+
+async def test_no_train_is_served_and_counted_and_never_written(rig: Rig) -> None:
+    answer = await rig.chat("SECRET-TEXT stub:say ANSWER-TEXT", headers={"x-rtrl-no-train": "1"})
+    assert answer.status_code == 200
+    gid = answer.json()["id"]
+    assert (await rig.event("e1", gid, data={"text": "EVENT-TEXT"}))["accepted"] == 1
+    (generation,) = rig.generations()
+    assert generation.no_train
+    assert generation.output_tokens > 0
+    spool = rig.read()
+    assert [sealed for _, _, sealed in spool.generations(0, 99)] == [b""]
+    spool.close()
+    assert [(e.type, e.data) for e in rig.events()] == [("user_message", {})]
+    assert not rig.vault.has_key(generation.user), "no key was made for nothing"
+    metrics = (await rig.admin.get("/metrics")).text
+    assert 'rtrl_generations_total{kind="no_train"} 1.0' in metrics
+
+
+async def test_sixty_at_a_time(rig: Rig) -> None:
+    limits = httpx.Limits(max_connections=60)
+    async with httpx.AsyncClient(
+        base_url=rig.url, headers=rig.http.headers, limits=limits, timeout=60
+    ) as http:
+        bodies = [
+            {
+                "model": "rtrl",
+                "messages": [{"role": "user", "content": f"stub:say {i}"}],
+                "stream": i % 3 == 0,
+                "user": f"u{i % 7}",
+            }
+            for i in range(60)
+        ]
+        answers = await asyncio.gather(*(http.post("/v1/chat/completions", json=body) for body in bodies))
+    assert {answer.status_code for answer in answers} == {200}
+    recorded = {g.id for g in rig.generations()}
+    assert recorded == {answer.headers["x-rtrl-generation-id"] for answer in answers}
+    assert len(recorded) == 60

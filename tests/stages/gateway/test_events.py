@@ -1,0 +1,155 @@
+"""POST /v1/events."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from stages.gateway.event_data import DATA
+from stages.gateway.keys import ApiKeys
+from stages.records import EVENT_TYPES
+from tests.stages.gateway.rig import Rig, running
+
+GOOD: dict[str, dict[str, Any]] = {
+    "edit_applied": {"path": "a.py", "before": "x", "after": "y"},
+    "edit_rejected": {},
+    "edit_reverted": {"path": "a.py"},
+    "edit_survival": {"horizon_s": 60, "path": "a.py", "now": "y"},
+    "user_message": {"text": "still wrong"},
+    "tool_result": {"name": "run", "ok": True, "duration_ms": 1.5},
+    "thumbs": {"value": -1},
+    "completion_shown": {},
+    "completion_accepted": {},
+    "completion_rejected": {},
+    "session_closed": {},
+}
+
+
+async def gid(rig: Rig) -> str:
+    return str((await rig.chat("x")).json()["id"])
+
+
+def test_every_type_has_its_data() -> None:
+    assert set(DATA) == set(EVENT_TYPES) == set(GOOD)
+
+
+async def test_every_type_is_taken_and_kept_as_sent(rig: Rig) -> None:
+    g = await gid(rig)
+    events = [
+        {"id": f"e{i}", "generation_id": g, "type": t, "data": d | {"extra": "kept"}}
+        for i, (t, d) in enumerate(GOOD.items())
+    ]
+    answer = await rig.http.post("/v1/events", json={"events": events})
+    assert answer.json() == {"accepted": len(GOOD), "duplicates": 0, "pending": 0, "rejected": []}
+    assert [(e.type, e.data) for e in rig.events()] == [(t, d | {"extra": "kept"}) for t, d in GOOD.items()]
+
+
+async def test_again_is_a_duplicate(rig: Rig) -> None:
+    g = await gid(rig)
+    assert await rig.event("e1", g) == {"accepted": 1, "duplicates": 0, "pending": 0, "rejected": []}
+    assert await rig.event("e1", g) == {"accepted": 0, "duplicates": 1, "pending": 0, "rejected": []}
+    assert len(rig.events()) == 1
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"id": ""}, "invalid_id"),
+    ({"id": 5}, "invalid_id"),
+    ({"id": "x" * 201}, "invalid_id"),
+    ({"generation_id": None}, "invalid_generation_id"),
+    ({"type": "applause"}, "unknown_type"),
+    ({"type": None}, "unknown_type"),
+    ({"data": []}, "invalid_data"),
+    ({"data": {}}, "invalid_data"),
+    ({"data": {"text": 5}}, "invalid_data"),
+    ({"type": "thumbs", "data": {"value": 2}}, "invalid_data"),
+    ({"type": "edit_applied", "data": {"path": "a", "before": "x"}}, "invalid_data"),
+    ({"type": "edit_survival", "data": {"horizon_s": 1, "added": 1}}, "invalid_data"),
+    (
+        {
+            "type": "edit_survival",
+            "data": {"horizon_s": 1, "added": 1, "added_kept": 2, "deleted": 0, "deleted_kept": 0},
+        },
+        "invalid_data",
+    ),
+    ({"at": "yesterday"}, "invalid_at"),
+    ({"at": [1]}, "invalid_at"),
+]
+
+
+async def test_what_is_wrong_is_named_and_the_rest_is_taken(rig: Rig) -> None:
+    g = await gid(rig)
+    for number, (fields, reason) in enumerate(WRONG):
+        good = {"id": f"e{number}", "generation_id": g, "type": "user_message", "data": {"text": "PRIVATE"}}
+        answer = await rig.http.post(
+            "/v1/events", json={"events": [good | {"id": "bad"} | fields, good, "junk"]}
+        )
+        body = answer.json()
+        assert (answer.status_code, body["accepted"]) == (200, 1), fields
+        assert [one["index"] for one in body["rejected"]] == [0, 2]
+        assert body["rejected"][0]["reason"].startswith(reason)
+        assert "PRIVATE" not in answer.text
+
+
+@pytest.mark.parametrize("body", [{}, {"events": []}, {"events": {}}])
+async def test_no_events_at_all(rig: Rig, body: Any) -> None:
+    assert (await rig.http.post("/v1/events", json=body)).status_code == 400
+
+
+async def test_too_many(tmp_path: Any) -> None:
+    async with running(tmp_path, max_events=2) as rig:
+        answer = await rig.http.post("/v1/events", json={"events": [{}] * 3})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_events")
+
+
+async def test_of_another_key(rig: Rig) -> None:
+    g = await gid(rig)
+    other = ApiKeys.create(rig.root / "keys", "other")
+    body = {"id": "e1", "generation_id": g, "type": "session_closed"}
+    rig.gateway._keys._next_check = 0.0
+    answer = await rig.http.post("/v1/events", json=body, headers={"authorization": f"Bearer {other}"})
+    assert answer.json()["rejected"] == [{"index": 0, "id": "e1", "reason": "other_key"}]
+    assert (await rig.event("e1", g))["accepted"] == 1, "the id is still free for the owner"
+
+
+async def test_before_its_generation_is_recorded(rig: Rig) -> None:
+    """A stream's id is known from its header on, long before the record is written."""
+    body = {
+        "model": "rtrl",
+        "stream": True,
+        "messages": [{"role": "user", "content": "stub:tokens=5 stub:gap=0.05"}],
+    }
+    async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        g = answer.headers["x-rtrl-generation-id"]
+        assert (await rig.event("e1", g))["pending"] == 1
+        assert rig.events() == []
+        await answer.aread()
+    assert [e.id for e in rig.events()] == ["e1"]
+    assert (await rig.event("e1", g))["duplicates"] == 1
+
+
+async def test_event_time(tmp_path: Any) -> None:
+    async with running(tmp_path / "server") as rig:
+        g = await gid(rig)
+        await rig.event("past", g, at=1000.5)
+        await rig.event("future", g, at=time.time() + 3600)
+        await rig.event("iso", g, at="1970-01-01T00:00:07Z")
+        await rig.event("none", g)
+        times = {e.id: e.at - (e.wall if e.id in ("future", "none") else 0) for e in rig.events()}
+        assert times == {"past": 1_000_500, "future": 0, "iso": 7_000, "none": 0}
+    async with running(tmp_path / "client", client_clock=True) as rig:
+        g = await gid(rig)
+        await rig.event("future", g, at=4_000_000_000)
+        assert rig.events()[0].at == 4_000_000_000_000
+
+
+async def test_days_late_and_after_a_restart(tmp_path: Any) -> None:
+    async with running(tmp_path) as rig:
+        g, key = await gid(rig), rig.key
+    (tmp_path / "keys" / "api_keys.json").rename(tmp_path / "kept.json")
+    async with running(tmp_path) as rig:
+        (tmp_path / "kept.json").rename(tmp_path / "keys" / "api_keys.json")
+        rig.gateway._keys._next_check = 0.0
+        rig.http.headers["authorization"] = f"Bearer {key}"
+        assert (await rig.event("e1", g))["accepted"] == 1

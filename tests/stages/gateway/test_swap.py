@@ -1,0 +1,140 @@
+"""Weight swaps: no token is attributed to weights that did not sample it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.gateway.errors import ApiError
+from stages.gateway.gate import DrainTimeoutError, Gate
+from tests.stages.gateway.rig import Rig, running, until
+
+
+async def swap(rig: Rig, name: str, **fields: Any) -> Any:
+    path = rig.root / name
+    path.mkdir(exist_ok=True)
+    body = {"checkpoint": f"sha256:{name}", "path": str(path), "deployment": f"d-{name}", **fields}
+    return await rig.admin.post("/admin/swap", json=body)
+
+
+def spans(rig: Rig) -> list[str]:
+    return [g.spans[0].checkpoint for g in rig.generations()]
+
+
+async def test_a_swap_changes_what_is_served_and_recorded(rig: Rig) -> None:
+    await rig.chat("x")
+    answer = (await swap(rig, "bbb")).json()
+    assert (answer["previous"], answer["served"]["checkpoint"]) == ("sha256:aaa", "sha256:bbb")
+    assert rig.loaded == [rig.root / "bbb"]
+    await rig.chat("x")
+    assert spans(rig) == ["sha256:aaa", "sha256:bbb"]
+    assert [g.deployment for g in rig.generations()] == ["d1", "d-bbb"]
+    served = (await rig.admin.get("/admin/served")).json()
+    assert (served["checkpoint"], served["deployment"], served["engine"]) == ("sha256:bbb", "d-bbb", "ready")
+    assert (await swap(rig, "bbb")).status_code == 200, "again: loaded and verified again"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_those_in_flight_finish_on_the_old_weights_and_others_wait(rig: Rig, stream: bool) -> None:
+    words = "stub:tokens=10 stub:gap=0.1" if stream else "stub:delay=1"
+    old = asyncio.create_task(rig.chat(words, stream=stream))
+    await until(lambda: rig.served.gate.in_flight == 1)
+    swapping = asyncio.create_task(swap(rig, "bbb"))
+    await until(lambda: rig.served.gate.closed)
+    new = asyncio.create_task(rig.chat("x"))
+    await until(lambda: rig.served.gate.waiting == 1)
+    assert (rig.loaded, rig.stub.requests[1:]) == ([], [])
+    assert [a.status_code for a in await asyncio.gather(old, swapping, new)] == [200, 200, 200]
+    assert spans(rig) == ["sha256:aaa", "sha256:bbb"]
+
+
+async def test_a_slow_reader_does_not_hold_up_a_swap(rig: Rig) -> None:
+    body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": "stub:tokens=20000"}]}
+    async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        reading = answer.aiter_raw()
+        await anext(reading)  # then reads no more
+        assert (await swap(rig, "bbb")).status_code == 200
+        (generation,) = rig.generations()
+        assert (generation.output_tokens, generation.spans[0].checkpoint) == (20_001, "sha256:aaa")
+
+
+async def test_weights_that_do_not_load_leave_the_old_ones(rig: Rig) -> None:
+    rig.bad = {rig.root / "bbb"}
+    answer = await swap(rig, "bbb")
+    body = answer.json()
+    assert (answer.status_code, body["error"]["code"]) == (409, "swap_failed")
+    assert (body["error"]["kind"], body["error"]["exit_code"]) == ("integrity", 12)
+    assert body["served"]["checkpoint"] == "sha256:aaa"
+    assert rig.loaded == [rig.root / "a"], "the old weights were loaded again"
+    await rig.chat("x")
+    assert spans(rig) == ["sha256:aaa"]
+
+
+async def test_nothing_is_served_when_the_way_back_fails_too(rig: Rig) -> None:
+    rig.bad = {rig.root / "bbb", rig.root / "a"}
+    answer = await swap(rig, "bbb")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "engine_unknown")
+    refused = await rig.chat("x")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unknown")
+    assert rig.generations() == []
+    rig.served.engine = "ready"  # whoever runs the engine has started it again
+    assert (await rig.chat("x")).status_code == 200
+
+
+async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path) -> None:
+    async with running(tmp_path, drain_timeout_s=0.2) as rig:
+        long = asyncio.create_task(rig.chat("stub:delay=2"))
+        await until(lambda: rig.served.gate.in_flight == 1)
+        first, second = await asyncio.gather(swap(rig, "bbb"), swap(rig, "ccc"))
+        assert {a.json()["error"]["code"] for a in (first, second)} == {"swap_running", "drain_timeout"}
+        assert rig.loaded == []
+        assert (await rig.chat("x")).status_code == 200, "the gate is open again"
+        assert (await long).status_code == 200
+        assert (await swap(rig, "bbb", drain_timeout_s=9)).status_code == 200
+
+
+async def test_a_request_does_not_wait_for_ever(tmp_path: Path) -> None:
+    async with running(tmp_path, hold_timeout_s=0.1) as rig:
+        async with rig.served.gate.exclusive(1):
+            answer = await rig.chat("x")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "weights_updating")
+
+
+async def test_a_swap_goes_on_when_the_one_who_asked_leaves(rig: Rig) -> None:
+    rig.load_s = 0.3
+    asking = asyncio.create_task(swap(rig, "bbb"))
+    await until(lambda: rig.served.engine == "unknown")
+    asking.cancel()
+    await until(lambda: rig.served.engine == "ready")
+    assert rig.served.checkpoint.digest == "sha256:bbb"
+
+
+async def test_what_a_swap_needs(rig: Rig) -> None:
+    for fields in (
+        {"checkpoint": ""},
+        {"path": "relative"},
+        {"path": "/does/not/exist"},
+        {"drain_timeout_s": 0},
+    ):
+        assert (await swap(rig, "bbb", **fields)).status_code == 400
+    assert (await swap(rig, "bbb", line="other")).json()["error"]["code"] == "other_line"
+    rig.served.engine = "down"
+    assert (await swap(rig, "bbb")).status_code == 503
+
+
+async def test_the_gate_by_itself() -> None:
+    gate = Gate()
+    await gate.enter(1)
+    with pytest.raises(DrainTimeoutError):
+        async with gate.exclusive(0.02):
+            raise AssertionError("never alone")
+    gate.leave()
+    async with gate.exclusive(0.1):
+        assert gate.closed
+        with pytest.raises(ApiError):
+            await gate.enter(0.02)
+    assert not gate.closed
+    assert (gate.in_flight, gate.waiting) == (0, 0)

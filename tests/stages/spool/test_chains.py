@@ -1,0 +1,129 @@
+"""Prompts as suffixes: by hand, and for any conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stages.errors import IntegrityError
+from stages.spool import ChainReader, Spool
+from stages.spool.chains import MAX_DEPTH, common_prefix
+from stages.vault import UserForgottenError, Vault
+from tests.stages.spool.spool_records import generation, tokens, writer
+
+
+def test_common_prefix_by_hand() -> None:
+    def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        return np.array(values, np.int32)
+
+    assert common_prefix(ids(1, 2, 3), ids(1, 2, 4)) == 2
+    assert common_prefix(ids(1, 2), ids(1, 2, 4)) == 2
+    assert common_prefix(ids(), ids(1)) == 0
+    assert common_prefix(ids(9), ids(1)) == 0
+
+
+def test_a_chain_stores_each_token_once(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    prompt = list(range(100))
+    for turn in range(30):
+        spool.append_generation(generation(f"g{turn}"), tokens(prompt, [1000 + turn]))
+        prompt += [1000 + turn, 2000 + turn]
+    spool.append_generation(generation("other", session="s2"), tokens(prompt, [1]))
+    spool.append_generation(generation("bob", user="bob"), tokens(prompt, [1]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    stored = {g.id: (g.prompt_base, g.prompt_prefix) for _, g, _ in reader.generations(0, 99)}
+    assert stored["g0"] == ("", 0)
+    assert stored["g1"] == ("g0", 101)
+    assert stored["g29"] == ("g28", 157)
+    assert stored["other"] == ("", 0), "another session"
+    assert stored["bob"] == ("", 0), "another user: sealed under another key"
+    assert len(reader.payload("g29", vault).prompt) == 4  # one id, 4 bytes
+    assert reader.full_tokens("g29", vault).prompt.tolist() == prompt[:-2]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.lists(st.integers(0, 3), max_size=30),
+            st.lists(st.integers(0, 9), max_size=4),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_any_conversation_reads_back(
+    tmp_path_factory: pytest.TempPathFactory, turns: list[tuple[int, list[int], list[int]]]
+) -> None:
+    """Each turn keeps some of what the session holds, adds to it, and answers."""
+    root = tmp_path_factory.mktemp("spool")
+    spool = writer(root, segment_bytes=4096)
+    history: list[int] = []
+    expected = {}
+    for index, (kept, added, output) in enumerate(turns):
+        prompt = history[:kept] + added
+        spool.append_generation(generation(f"g{index}"), tokens(prompt, output))
+        expected[f"g{index}"] = (prompt, output)
+        history = prompt + output
+    spool.close()
+    reader, vault = Spool.open(root / "spool"), Vault.open(root / "keys")
+    chains = reader.chains(vault)
+    for _, g, sealed in reader.generations(0, 99):
+        _, found = chains.open(g, sealed)
+        assert (found.prompt.tolist(), found.output.tolist()) == expected[g.id]
+        alone = reader.full_tokens(g.id, vault)
+        assert alone.prompt.tolist() == expected[g.id][0]
+    reader.close()
+
+
+def test_chains_are_bounded_and_stay_in_their_segment(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    prompt = list(range(20))
+    for turn in range(MAX_DEPTH + 2):
+        spool.append_generation(generation(f"g{turn}"), tokens(prompt, [7]))
+        prompt.append(7)
+    spool.seal()
+    spool.append_generation(generation("next"), tokens(prompt, [7]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    bases = {g.id: g.prompt_base for _, g, _ in reader.generations(0, 999)}
+    assert bases[f"g{MAX_DEPTH}"] == f"g{MAX_DEPTH - 1}"
+    assert bases[f"g{MAX_DEPTH + 1}"] != f"g{MAX_DEPTH}", "too deep: an earlier base or none"
+    assert bases["next"] == ""
+    assert reader.delete_sealed(MAX_DEPTH + 2) == [1]
+    assert reader.full_tokens("next", vault).prompt.tolist() == prompt
+
+
+def test_no_train_is_neither_written_nor_a_base(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1", no_train=True), tokens(list(range(50)), [1]), "SECRET", "SECRET")
+    spool.append_generation(generation("g2"), tokens(list(range(50)), [1]), "q", "a")
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    (_, first, sealed), (_, second, _) = reader.generations(0, 9)
+    assert (sealed, first.prompt_tokens, first.output_tokens) == (b"", 50, 1)
+    assert second.prompt_base == ""
+    with pytest.raises(IntegrityError, match="no-train"):
+        reader.full_tokens("g1", vault)
+
+
+def test_broken_links_are_errors_not_guesses(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens(list(range(50)), [1]))
+    spool.append_generation(generation("g2"), tokens(list(range(50)), [2]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    records = {g.id: (g, sealed) for _, g, sealed in reader.generations(0, 9)}
+    base = records["g1"]
+    shorter = {"g1": (generation("g1", prompt_tokens=49), base[1])}
+    with pytest.raises(IntegrityError, match="50 prompt ids where 49"):
+        ChainReader(vault, shorter.__getitem__).open(*records["g2"])
+    vault.forget("ada")
+    with pytest.raises(UserForgottenError):
+        ChainReader(vault, records.__getitem__).open(*records["g2"])

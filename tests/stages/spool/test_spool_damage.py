@@ -1,0 +1,112 @@
+"""What survives which damage, and who is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stages.spool import Damage, Spool, SpoolDamagedError
+from stages.spool.frames import HEADER
+from stages.spool.segment import path_of
+from stages.spool.verify import verify_spool
+from tests.stages.spool.spool_records import event, fill, generation, ids, offsets, statuses, tokens, writer
+
+
+def test_cut_at_any_byte_the_rest_is_recovered(tmp_path: Path) -> None:
+    """What SIGKILL leaves: a segment that ends anywhere, and an index that has seen none of it."""
+    whole = fill(tmp_path, 2).read_bytes()
+    starts = offsets(path_of(tmp_path / "spool", 1))
+    for cut in range(HEADER.size + 1, len(whole), 7):
+        root = tmp_path / f"cut{cut}"
+        (root / "spool" / "segments").mkdir(parents=True)
+        path_of(root / "spool", 1).write_bytes(whole[:cut])
+        kept = sum(start <= cut for start in [*starts[1:], len(whole)])
+        reader = Spool.open(root / "spool")
+        assert ids(reader) == ["g0", "g1"][: (min(kept, 4) + 1) // 2], cut
+        assert verify_spool(root / "spool", deep=True).problems == []
+        torn = [damage for damage in reader.damages() if damage.reason == "torn_tail"]
+        assert bool(torn) == (cut not in starts)
+        reader.close()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6))
+def test_a_flipped_byte_is_met_once_then_counted(
+    tmp_path_factory: pytest.TempPathFactory, place: int
+) -> None:
+    root = tmp_path_factory.mktemp("s")
+    path = fill(root)
+    data = bytearray(path.read_bytes())
+    starts = offsets(path)
+    place = HEADER.size + place % (starts[-1] - HEADER.size)  # the footer does not matter
+    data[place] ^= 0x10
+    path.write_bytes(bytes(data))
+    hit = max(i for i, start in enumerate(starts) if start <= place)
+    reader = Spool.open(root / "spool")
+    with pytest.raises(SpoolDamagedError) as caught:
+        list(reader.generations(0, 99))
+    assert caught.value.code == 12
+    assert "again" in caught.value.hint
+    lost = (f"g{hit // 2}",) if hit % 2 == 0 else ()
+    (damage,) = caught.value.damages
+    assert (damage.generations, damage.events, damage.reason) == (lost, hit % 2, "crc")
+    assert [g.id for _, g, _ in reader.generations(0, 99)] == [
+        f"g{i}" for i in range(5) if (f"g{i}",) != lost
+    ]
+    assert reader.damages() == [damage]
+    met: list[Damage] = []
+    list(reader.events(0, 99, on_damage=met.append))
+    assert met == [damage], "whoever asks is told every time"
+    reader.close()
+
+
+def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path: Path) -> None:
+    path = fill(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: offsets(path)[4] + 3])
+    assert len(verify_spool(tmp_path / "spool", deep=False).problems) == 1
+    reader = Spool.open(tmp_path / "spool")
+    with pytest.raises(SpoolDamagedError) as caught:
+        reader.check()
+    (damage,) = caught.value.damages
+    assert (damage.reason, damage.generations, damage.events) == ("truncated", ("g2", "g3", "g4"), 3)
+    assert ids(reader) == ["g0", "g1"]
+    assert [g.id for _, g, _ in reader.generations(0, 99, payloads=False)] == ["g0", "g1"]
+    assert verify_spool(tmp_path / "spool", deep=True).problems
+    path.write_bytes(whole)
+    assert ids(reader) == [f"g{i}" for i in range(5)]
+    assert reader.check() == 10
+
+
+def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
+    fill(tmp_path).unlink()
+    reader = Spool.open(tmp_path / "spool")
+    with pytest.raises(SpoolDamagedError, match="5 generations and 5 events"):
+        reader.check()
+    assert reader.check() == 0
+
+
+@pytest.mark.parametrize("how", ["lost", "garbage"])
+def test_the_index_can_be_made_again(tmp_path: Path, how: str) -> None:
+    fill(tmp_path)
+    spool = writer(tmp_path)
+    spool.append_events([event("waits", "g9")])
+    spool.close()
+    for name in ("spool.db-wal", "spool.db-shm"):
+        (tmp_path / "spool" / name).unlink(missing_ok=True)
+    database = tmp_path / "spool" / "spool.db"
+    if how == "lost":
+        database.unlink()
+    else:
+        database.write_bytes(b"no database at all" * 500)
+    spool = writer(tmp_path)
+    assert spool.pending == 1
+    assert statuses(spool, event("e1", "g1"), event("waits", "g9")) == ["duplicate", "duplicate"]
+    assert spool.append_generation(generation("g9"), tokens([1], [2])) == 12
+    spool.close()
+    reader = Spool.open(tmp_path / "spool")
+    assert ids(reader) == ["g0", "g1", "g2", "g3", "g4", "g9"]
+    assert reader.range()[:4] == (1, 13, 6, 6)

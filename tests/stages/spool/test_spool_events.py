@@ -1,0 +1,88 @@
+"""Events in the spool: once each, from the right key, before or after their generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.spool import Spool, open_event
+from stages.spool.pending import pending_user
+from stages.vault import UserForgottenError, Vault
+from tests.stages.spool.spool_records import event, generation, statuses, tokens, writer
+
+
+def test_the_same_event_counts_once_also_after_a_restart(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    assert statuses(spool, event("e1", "g1"), event("e1", "g1")) == ["accepted", "duplicate"]
+    spool.flush()
+    assert statuses(spool, event("e1", "g1", data={"text": "other"})) == ["duplicate"]
+    spool.close()
+    spool = writer(tmp_path)
+    assert statuses(spool, event("e1", "g1"), event("e2", "g1")) == ["duplicate", "accepted"]
+    spool.close()
+    assert [e.id for _, e, _, _ in Spool.open(tmp_path / "spool").events(0, 99)] == ["e1", "e2"]
+
+
+def test_only_the_key_that_made_the_generation(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    spool.expect("g2", "k1", "ada", no_train=False)
+    theirs = [event("e1", "g1", key_id="k2"), event("e1", "g2", key_id="k2"), event("e1", "g3", key_id="k2")]
+    assert statuses(spool, *theirs) == ["rejected other_key", "rejected other_key", "pending"]
+    spool.append_generation(generation("g3"), tokens([1], [2]))  # made by k1: what waited is refused
+    assert statuses(spool, event("e1", "g1"), event("e1", "g3", key_id="k2")) == ["accepted", "duplicate"]
+    spool.close()
+    assert [(e.key_id, e.id) for _, e, _, _ in Spool.open(tmp_path / "spool").events(0, 99)] == [("k1", "e1")]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("expected", [False, True])
+def test_events_before_their_generation(tmp_path: Path, restart: bool, expected: bool) -> None:
+    spool = writer(tmp_path)
+    if expected:
+        spool.expect("g1", "k1", "ada", no_train=False)
+    assert statuses(spool, event("e1", "g1"), event("e2", "g1", at=1)) == ["pending", "pending"]
+    assert spool.pending == 2
+    if restart:
+        spool.close()
+        assert list(Spool.open(tmp_path / "spool").events(0, 99)) == []
+        spool = writer(tmp_path)
+        assert spool.pending == 2
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    assert spool.pending == 0
+    assert statuses(spool, event("e1", "g1")) == ["duplicate"]
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    found = [(e.id, e.at, user, open_event(e, user, s, vault).data) for _, e, user, s in reader.events(0, 99)]
+    assert found == [("e1", 2_000, "ada", {"text": "still wrong"}), ("e2", 1, "ada", {"text": "still wrong"})]
+    assert expected or vault.forgotten(pending_user("g1")), "the key it waited under is gone"
+    vault.forget("ada")
+    _, e, user, sealed = next(reader.events(0, 99))
+    with pytest.raises(UserForgottenError):
+        open_event(e, user, sealed, vault)
+
+
+def test_waiting_events_are_bounded_and_expire(tmp_path: Path) -> None:
+    spool = writer(tmp_path, max_pending_events=2)
+    waiting = [event(f"e{i}", f"g{i}", wall=10) for i in range(3)]
+    assert statuses(spool, *waiting) == ["pending", "pending", "rejected too_many_pending"]
+    assert statuses(spool, event("e9", "g9", key_id="k2", wall=10)) == ["pending"]
+    spool.close()
+    spool = writer(tmp_path, pending_hours=1)  # all of 1970
+    assert spool.pending == 0
+    spool.append_generation(generation("g0"), tokens([1], [2]))
+    assert statuses(spool, event("e0", "g0"), event("e2", "g0")) == ["duplicate", "accepted"]
+    spool.close()
+    assert [e.id for _, e, _, _ in Spool.open(tmp_path / "spool").events(0, 99)] == ["e2"]
+
+
+def test_events_of_a_no_train_generation_are_counted_without_content(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_events([event("e0", "g1")])
+    spool.append_generation(generation("g1", no_train=True), tokens([1], [2]))
+    spool.append_events([event("e1", "g1"), event("e2", "g1", type="thumbs", data={"value": 1})])
+    spool.close()
+    found = [(e.id, e.data, s) for _, e, _, s in Spool.open(tmp_path / "spool").events(0, 99)]
+    assert found == [("e0", {}, b""), ("e1", {}, b""), ("e2", {}, b"")]
