@@ -98,7 +98,7 @@ class Stage(Protocol):
         the rest defaults to the newest that fits. Raises InputMissingError."""
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """Further facts the result depends on (JSON-able, e.g. collect's spool range); part of the fingerprint."""
+        """Further facts the result depends on (JSON-able; collect: the spool range); in the fingerprint."""
 
     def run(
         self,
