@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rtrl_cli.output import make_progress, message, pairs, show, size
+from rtrl_cli.output import make_progress, message, pairs, show, size, table
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -107,7 +107,7 @@ def finish(
 
 
 def default_text(result: StageResult) -> str:
-    """Status, outputs and single-valued metrics as aligned lines."""
+    """Status, outputs and single-valued metrics as aligned lines; lists of records as tables below."""
     lines: dict[str, object] = {result.command: f"{result.status} in {result.duration_s:.1f} s"}
     if result.run_id:
         lines["run"] = result.run_id
@@ -115,9 +115,14 @@ def default_text(result: StageResult) -> str:
         lines[f"input {role}"] = artifact.ref
     for name, artifact in result.outputs.items():
         lines[f"output {name}"] = f"{artifact.ref}  {artifact.digest[:19]}  {size(artifact.bytes)}"
+    tables: list[str] = []
     for key, value in result.envelope()["metrics"].items():
         if isinstance(value, float):
             lines[key] = f"{value:.6g}"
         elif isinstance(value, str | int | bool):
             lines[key] = value
-    return pairs(lines)
+        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            header = list(value[0])
+            rows = [["-" if row.get(name) is None else row[name] for name in header] for row in value]
+            tables.append(f"{key}\n{table(header, rows)}")
+    return "\n\n".join([pairs(lines), *tables])

@@ -60,7 +60,7 @@ def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
     known = ~np.isnan(values)
     low = -np.inf if signal.low is None else signal.low
     high = np.inf if signal.high is None else signal.high
-    result = signal.weight * (np.clip(values, low, high) - signal.offset)
+    result = signal.weight * (np.clip(values, low, high) - signal.offset) + 0.0  # no negative zeros
     if signal.unknown == "exclude":
         return result
     if signal.unknown == "mean":
