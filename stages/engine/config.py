@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+Program = Literal["vllm", "stub"]
 
 
 class EngineConfig(BaseModel):
@@ -17,6 +18,9 @@ class EngineConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    program: Program = Field(
+        "vllm", description="`stub` answers with fixed text and no model: tests and benchmarks of the rest"
+    )
     served_name: str = Field("rtrl", min_length=1, description="model name clients ask for")
     dtype: Dtype = Field("float32", description="never `auto`: vLLM picks bfloat16 even for float32 weights")
     max_model_len: int = Field(1024, ge=16, description="prompt plus output, tokens")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
@@ -103,14 +104,61 @@ def _answer(output: Any) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parent = os.environ.pop(PARENT_VARIABLE, None)
-    die_with_parent(int(parent) if parent else None)
-    connection = Connection(int(sys.argv[1]))
-    model, config = connection.recv()
-    worker = Worker(model, config)
-    from vllm.exceptions import VLLMError
+class StubWorker:
+    """The deterministic stub in the place of vLLM; see `stages/gateway/stub_engine.py`."""
 
+    def __init__(self, model: str) -> None:
+        from stages.gateway.stub_weights import StubWeights
+
+        self.weights = StubWeights(Path(model))
+
+    def chat(self, requests: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
+        """Fixed answers, steered by words in the last user message."""
+        from stages.gateway.stub_engine import logprob, render
+        from stages.gateway.stub_script import EOS, Script
+
+        answers = []
+        for request in requests:
+            users = [m for m in request["messages"] if m.get("role") == "user"]
+            script = Script(str(users[-1].get("content")) if users else "", request["max_tokens"])
+            prompt = list(render(request["messages"], request["tools"]))
+            answers.append(
+                {
+                    "text": bytes(i for i in script.ids if i != EOS).decode(errors="replace"),
+                    "finish_reason": script.finish,
+                    "prompt_tokens": len(prompt),
+                    "output_tokens": len(script.ids),
+                    "prompt_ids": prompt,
+                    "token_ids": script.ids,
+                    "logprobs": [logprob(i, t, self.weights.salt) for i, t in enumerate(script.ids)],
+                }
+            )
+        return answers
+
+    def score(self, sequences: list[list[int]]) -> list[list[float]]:
+        """The held folder's probe logprobs, and a constant for everything else."""
+        choices = self.weights.probe({"prompt": sequences})["choices"]
+        return [
+            [
+                entry[str(t)]["logprob"]
+                for t, entry in zip(ids[1:], choice["prompt_logprobs"][1:], strict=True)
+            ]
+            for ids, choice in zip(sequences, choices, strict=True)
+        ]
+
+    def load(self, path: str) -> None:
+        """Hold another folder."""
+        self.weights.call({"method": "rtrl_load", "kwargs": {"path": path}})
+
+    def verify(self, path: str, expected: dict[str, str]) -> dict[str, Any]:
+        """Whether that folder is held."""
+        body = {"method": "rtrl_verify", "kwargs": {"path": path, "expected": expected}}
+        result: dict[str, Any] = self.weights.call(body)["results"][0]
+        return result
+
+
+def _serve(connection: Connection, worker: Worker | StubWorker, errors: tuple[type[Exception], ...]) -> None:
+    """Answer calls until the other end is gone."""
     connection.send(("ok", os.getpid()))
     while True:
         try:
@@ -120,10 +168,25 @@ def main() -> None:
             os._exit(0)
         try:
             value = getattr(worker, method)(*arguments)
-        except (VLLMError, ValueError, RuntimeError, OSError) as error:
+        except errors as error:
             connection.send(("error", f"{type(error).__name__}: {error}"))
         else:
             connection.send(("ok", value))
+
+
+def main() -> None:
+    parent = os.environ.pop(PARENT_VARIABLE, None)
+    die_with_parent(int(parent) if parent else None)
+    connection = Connection(int(sys.argv[1]))
+    model, config = connection.recv()
+    errors: tuple[type[Exception], ...] = (ValueError, RuntimeError, OSError)
+    if config["program"] == "stub":
+        _serve(connection, StubWorker(model), errors)
+        return
+    worker = Worker(model, config)
+    from vllm.exceptions import VLLMError
+
+    _serve(connection, worker, (VLLMError, *errors))
 
 
 if __name__ == "__main__":

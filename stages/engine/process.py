@@ -136,7 +136,8 @@ class EngineProcess:
         key = key or secrets.token_urlsafe(24)
         # vLLM puts Unix sockets there, whose paths must be short.
         temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
-        command = [sys.executable, "-m", "stages.engine.launch", *arguments(checkpoint_dir, config, port)]
+        launch = [sys.executable, "-m", "stages.engine.launch", config.program]
+        command = [*launch, *arguments(checkpoint_dir, config, port)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             log_start = output.tell()

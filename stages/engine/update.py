@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 
@@ -21,6 +21,7 @@ from stages.errors import DependencyDownError, IntegrityError, RtrlError
 
 # Keys of config.json that say nothing about how the model computes or reads text.
 VOLATILE_KEYS = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
+Health = Literal["ok", "sick", "silent"]
 SAME_FILES = ("tokenizer.json", "chat_template.jinja")
 
 
@@ -84,13 +85,13 @@ class EngineControl:
             await self._session.close()
             self._session = None
 
-    async def healthy(self) -> bool:
-        """Whether the engine answers and its core lives."""
+    async def health(self) -> Health:
+        """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer within 5 s."""
         try:
             async with self._open().get("/health", timeout=aiohttp.ClientTimeout(total=5)) as answer:
-                return answer.status == 200
+                return "ok" if answer.status == 200 else "sick"
         except (aiohttp.ClientError, TimeoutError):
-            return False
+            return "silent"
 
     async def update(self, checkpoint_dir: Path) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.

@@ -14,7 +14,14 @@ from typing import Any
 import httpx
 import msgspec
 
-from stages.errors import DependencyDownError, IntegrityError, RtrlError, UsageError
+from stages.errors import (
+    DependencyDownError,
+    InputMissingError,
+    IntegrityError,
+    LockedError,
+    RtrlError,
+    UsageError,
+)
 from stages.target.endpoint import Endpoint
 
 
@@ -75,6 +82,10 @@ class Admin:
         }
         return self._ask("POST", "/admin/swap", body, timeout_s=timeout_s)
 
+    def flush_spool(self) -> int:
+        """Make everything answered so far durable and visible to readers; the last sequence number."""
+        return int(self._ask("POST", "/admin/spool/flush")["last_seq"])
+
     def _ask(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, Any]:
@@ -99,18 +110,24 @@ class Admin:
         return dict(document)
 
 
+_KINDS: dict[object, type[RtrlError]] = {
+    2: UsageError,
+    5: InputMissingError,
+    11: LockedError,
+    12: IntegrityError,
+    13: DependencyDownError,
+    "swap_running": LockedError,
+    "drain_timeout": DependencyDownError,
+}
+
+
 def refused(path: str, status: int, document: Any) -> RtrlError:
-    """The gateway's error answer as ours: the code it gives, else one by HTTP status."""
+    """The gateway's error answer (docs/http.md) as ours: by its cause's exit code, its code, its status."""
     error = document.get("error") if isinstance(document, dict) else None
     error = error if isinstance(error, dict) else {}
     message = str(error.get("message") or f"the gateway refused {path} with status {status}")
-    hint = str(error.get("hint") or "see the output of `rtrl serve`")
-    by_code: dict[object, type[RtrlError]] = {
-        2: UsageError,
-        12: IntegrityError,
-        13: DependencyDownError,
-    }
-    kind = by_code.get(error.get("code"))
+    hint = str(error.get("hint") or "the output of `rtrl serve` and the engine's log say more")
+    kind = _KINDS.get(error.get("exit_code")) or _KINDS.get(error.get("code"))
     if kind is None:
         kind = IntegrityError if status == 409 else DependencyDownError if status >= 500 else UsageError
     return kind(message, hint=hint)

@@ -138,17 +138,17 @@ async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: Eng
 
 async def test_a_dead_engine_is_a_dependency_that_is_down(checkpoint: Path) -> None:
     async with EngineControl("http://127.0.0.1:9", "k", EngineConfig(), checkpoint) as control:
-        assert not await control.healthy()
+        assert await control.health() == "silent"
         with pytest.raises(DependencyDownError) as caught:
             await control.load_weights(checkpoint)
     assert (caught.value.code, bool(caught.value.hint)) == (13, True)
 
 
 async def test_a_refusal_carries_the_engines_words(control: EngineControl, checkpoint: Path) -> None:
-    assert await control.healthy()
+    assert await control.health() == "ok"
     control._headers["Authorization"] = "Bearer other"
     await control.close()
-    assert not await control.healthy()
+    assert await control.health() == "sick"
     with pytest.raises(IntegrityError, match="refused /collective_rpc"):
         await control.load_weights(checkpoint)
 

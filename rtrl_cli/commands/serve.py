@@ -1,0 +1,97 @@
+"""`rtrl serve`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, message, pairs, show
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.serve import Ready
+    from stages.target.endpoint import Endpoint
+
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Run in the background; return when requests are answered.")
+]
+Stop = Annotated[bool, typer.Option("--stop", help="Stop the `rtrl serve` of this workspace.")]
+
+
+def command(
+    detach: Detach = False,
+    stop: Stop = False,
+    as_json: options.Json = False,
+    overrides: options.Set = None,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Serve the live checkpoint and capture what is done with it, until SIGTERM (exit 143) or Ctrl-C (130).
+
+    Prints where it listens once it is ready; with --json one document, and then nothing more.
+    """
+
+    def say(text: str) -> None:
+        if not quiet:
+            message(text)
+
+    found, store = open_store(workspace, overrides or ())
+    if stop:
+        from stages.serving.detach import stop as stop_running
+
+        pid = stop_running(found)
+        status = "noop" if pid is None else "succeeded"
+        text = "nothing is being served" if pid is None else f"stopped (pid {pid})"
+        show(as_json, envelope("serve", status, metrics={"stopped_pid": pid}), lambda: text)
+        return
+    if detach:
+        from stages.serving.detach import start_detached
+
+        endpoint = start_detached(found, say=say)
+        facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
+        show(as_json, envelope("serve", "succeeded", metrics=facts), lambda: _text(facts))
+        return
+    from stages.serve import serve
+
+    def ready(state: Ready) -> None:
+        facts = _facts(state.endpoint, model=state.model, key_file=state.key_file) | {
+            "checkpoint": state.checkpoint,
+            "digest": state.digest,
+            "deployment": state.deployment,
+        }
+        document = envelope("serve", "succeeded", metrics=facts, duration_s=state.seconds)
+        show(as_json, document, lambda: _text(facts))
+
+    number = serve(found, store, say=say, ready=ready)
+    say("stopped")
+    raise typer.Exit(128 + number)
+
+
+def _key_file(workspace: Any) -> str:
+    return str(workspace.keys_dir / "default.key")
+
+
+def _facts(endpoint: Endpoint, *, model: str, key_file: str) -> dict[str, Any]:
+    return {
+        "url": f"{endpoint.url}/v1",
+        "model": model,
+        "key_file": key_file,
+        "line": endpoint.line,
+        "pid": endpoint.pid,
+        "engine_pid": endpoint.engine.pid,
+        "engine_log": endpoint.engine.log,
+        "admin": endpoint.admin_socket or endpoint.admin_url,
+    }
+
+
+def _text(facts: dict[str, Any]) -> str:
+    lines: dict[str, object] = {
+        "ready": facts["url"],
+        "model": facts["model"] + (f" ({facts['checkpoint']})" if facts.get("checkpoint") else ""),
+        "API key": f"in {facts['key_file']}",
+        "engine log": facts["engine_log"],
+        "stop": f"Ctrl-C, or kill {facts['pid']}, or `rtrl serve --stop`",
+    }
+    return pairs(lines)

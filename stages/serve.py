@@ -1,0 +1,263 @@
+"""`rtrl serve`: one engine on the live checkpoint, the gateway before it, until told to stop.
+
+    public listener   gateway.host:gateway.port         OpenAI API, /v1/events (docs/http.md)
+    admin listener    run/admin.sock, or a loopback port   deploy and rollback come in here
+    engine            a loopback port with a key of its own
+
+One per workspace (`run/serve.lock`). The process ends by SIGTERM or SIGINT: requests in flight finish,
+then the engine stops, then the spool closes. Killed by SIGKILL it takes the engine with it.
+
+Not here: background running (`stages/serving/detach.py`), changing what is served
+(`stages/target/switch.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from stages import locks
+from stages.engine.process import EngineProcess
+from stages.errors import InputMissingError, LockedError, RtrlError
+from stages.gateway.admin import Admin
+from stages.gateway.app import create_app, open_spool
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.keys import ApiKeys
+from stages.gateway.served import ServedState, Swapper
+from stages.gateway.server import Listener, bind_tcp, bind_unix
+from stages.registry.store import Store
+from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
+from stages.serving.supervisor import Say, Supervisor
+from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
+from stages.target.switch import end_interrupted
+from stages.vault import Vault
+from stages.workspace import Workspace
+
+SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a person or script needs to know once it serves."""
+
+    endpoint: Endpoint
+    model: str
+    checkpoint: str  # reference, for example checkpoint@v3
+    digest: str
+    deployment: str
+    key_file: str
+    seconds: float
+
+
+def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Ready], None]) -> int:
+    """Serve until SIGTERM or SIGINT; returns that signal's number. Call it from the main thread.
+
+    Args:
+        say: one line for people about what is going on.
+        ready: called once, when requests can be answered.
+
+    Raises:
+        LockedError (11): another `rtrl serve` runs in this workspace; names it.
+        InputMissingError (5): the line has no live checkpoint, or there are no keys.
+        UsageError (2): an address cannot be listened on, or vLLM refuses a setting.
+        DependencyDownError (13): the engine does not start; says why.
+        IntegrityError (12): the engine does not serve the live checkpoint.
+    """
+    import uvloop
+
+    lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve")
+    try:
+        _clean_up_after_killed(workspace.run_dir)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_Host(workspace, store, say).run(ready))
+    finally:
+        remove_endpoint(workspace.run_dir)
+        lock.release()
+
+
+def _clean_up_after_killed(run_dir: Path) -> None:
+    """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
+    if (left := read_endpoint(run_dir)) is not None:
+        if left.engine.temporary.startswith("/tmp/rtrl-engine-"):
+            shutil.rmtree(left.engine.temporary, ignore_errors=True)
+        remove_endpoint(run_dir)
+
+
+class _Host:
+    """Everything that lives as long as one `rtrl serve`."""
+
+    def __init__(self, workspace: Workspace, store: Store, say: Say) -> None:
+        settings = workspace.settings
+        self.workspace, self.store, self.say = workspace, store, say
+        self.config: GatewayConfig = settings.gateway
+        line = settings.workspace.line
+        with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
+            lock = target_lock(store, line)
+            end_interrupted(store, line)
+            lock.release()
+        live = live_checkpoint(store, line)
+        if live is None:
+            raise InputMissingError(
+                f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
+            )
+        self.served = ServedState(line=line, model=settings.engine.served_name, checkpoint=live)
+        self.supervisor = Supervisor(
+            settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
+        )
+        self.swapper = Swapper(self.served, self.supervisor.update, self.config.drain_timeout_s)
+        self.admin_key = secrets.token_urlsafe(32)
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.sockets: dict[str, socket.socket] = {}
+        self.admin_socket = ""
+        self.is_ready = False
+
+    async def run(self, ready: Callable[[Ready], None]) -> int:
+        """Listen, start the engine, serve, shut down. Returns the signal's number."""
+        begun = time.monotonic()
+        stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, _finish, stop, number)
+        keys = ApiKeys.open(self.workspace.keys_dir)
+        with contextlib.ExitStack() as resources:
+            self._bind(resources)
+            vault = Vault.open(self.workspace.keys_dir)
+            resources.callback(vault.close)
+            spool = open_spool(self.workspace.spool_dir, vault, self.config)
+            resources.callback(spool.close)
+            engine = EngineClient(
+                self.supervisor.base_url, self.supervisor.key, self.served.model, self.config
+            )
+            gateway = create_app(self.config, spool, vault, keys, engine, self.served)
+            admin = Admin(self.admin_key, self.served, self.swapper, spool, gateway.metrics)
+            listeners = [
+                Listener(gateway, [self.sockets["public"]], self.config),
+                Listener(admin, [self.sockets["admin"]], self.config),
+            ]
+            return await self._serve(listeners, stop, ready, begun)
+
+    async def _serve(
+        self,
+        listeners: list[Listener],
+        stop: asyncio.Future[int],
+        ready: Callable[[Ready], None],
+        begun: float,
+    ) -> int:
+        background: list[asyncio.Task[Any]] = []
+        try:
+            for listener in listeners:
+                await listener.start()
+            starting = asyncio.create_task(self.supervisor.start())
+            first: set[asyncio.Future[Any]] = {starting, stop}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                return await self._give_up(starting, stop.result())
+            starting.result()
+            self.is_ready = True
+            ready(self._ready(time.monotonic() - begun))
+            background = [
+                asyncio.create_task(self.supervisor.watch()),
+                asyncio.create_task(keep_reconciled(self.store, self.served, self.swapper, self.say)),
+            ]
+            await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
+            for task in background:
+                if task.done():
+                    task.result()  # a bug in a background task ends the program loudly
+            self.say("stopping: requests in flight finish first")
+            return stop.result()
+        finally:
+            await self._shut_down(listeners, background)
+
+    async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
+        """Told to stop before the engine was there."""
+        self.say("stopping while the engine starts")
+        await self.supervisor.stop()
+        await asyncio.wait({starting})
+        with contextlib.suppress(RtrlError):  # it died of being stopped
+            starting.result()
+        return number
+
+    async def _shut_down(self, listeners: list[Listener], background: list[asyncio.Task[Any]]) -> None:
+        """Background work first, then the public side with its requests, the engine last."""
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        for listener in listeners:
+            await listener.stop()
+        await self.supervisor.stop()
+
+    def _bind(self, resources: contextlib.ExitStack) -> None:
+        self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
+        path = Path(self.config.admin_socket or self.workspace.run_dir / "admin.sock")
+        if self.config.admin_port is None and len(str(path).encode()) <= SOCKET_PATH_LIMIT:
+            self.sockets["admin"] = resources.enter_context(bind_unix(path))
+            self.admin_socket = str(path)
+            resources.callback(path.unlink, missing_ok=True)
+        else:
+            self.sockets["admin"] = resources.enter_context(
+                bind_tcp("127.0.0.1", self.config.admin_port or 0)
+            )
+
+    def _engine_started(self, _process: EngineProcess) -> None:
+        if self.is_ready:
+            self._note()
+
+    def _note(self) -> Endpoint:
+        process = self.supervisor.process
+        endpoint = Endpoint(
+            pid=os.getpid(),
+            started_at=self.started_at,
+            line=self.served.line,
+            url=url_of(self.sockets["public"]),
+            admin_key=self.admin_key,
+            admin_socket=self.admin_socket,
+            admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
+            engine=EngineAt(
+                pid=process.pid,
+                url=self.supervisor.base_url,
+                key=self.supervisor.key,
+                log=str(self.supervisor.log),
+                temporary=str(process.temporary),
+            ),
+        )
+        write_endpoint(self.workspace.run_dir, endpoint)
+        return endpoint
+
+    def _ready(self, seconds: float) -> Ready:
+        checkpoint = self.served.checkpoint
+        artifact = self.store.artifact(checkpoint.digest)
+        return Ready(
+            endpoint=self._note(),
+            model=self.served.model,
+            checkpoint=artifact.ref if artifact else checkpoint.digest,
+            digest=checkpoint.digest,
+            deployment=checkpoint.deployment,
+            key_file=str(self.workspace.keys_dir / DEFAULT_KEY),
+            seconds=round(seconds, 2),
+        )
+
+
+def url_of(sock: socket.socket) -> str:
+    """`http://host:port` of a TCP socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _finish(stop: asyncio.Future[int], number: int) -> None:
+    """The first signal asks for a clean end; the second one does not wait for it."""
+    if not stop.done():
+        stop.set_result(number)
+    else:
+        raise SystemExit(128 + number)

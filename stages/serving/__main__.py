@@ -1,0 +1,43 @@
+"""`python -m stages.serving WORKSPACE [SECTION.KEY=VALUE ...]`: what `rtrl serve --detach` runs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from stages.errors import RtrlError
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main() -> NoReturn:
+    """Serve until a signal; leave with 128 + its number, or with the error's exit code."""
+    from stages.registry.store import Store
+    from stages.serve import Ready, serve
+    from stages.workspace import Workspace
+
+    def ready(state: Ready) -> None:
+        say(f"ready: {state.endpoint.url}/v1 serves {state.checkpoint} as {state.model}")
+
+    try:
+        workspace = Workspace.find(Path(sys.argv[1]), sys.argv[2:])
+        number = serve(workspace, Store.open(workspace.store_dir), say=say, ready=ready)
+    except RtrlError as error:
+        say(f"error: {error.message}")
+        if error.hint:
+            say(f"hint: {error.hint}")
+        sys.exit(error.code)
+    say("stopped")
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda number, _frame: sys.exit(128 + number))
+    main()

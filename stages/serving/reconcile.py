@@ -1,0 +1,68 @@
+"""The registry's `live` is what is served, also after a deploy died between traffic and registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stages import locks
+from stages.errors import LockedError, RtrlError
+from stages.gateway.errors import ApiError
+from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.registry.store import Store
+from stages.target.switch import end_interrupted
+
+EVERY_S = 5.0
+
+
+def target_lock(store: Store, line: str) -> locks.FileLock:
+    """The lock that deploy and rollback of the line hold. Raises LockedError at once when they do."""
+    return locks.acquire(store.lock_path(f"target-{line}"), what="serve")
+
+
+def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
+    """What the registry wants served, with the deployment that put it there."""
+    live, current = store.alias(line, "live"), store.deployments.current(line)
+    if live is None:
+        return None
+    same = current is not None and current.checkpoint == live.digest
+    return Checkpoint(live.digest, live.path, current.id if current and same else "")
+
+
+async def reconcile_once(
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+) -> bool:
+    """Bring traffic to `live` when they differ and nobody is deploying. Whether it swapped.
+
+    Raises SwapError, ApiError or RtrlError when that failed.
+    """
+    wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
+    if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
+        return False
+    try:
+        lock = target_lock(store, served.line)
+    except LockedError:
+        return False
+    try:
+        ended = await asyncio.to_thread(end_interrupted, store, served.line)
+        wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
+        if wanted is None or wanted.digest == served.checkpoint.digest:
+            return False
+        why = f"deployment {ended[0]} was interrupted" if ended else "the registry says so"
+        say(f"serving {wanted.digest[:19]} again: {why}")
+        await swapper.swap(wanted)
+    finally:
+        lock.release()
+    return True
+
+
+async def keep_reconciled(
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+) -> None:
+    """`reconcile_once` every EVERY_S seconds, until cancelled; failures are said, and tried again."""
+    while True:
+        await asyncio.sleep(EVERY_S)
+        try:
+            await reconcile_once(store, served, swapper, say)
+        except (RtrlError, ApiError, SwapError) as error:
+            say(f"what is served is not what the registry says: {error.message}")

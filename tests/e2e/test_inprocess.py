@@ -1,0 +1,153 @@
+"""The batch engine with real vLLM: same prompts as the served one, reproducible, and not fooled."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cursorbench.harness.loop import ChatRequest
+from stages.engine.config import EngineConfig
+from stages.engine.inprocess import InProcessEngine
+from stages.engine.process import environment
+from stages.errors import DependencyDownError
+from stages.served_fingerprint import write_fingerprint
+from tests.e2e.conftest import World
+from tests.e2e.tiny import nudge_checkpoint, write_checkpoint
+
+pytestmark = pytest.mark.vllm
+
+RUN = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}
+CALLED: tuple[dict[str, Any], ...] = (
+    {"role": "system", "content": "be terse"},
+    {"role": "user", "content": "fix it"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"x": [1, "a"]}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+)
+
+
+@pytest.fixture(scope="module")
+def engine(world: World) -> Iterator[InProcessEngine]:
+    with InProcessEngine(world.first.path, EngineConfig()) as made:
+        yield made
+
+
+def requests() -> list[ChatRequest]:
+    plain = [ChatRequest(({"role": "user", "content": f"hello {i}"},), (), 12) for i in range(6)]
+    return [*plain, ChatRequest(CALLED, (RUN,), 12)]
+
+
+def test_prompts_are_those_of_the_served_engine(engine: InProcessEngine, served: World) -> None:
+    batch = requests()
+    answers = engine.chat(batch)
+    at = served.endpoint.engine
+    for request, answer in zip(batch, answers, strict=True):
+        body = request.body("rtrl") | {"return_token_ids": True, "tool_choice": "none", "max_tokens": 1}
+        if not body["tools"]:
+            del body["tools"], body["tool_choice"]
+        reply = httpx.post(
+            f"{at.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {at.key}"}
+        )
+        assert reply.json()["prompt_token_ids"] == answer["prompt_ids"]
+        assert answer["prompt_tokens"] == len(answer["prompt_ids"])
+
+
+def test_answers_are_reproducible_and_their_logprobs_exact(engine: InProcessEngine) -> None:
+    batch = requests()
+    first, again, other = engine.chat(batch, seed=3), engine.chat(batch, seed=3), engine.chat(batch, seed=4)
+    assert [a["token_ids"] for a in first] == [a["token_ids"] for a in again]
+    assert [a["token_ids"] for a in first] != [a["token_ids"] for a in other]
+    for answer in first:
+        assert answer["role"] == "assistant"
+        assert answer["output_tokens"] == len(answer["token_ids"]) == len(answer["logprobs"])
+        assert answer["finish_reason"] in ("stop", "length")
+        (scored,) = engine.score([answer["prompt_ids"] + answer["token_ids"]])
+        assert answer["logprobs"] == pytest.approx(scored[-len(answer["token_ids"]) :], abs=1e-4)
+
+
+def test_a_prompt_that_does_not_fit_spoils_no_other(engine: InProcessEngine) -> None:
+    long = ChatRequest(({"role": "user", "content": "x" * 4000},), (), 4)
+    refused, answered = engine.chat([long, requests()[0]])
+    assert (refused["finish_reason"], refused["content"]) == ("error", None)
+    assert "context length" in refused["error"]
+    assert answered["output_tokens"] > 0
+
+
+def test_weights_change_without_a_restart(engine: InProcessEngine, world: World) -> None:
+    ids = [[5, 6, 7, 8, 9, 10]]
+    before = engine.score(ids)
+    assert engine.load_weights(world.second.path).probes.verdict == "child"
+    assert engine.score(ids)[0] != pytest.approx(before[0], abs=1e-3)
+    engine.load_weights(world.first.path)
+    assert engine.score(ids)[0] == pytest.approx(before[0], abs=1e-5)
+
+
+SCRIPT = """
+import json, sys
+from stages.engine.config import EngineConfig
+from stages.engine.inprocess_worker import Worker
+from stages.engine.verification import judge_probes, read_fingerprint
+from pathlib import Path
+
+first, second = sys.argv[1:]
+worker = Worker(first, EngineConfig().model_dump(mode="json"))
+
+def look(folder):
+    expected = read_fingerprint(Path(folder))
+    held = worker.verify(folder, {name: entry.sha256 for name, entry in expected.tensors.items()})
+    judged = judge_probes(expected.logprobs, worker.score(expected.probes), "float32")
+    return held | {"verdict": judged.verdict}
+
+found = {"start": look(first)}
+worker.llm.collective_rpc("reload_weights", kwargs={"weights_path": second})
+worker.llm.reset_prefix_cache()
+found["vllm alone"] = look(second)
+worker.load(second)
+found["ours"] = look(second)
+found["stale"] = look(first)
+print("RESULT" + json.dumps(found))
+"""
+
+
+def test_a_tied_head_that_vllm_leaves_behind_is_noticed_and_ours_is_not(tmp_path: Path) -> None:
+    first = write_checkpoint(tmp_path / "first", seed=1, tied=True)
+    write_fingerprint(first, parent=None)
+    second = nudge_checkpoint(first, tmp_path / "second", seed=2, step=0.05)
+    write_fingerprint(second, parent=first)
+    variables = environment(EngineConfig()) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(first), str(second)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads(run.stdout.partition("RESULT")[2].splitlines()[0])
+    for name in ("start", "ours"):
+        assert (found[name]["different"], found[name]["verdict"]) == ([], "child"), name
+        assert found[name]["parameters_checked"] == found[name]["parameters"]
+    assert found["vllm alone"]["different"] == ["model.embed_tokens.weight"]
+    assert found["vllm alone"]["verdict"] == "neither"
+    assert len(found["stale"]["different"]) == found["stale"]["tensors"]
+
+
+def test_a_killed_worker_is_told_from_a_wrong_answer(engine: InProcessEngine) -> None:
+    import os
+    import signal
+
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(DependencyDownError, match="ended with status -9"):
+        engine.chat(requests())

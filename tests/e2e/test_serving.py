@@ -1,0 +1,130 @@
+"""`rtrl serve`, deploy and rollback with real vLLM: what is served really changes, and is what was said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from stages.errors import LockedError
+from stages.serving.detach import start_detached
+from stages.spool import Spool
+from stages.target.admin import Admin
+from stages.vault import Vault
+from tests.e2e.conftest import World
+
+pytestmark = pytest.mark.vllm
+
+
+def ask(world: World, text: str = "hi", **body: Any) -> httpx.Response:
+    document = {
+        "model": "rtrl",
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": 8,
+        "logprobs": True,
+        **body,
+    }
+    return httpx.post(f"{world.url}/chat/completions", json=document, headers=world.headers, timeout=60)
+
+
+def distribution(world: World) -> list[float]:
+    """Logprobs of the four likeliest first tokens after a fixed prompt: tells the checkpoints apart."""
+    answer = ask(world, "def f(x): return x + 1", max_tokens=1, top_logprobs=5)
+    assert answer.status_code == 200, answer.text
+    (first,) = answer.json()["choices"][0]["logprobs"]["content"]
+    return sorted(entry["logprob"] for entry in first["top_logprobs"])[-4:]
+
+
+def rtrl(world: World, *arguments: str) -> int:
+    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--quiet"]
+    return subprocess.run(command, check=False).returncode
+
+
+def is_served(world: World) -> str:
+    with Admin(world.endpoint) as admin:
+        return admin.served().checkpoint
+
+
+def test_answers_and_records_exact_tokens(served: World) -> None:
+    answer = ask(served, "hello")
+    assert answer.status_code == 200, answer.text
+    generation_id = answer.headers["x-rtrl-generation-id"]
+    with Admin(served.endpoint) as admin:
+        admin.flush_spool()
+    spool = Spool.open(served.workspace.spool_dir)
+    tokens = spool.full_tokens(generation_id, Vault.open(served.workspace.keys_dir))
+    shown = [entry["logprob"] for entry in answer.json()["choices"][0]["logprobs"]["content"]]
+    assert len(tokens.output) == len(shown)
+    assert tokens.logprobs.tolist() == pytest.approx(shown, abs=1e-6)
+    assert len(tokens.prompt) == answer.json()["usage"]["prompt_tokens"]
+    (span,) = spool.record(generation_id)[0].spans
+    assert span.checkpoint == served.first.digest
+
+
+def test_the_engine_port_wants_its_own_key(served: World) -> None:
+    engine = served.endpoint.engine
+    body = {"method": "rtrl_seed", "args": [1]}
+    assert httpx.post(f"{engine.url}/collective_rpc", json=body).status_code == 401
+    assert httpx.get(f"{engine.url}/v1/models", headers=served.headers).status_code == 401
+
+
+def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
+    seen = [distribution(served)]
+    for arguments in (("deploy",), ("rollback", "--reason", "test"), ("deploy",), ("rollback",)):
+        assert rtrl(served, *arguments) == 0
+        seen.append(distribution(served))
+    first, second = seen[0], seen[1]
+    assert first != pytest.approx(second, abs=1e-3)
+    assert seen[2] == pytest.approx(first, abs=1e-5)
+    assert seen[3] == pytest.approx(second, abs=1e-5)
+    assert seen[4] == pytest.approx(first, abs=1e-5)
+    assert is_served(served) == served.first.digest
+    assert rtrl(served, "deploy", "--input", served.first.ref) == 0  # no work: it is served
+
+
+def test_a_checkpoint_that_is_not_what_it_says_is_refused_and_the_old_weights_are_back(served: World) -> None:
+    before = distribution(served)
+    wrong = served.root / "wrong"
+    shutil.copytree(served.root / "second", wrong)
+    shutil.copy(served.root / "first" / "served_fingerprint.json", wrong)
+    published = served.publish(wrong, served.first)
+    override = ("--override", "--reason", "test")
+    assert rtrl(served, "deploy", "--input", published.ref, *override) == 12
+    assert is_served(served) == served.first.digest
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
+    assert served.store.deployments.history("auto")[0].state == "failed"
+
+
+def test_only_one_serve_per_workspace(served: World) -> None:
+    with pytest.raises(LockedError, match=str(served.endpoint.pid)):
+        start_detached(served.workspace)
+    command = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(served.workspace.root)]
+    second = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert second.returncode == 11
+    assert str(served.endpoint.pid) in second.stderr
+
+
+def test_a_killed_engine_gives_503_and_comes_back(served: World) -> None:
+    before, engine = distribution(served), served.endpoint.engine
+    children = psutil.Process(engine.pid).children(recursive=True)
+    os.kill(engine.pid, signal.SIGKILL)
+    statuses = set()
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        answer = ask(served)
+        statuses.add(answer.status_code)
+        if answer.status_code == 200 and 503 in statuses:
+            break
+        time.sleep(0.1)
+    assert statuses == {200, 503}
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
+    assert served.endpoint.engine.pid != engine.pid
+    assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

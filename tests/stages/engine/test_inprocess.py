@@ -1,0 +1,94 @@
+"""InProcessEngine with the stub in the place of vLLM: the pipe, the messages, death. vLLM: tests/e2e."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cursorbench.harness.loop import ChatRequest
+from stages.engine.config import EngineConfig
+from stages.engine.inprocess import InProcessEngine
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+
+STUB = EngineConfig(program="stub")
+
+
+def checkpoint(folder: Path, last: float) -> Path:
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    (folder / "model.safetensors").touch()
+    document = {
+        "schema": "rtrl-fingerprint/1",
+        "probes": [[1, 2, 3]],
+        "logprobs": {"parent": None, "child": [[-1.0, last]]},
+        "tensors": {"w": {"sha256": folder.name, "numel": 4}},
+    }
+    (folder / "served_fingerprint.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("checkpoints")
+    return checkpoint(root / "a", -2.0), checkpoint(root / "b", -3.0)
+
+
+@pytest.fixture(scope="module")
+def engine(folders: tuple[Path, Path]) -> Iterator[InProcessEngine]:
+    with InProcessEngine(folders[0], STUB) as made:
+        yield made
+
+
+def ask(text: str, max_tokens: int = 100) -> ChatRequest:
+    return ChatRequest(({"role": "user", "content": text},), (), max_tokens)
+
+
+def test_answers_come_in_order_as_messages(engine: InProcessEngine) -> None:
+    said, called, cut = engine.chat([ask("stub:say done"), ask('stub:call run {"a": 1}'), ask("", 3)])
+    assert (said["role"], said["content"], said["finish_reason"]) == ("assistant", "done", "stop")
+    assert said["output_tokens"] == len(said["token_ids"]) == len(said["logprobs"]) == 5
+    assert "tool_calls" not in said
+    assert called["content"] is None
+    assert called["tool_calls"] == [
+        {"id": "call_0_0", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
+    ]
+    assert (cut["finish_reason"], cut["output_tokens"]) == ("length", 3)
+
+
+def test_weights_are_verified_when_they_change(engine: InProcessEngine, folders: tuple[Path, Path]) -> None:
+    assert engine.verification.checkpoint_dir == str(folders[0])
+    assert engine.load_weights(folders[1]).probes.verdict == "child"
+    assert engine.score([[1, 2, 3]]) == [[-1.0, -3.0]]
+    broken = folders[1].parent / "c"
+    if not broken.exists():
+        checkpoint(broken, -1.0)
+    (broken / "served_fingerprint.json").write_text("{")
+    with pytest.raises(IntegrityError, match="refused"):
+        engine.load_weights(broken)
+    engine.load_weights(folders[0])
+    assert engine.score([[1, 2, 3]]) == [[-1.0, -2.0]]
+
+
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError):
+        InProcessEngine(tmp_path, STUB)
+
+
+def test_death_and_what_is_left(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    engine = InProcessEngine(folders[0], STUB, log=log)
+    temporary = engine._temporary
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(DependencyDownError, match="ended with status -9") as caught:
+        engine.chat([ask("hi")])
+    assert str(log) in caught.value.hint
+    engine.close()
+    engine.close()
+    assert not temporary.exists()
+    assert log.exists()

@@ -1,0 +1,96 @@
+"""`rtrl serve` as a process, with the stub engine: readiness, signals, SIGKILL, a start that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stages.errors import IntegrityError
+from stages.serving.detach import start_detached, stop
+from stages.target.endpoint import read_endpoint, running_endpoint
+from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.test_running import wait_for
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def command(world: StubWorld, *arguments: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(world.workspace.root), *arguments]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_sigkill_leaves_nothing_running(idle: StubWorld) -> None:
+    endpoint = start_detached(idle.workspace)
+    os.kill(endpoint.pid, signal.SIGKILL)
+    assert wait_for(lambda: gone(endpoint.pid) and gone(endpoint.engine.pid))
+    assert wait_for(lambda: running_endpoint(idle.workspace.run_dir) is None)
+    assert read_endpoint(idle.workspace.run_dir) is not None  # stale; the next start cleans up
+
+
+def test_readiness_is_one_document_and_sigterm_ends_cleanly(idle: StubWorld) -> None:
+    stale = read_endpoint(idle.workspace.run_dir)
+    process = command(idle, "--json")
+    assert process.stdout is not None
+    text = process.stdout.readline()
+    while text.count("{") != text.count("}"):
+        text += process.stdout.readline()
+    document = json.loads(text)
+    facts = document["metrics"]
+    assert (document["command"], document["status"]) == ("serve", "succeeded")
+    assert (facts["checkpoint"], facts["pid"]) == (idle.first.ref, process.pid)
+    assert facts["url"] == f"{idle.endpoint.url}/v1"
+    assert stale is None or not Path(stale.engine.temporary).exists()
+    temporary = Path(idle.endpoint.engine.temporary)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "")
+    assert err.splitlines()[-1] == "stopped"
+    assert gone(facts["engine_pid"])
+    assert not temporary.exists()
+    assert {path.name for path in idle.workspace.run_dir.iterdir()} <= {"serve.lock", "serve.log"}
+
+
+def test_ctrl_c_while_it_starts(idle: StubWorld) -> None:
+    # the engine listens where nobody looks for it: it stays "starting"
+    process = command(idle, "--set", 'engine.extra_args=["--host", "127.0.0.2"]')
+    assert wait_for(lambda: _child(process.pid) is not None)
+    child = _child(process.pid)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert child is not None
+    assert gone(child)
+    assert running_endpoint(idle.workspace.run_dir) is None
+
+
+def _child(pid: int) -> int | None:
+    children = psutil.Process(pid).children()
+    return children[0].pid if children else None
+
+
+def test_stop_without_one_is_no_work(idle: StubWorld) -> None:
+    assert stop(idle.workspace) is None
+
+
+def test_a_checkpoint_without_fingerprint_is_not_served(idle: StubWorld) -> None:
+    bare = idle.checkpoint("bare", None, fingerprint=False)
+    idle.store.move_alias("auto", "live", bare.digest, reason="test", by="test")
+    try:
+        with pytest.raises(IntegrityError, match="served_fingerprint") as caught:
+            start_detached(idle.workspace)
+    finally:
+        idle.store.move_alias("auto", "live", idle.first.digest, reason="test", by="test")
+    assert caught.value.hint
+    assert running_endpoint(idle.workspace.run_dir) is None

@@ -1,0 +1,80 @@
+"""The alias is the truth: a deploy that died in between is undone by the running gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages import locks
+from stages.errors import IntegrityError
+from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.serving.reconcile import live_checkpoint, reconcile_once
+from tests.stages.serving.conftest import StubWorld
+
+
+class Loads:
+    """An engine that remembers what it was told to load."""
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+        self.broken = False
+
+    async def update(self, path: Path) -> None:
+        self.paths.append(path)
+        if self.broken and len(self.paths) == 1:
+            raise IntegrityError("damaged")
+
+
+@pytest.fixture
+def engine() -> Loads:
+    return Loads()
+
+
+def state(world: StubWorld) -> ServedState:
+    """The second checkpoint is served, as after a deploy killed before it moved the alias."""
+    second = Checkpoint(world.second.digest, world.second.path, "deployment-x")
+    return ServedState(line="auto", model="rtrl", checkpoint=second, engine="ready")
+
+
+async def test_traffic_follows_the_alias(stub_world: StubWorld, engine: Loads) -> None:
+    served, said = state(stub_world), list[str]()
+    swapper = Swapper(served, engine.update, 1)
+    dangling = stub_world.store.deployments.create(
+        "auto", stub_world.second.digest, by="test", reason="killed"
+    )
+    assert await reconcile_once(stub_world.store, served, swapper, said.append)
+    assert served.checkpoint.digest == stub_world.first.digest
+    assert engine.paths == [stub_world.first.path]
+    assert dangling.id in said[0]
+    assert stub_world.store.deployments.get(dangling.id).state == "failed"
+    assert not await reconcile_once(stub_world.store, served, swapper, said.append)
+
+
+async def test_a_deploy_that_is_going_on_is_left_alone(stub_world: StubWorld, engine: Loads) -> None:
+    served = state(stub_world)
+    with locks.hold(stub_world.store.lock_path("target-auto"), what="target-auto"):
+        swapper = Swapper(served, engine.update, 1)
+        assert not await reconcile_once(stub_world.store, served, swapper, print)
+    assert engine.paths == []
+
+
+async def test_an_engine_that_is_not_ready_waits(stub_world: StubWorld, engine: Loads) -> None:
+    served = state(stub_world)
+    served.engine = "down"
+    assert not await reconcile_once(stub_world.store, served, Swapper(served, engine.update, 1), print)
+
+
+async def test_a_swap_that_fails_is_an_error_to_say(stub_world: StubWorld, engine: Loads) -> None:
+    served = state(stub_world)
+    engine.broken = True
+    with pytest.raises(SwapError, match="damaged"):
+        await reconcile_once(stub_world.store, served, Swapper(served, engine.update, 1), print)
+    assert served.checkpoint.digest == stub_world.second.digest
+
+
+def test_the_deployment_is_named_only_when_it_is_of_what_is_live(stub_world: StubWorld) -> None:
+    live = live_checkpoint(stub_world.store, "auto")
+    assert live is not None
+    assert (live.digest, live.deployment) == (stub_world.first.digest, "")
+    assert live_checkpoint(stub_world.store, "other") is None
