@@ -13,6 +13,7 @@ from rtrl_cli.stage import open_store
 if TYPE_CHECKING:
     from stages.serve import Ready
     from stages.target.endpoint import Endpoint
+    from stages.workspace import Workspace
 
 Detach = Annotated[
     bool, typer.Option("--detach", help="Run in the background; return when requests are answered.")
@@ -48,9 +49,18 @@ def command(
         return
     if detach:
         from stages.serving.detach import start_detached
+        from stages.target.admin import Admin
 
         endpoint = start_detached(found, say=say)
         facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
+        with Admin(endpoint) as admin:
+            served = admin.served()
+        artifact = store.artifact(served.checkpoint)
+        facts |= {
+            "checkpoint": artifact.ref if artifact else served.checkpoint,
+            "digest": served.checkpoint,
+            "deployment": served.deployment,
+        }
         show(as_json, envelope("serve", "succeeded", metrics=facts), lambda: _text(facts))
         return
     from stages.serve import serve
@@ -69,7 +79,7 @@ def command(
     raise typer.Exit(128 + number)
 
 
-def _key_file(workspace: Any) -> str:
+def _key_file(workspace: Workspace) -> str:
     return str(workspace.keys_dir / "default.key")
 
 

@@ -28,7 +28,7 @@ class Worker:
             max_num_seqs=config["max_num_seqs"],
             gpu_memory_utilization=config["gpu_memory_utilization"],
             seed=config["seed"],
-            enforce_eager=True,
+            enforce_eager=config["enforce_eager"],
             distributed_executor_backend="uni",
             worker_extension_cls="stages.engine.worker.WorkerExtension",
             logprobs_mode="processed_logprobs",

@@ -28,6 +28,7 @@ from stages.engine.lifetime import PARENT_VARIABLE
 from stages.errors import InputMissingError
 
 HOST = "127.0.0.1"
+LOG_BYTES = 8 << 20
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -41,12 +42,13 @@ def environment(config: EngineConfig) -> dict[str, str]:
     """The variables vLLM is started with, measured ones first (without them it is slow or dies)."""
     root = str(Path(stages.__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
+    compiling = {"TORCHDYNAMO_DISABLE": "1"} if config.enforce_eager else {}
     return {
         **os.environ,
+        **compiling,
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib),
-        "TORCHDYNAMO_DISABLE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_SERVER_DEV_MODE": "1",
         "PYTHONPATH": f"{root}{os.pathsep}{inherited}" if inherited else root,
@@ -66,8 +68,9 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--max-num-seqs", str(config.max_num_seqs)),
         *("--gpu-memory-utilization", str(config.gpu_memory_utilization)),
         *("--seed", str(config.seed)),
-        "--enforce-eager",
+        *(("--enforce-eager",) if config.enforce_eager else ()),
         "--disable-uvicorn-access-log",
+        "--disable-log-stats",
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
@@ -81,6 +84,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def _rotate(log: Path) -> None:
+    """One older log is kept, so that a year of restarts fills no disk."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def require_checkpoint(checkpoint_dir: Path) -> None:
@@ -138,7 +148,7 @@ class EngineProcess:
         temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
-        log.parent.mkdir(parents=True, exist_ok=True)
+        _rotate(log)
         with log.open("ab") as output:
             log_start = output.tell()
             process = subprocess.Popen(
