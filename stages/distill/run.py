@@ -195,13 +195,11 @@ def _outcome(
     audit: list[dict[str, Any]],
     window: Mapping[str, Any],
 ) -> Outcome:
-    signals = {
-        name: {
-            "known": int(table[name].length() - table[name].null_count),
-            "mean": _mean(table[name].to_numpy()),
-        }
+    signals = [
+        {"signal": name, "known": len(table) - table[name].null_count, "mean": _mean(table[name].to_numpy())}
         for name in SIGNALS
-    }
+    ]
+    known = {row["signal"] for row in signals if row["known"]}
     counts = {"episodes": table.num_rows, "trainable": sum(not reason for reason in scored.why_not)}
     checkpoint = interactions.meta["checkpoint"]
     meta = {
@@ -226,7 +224,7 @@ def _outcome(
     warnings = [
         f"no episode has a known {name}: does the client send the events it is read from?"
         for name in spec.signals
-        if not signals[name]["known"]
+        if name not in known
     ]
     if not counts["trainable"]:
         warnings.append("no episode can be trained on; the audit says why")

@@ -265,3 +265,17 @@ def test_a_flipped_byte_in_the_artifact(world: World) -> None:
         generations(artifact)
     assert caught.value.code == 12
     assert "rtrl verify" in caught.value.hint
+
+
+def test_a_recorded_run_is_repeated_with_its_window(world: World) -> None:
+    parent = world.live
+    world.generation("a", "e1", 0, checkpoint=parent)
+    world.promote(world.checkpoint(parent=parent))
+    world.generation("b", "e2", 1, session="s2")
+    world.tick(HOUR + 1)
+    first = world.collect()
+    world.tick(9 * HOUR)  # goes on: not a part of what is repeated
+    again = world.collect(from_run=first.run_id)
+    assert again.outputs["interactions"].meta == first.outputs["interactions"].meta
+    assert episodes(again.outputs["interactions"]) == episodes(first.outputs["interactions"])
+    assert {row["lag"] for row in episodes(again.outputs["interactions"])} == {0, 1}

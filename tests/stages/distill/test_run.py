@@ -358,3 +358,36 @@ def test_signals_no_client_sends_are_warned_of(world: World) -> None:
     world.generation("g", "e", 0)
     warnings = distilled(world).warnings
     assert any("edit_persistence" in warning for warning in warnings)
+
+
+def test_a_recorded_run_is_repeated_with_its_inputs_and_spec(world: World) -> None:
+    a_click(world)
+    result = distilled(world)
+    (world.root / "ws" / "spec.toml").write_text(SPEC.replace("weight = 2.0", "weight = 3.0"))
+    again = world.run(STAGE, from_run=result.run_id)
+    assert again.outputs["experience"].meta == result.outputs["experience"].meta
+    assert rewarded(again.outputs["experience"]) == rewarded(result.outputs["experience"])
+
+
+def test_parts_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(7):
+        prompt = tuple(range(30 + n))
+        world.generation(f"a{n}", f"e{n}", n, session=f"s{n}", prompt=prompt, output=(1, n))
+    for n in range(7):  # the second generations come after all first ones
+        prompt = (*range(30 + n), 1, n, 99)
+        world.generation(f"b{n}", f"e{n}", n + 10, session=f"s{n}", prompt=prompt, output=(2,), ordinal=1)
+        world.event(f"a{n}", "thumbs", 50, value=1 if n % 2 else -1)
+    whole = distilled(world).outputs["experience"]
+    monkeypatch.setattr(schemas, "PART_EPISODES", 3)
+    interactions = world.collect(force=True).outputs["interactions"]
+    assert [path.name for path in tables.parts(interactions.path)] == [
+        "part-00000",
+        "part-00001",
+        "part-00002",
+    ]
+    parted = world.run(STAGE).outputs["experience"]
+    assert rewarded(parted) == rewarded(whole)
+    one, other = (list(load_sequences(e, world.store, world.vault)) for e in (whole, parted))
+    assert [s.token_ids.tolist() for s in one] == [s.token_ids.tolist() for s in other]
+    assert len(one) == 7
+    assert [g.id for g in one[0].generations] == ["a0", "b0"]
