@@ -61,11 +61,13 @@ class StubEngine:
         requests: bodies received, newest last (the last 100).
         up: when False, every request gets 503.
         weights: the checkpoint folder it pretends to hold.
+        words: instructions for requests that give none themselves.
     """
 
     def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "") -> None:
         self.model = model
         self.weights = StubWeights(folder)
+        self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: list[dict[str, Any]] = []
         self.up = True
@@ -113,6 +115,8 @@ class StubEngine:
             given = body["prompt"]
             prompt = given if isinstance(given, list) else list(given.encode())
             words = given if isinstance(given, str) else ""
+        if "stub:" not in words:
+            words = self.words
         script = Script(words, body.get("max_tokens"))
         if script.overflow or len(prompt) > MAX_MODEL_LEN:
             await _error(send, 400, f"This model's maximum context length is {MAX_MODEL_LEN} tokens.")

@@ -1,0 +1,204 @@
+"""docs/http.md is true: its examples run, its tables are the code's."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stages.gateway import request
+from stages.gateway.config import GatewayConfig
+from stages.gateway.event_data import DATA
+from tests.stages.gateway.rig import Rig, running
+
+ROOT = Path(__file__).resolve().parents[2]
+DOC = (ROOT / "docs" / "http.md").read_text()
+STEP = re.compile(
+    r"<!-- (?P<what>engine says|weights do not load|(?:admin )?request|answer|pieces)"
+    r"(?: (?P<rest>(?!-->)[^\n]*?))? -->"
+    r"(?:\n```(?:json)?\n(?P<body>.*?)\n```)?",
+    re.DOTALL,
+)
+EXAMPLE_ID = "gen_019c1f9d205fe377c131cfeac36a6181"
+EXACT = {
+    "object",
+    "finish_reason",
+    "role",
+    "code",
+    "type",
+    "accepted",
+    "duplicates",
+    "pending",
+    "rejected",
+    "reason",
+}
+OPEN = {"verification"}  # depends on the engine
+
+
+def table(heading: str) -> list[list[str]]:
+    """Rows of the first table after a line that starts with `heading`."""
+    lines = DOC[DOC.index(f"\n{heading}") + 1 :].split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
+    rows = []
+    for line in lines[start + 1 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def same_shape(found: Any, shown: Any, where: str = "") -> None:
+    """The same fields of the same types; the same values where they are not the model's or the clock's."""
+    key = where.rsplit(".", 1)[-1]
+    if key in OPEN:
+        return
+    if isinstance(shown, dict):
+        assert isinstance(found, dict), where
+        assert set(found) == set(shown), where
+        for name in shown:
+            same_shape(found[name], shown[name], f"{where}.{name}")
+    elif isinstance(shown, list):
+        assert len(found) == len(shown), where
+        for index, one in enumerate(shown):
+            same_shape(found[index], one, f"{where}[{index}]")
+    else:
+        numbers = (int, float)
+        if isinstance(shown, numbers) and not isinstance(shown, bool):
+            assert isinstance(found, numbers), where
+        else:
+            assert type(found) is type(shown), where
+        if key in EXACT:
+            assert found == shown, where
+
+
+class Walk:
+    """Runs the document's examples from top to bottom."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.last_id = ""
+        self.answer: Any = None
+        self.ran = 0
+
+    async def step(self, what: str, rest: str, body: str | None) -> None:
+        if what == "engine says":
+            self.rig.stub.words = f"stub:say {rest}"
+        elif what == "weights do not load":
+            self.rig.bad = {self.rig.root / "ba" / "7816"}
+        elif what in ("request", "admin request"):
+            await self.ask(what == "admin request", *rest.split(" "), body)
+        else:
+            assert self.answer.status_code == int(rest), self.answer.text
+            self.ran += 1
+            if what == "pieces":
+                self.pieces(body or "")
+            else:
+                same_shape(self.answer.json(), json.loads(body or ""))
+
+    async def ask(self, admin: bool, method: str, path: str, body: str | None) -> None:
+        client = self.rig.admin if admin else self.rig.http
+        document = json.loads(body.replace(EXAMPLE_ID, self.last_id)) if body else None
+        if admin and document:
+            folder = self.rig.root / "/".join(document["path"].split("/")[-2:])
+            folder.mkdir(parents=True)
+            document["path"] = str(folder)
+        self.answer = await client.request(method, path, json=document)
+        self.last_id = self.answer.headers.get("x-rtrl-generation-id", self.last_id)
+        self.rig.stub.words = ""
+
+    def pieces(self, shown: str) -> None:
+        expected = shown.split("\n")
+        found = [line for line in self.answer.text.split("\n") if line]
+        assert (found[-1], expected[-1]) == ("data: [DONE]", "data: [DONE]")
+        for line, example in ((found[0], expected[0]), (found[1], expected[1]), (found[-2], expected[-2])):
+            same_shape(json.loads(line[6:]), json.loads(example[6:]))
+
+
+async def test_the_examples_run(tmp_path: Path) -> None:
+    steps = [(m["what"], m["rest"] or "", m["body"]) for m in STEP.finditer(DOC)]
+    async with running(tmp_path) as rig:
+        walk = Walk(rig)
+        for step in steps:
+            await walk.step(*step)
+    assert walk.ran == sum(what in ("answer", "pieces") for what, _, _ in steps) >= 11
+
+
+def test_event_types_and_their_data() -> None:
+    rows = {names(row[0])[0]: row for row in table("| type | required in")}
+    assert set(rows) == set(DATA)
+    for name, struct in DATA.items():
+        fields = msgspec.structs.fields(struct)
+        assert set(names(rows[name][1])) == {f.name for f in fields if f.required}, name
+        assert set(names(rows[name][2])) == {f.name for f in fields if not f.required}, name
+
+
+def test_request_fields_by_group() -> None:
+    rows = {row[0]: set(names(row[1])) for row in table("| group |")}
+    modelled = {name for name in request._MODELLED if name not in ("n", "best_of")}
+    sampling = modelled - {"stream", "logprobs", "return_token_ids"}
+    assert rows["sampling"] == sampling
+    assert rows["grammar"] == request._GRAMMAR
+    assert rows["prompt and output"] == request._HARMLESS
+    assert rows["ours"] == request._OURS
+    assert rows["refused"] - {"n", "best_of", "unsupported_parameter"} == request._REFUSED
+
+
+def test_limits_and_their_defaults() -> None:
+    rows = {names(row[0])[0].removeprefix("gateway."): row[1] for row in table("## Limits")}
+    fields = GatewayConfig.model_fields
+    for name, default in rows.items():
+        assert float(default) == fields[name].default, name
+    assert set(rows) > {"max_body_bytes", "max_header_bytes", "max_events", "max_pending_events"}
+    assert f"up to {fields['max_events'].default} at a time" in DOC
+    assert f"{fields['port'].default}`" in DOC
+
+
+def codes() -> set[str]:
+    """Every error code the gateway can answer with, read off the source."""
+    place = {"ApiError": 2, "unavailable": 0, "conflict": 0, "SwapError": 0}
+    found = {"invalid_value"}  # the default of `invalid`
+    for path in (ROOT / "stages" / "gateway").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            given = [k.value for k in node.keywords if k.arg == "code"]
+            if node.func.id in place and len(node.args) > place[node.func.id]:
+                given.append(node.args[place[node.func.id]])
+            if node.func.id in (*place, "invalid"):
+                found |= {a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+    return found
+
+
+def test_error_codes() -> None:
+    listed = {code for row in table("| status | `code`") for code in names(row[1])}
+    listed |= {code for row in table("| `code` | |") for code in names(row[0])}
+    listed.add("invalid_admin_key")
+    built_elsewhere = {"context_length_exceeded", "engine_refused"}  # chosen by the engine's words
+    assert codes() | built_elsewhere == listed
+
+
+async def test_metrics(tmp_path: Path) -> None:
+    rows = {names(row[0])[0]: set(names(row[1])) for row in table("| metric |")}
+    async with running(tmp_path) as rig:
+        for families in (rig.gateway.metrics.registry.collect(),):
+            assert {family.name for family in families} == set(rows)
+        counters = {"requests": rig.gateway.metrics._requests, "events": rig.gateway.metrics._events}
+        for name, counter in counters.items():
+            assert set(counter._labelnames) == rows[f"rtrl_{name}"]
+
+
+def test_defects_and_reasons_are_listed() -> None:
+    source = (ROOT / "stages" / "gateway" / "capture.py").read_text()
+    for defect in re.findall(r'^ {8}\("(\w+)", ', source[source.index("def find_defect") :], re.MULTILINE):
+        assert f"`{defect}`" in DOC, defect
+    events = (ROOT / "stages" / "gateway" / "events.py").read_text()
+    for reason in set(re.findall(r'ValueError\(f?"(\w+)', events)) - {"invalid_"}:
+        assert f"`{reason}`" in DOC, reason
