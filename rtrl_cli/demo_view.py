@@ -5,6 +5,7 @@ Everything here goes to stderr; the result is the command's.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,10 @@ class LiveView:
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(
-            get_renderable=self._picture, console=Console(stderr=True), refresh_per_second=4, transient=True
+            get_renderable=self._picture,
+            console=Console(file=sys.stderr),
+            refresh_per_second=4,
+            transient=True,
         )
         self._live.start()
 

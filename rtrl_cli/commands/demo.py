@@ -27,6 +27,9 @@ def command(
     requests: Annotated[
         int, typer.Option("--requests", min=0, help="Requests a cycle; 0: the recipe's.")
     ] = 0,
+    replay: Annotated[
+        int, typer.Option("--replay", min=2, help="Held-out requests for the first and the last checkpoint.")
+    ] = 1500,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -38,9 +41,10 @@ def command(
     """
     from stages.demo.run import Wish, run_demo
 
+    wish = Wish(directory.expanduser().resolve(), seed, cycles, users, requests, replay)
     view = _view(cycles, quiet)
     try:
-        found = run_demo(Wish(directory.expanduser().resolve(), seed, cycles, users, requests), view)
+        found = run_demo(wish, view)
     finally:
         if close := getattr(view, "close", None):
             close()

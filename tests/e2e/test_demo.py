@@ -1,0 +1,72 @@
+"""`rtrl demo`, small: a real engine, real users over HTTP, one cycle, and the same command again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENVIRONMENT = {
+    "RTRL_EVAL__REQUESTS": "90",
+    "RTRL_EVAL__LM_EVAL_LIMIT": "40",
+    "NO_COLOR": "1",
+}
+SMALL = ("--users", "24", "--requests", "160", "--replay", "90", "--seed", "5")
+
+
+def demo(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "rtrl_cli.main", "demo", "--dir", str(folder), "--json", *SMALL, *arguments],
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def status(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "rtrl_cli.main", "status", "-w", str(folder), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)["metrics"]
+    return found
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_cycle_and_then_nothing_to_do(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    code, document, said = demo(folder, "--cycles", "1")
+    assert code == 0, said
+    row = document["metrics"]["cycles"][0]
+    assert row["verdict"] in ("pass", "regressed", "inconclusive")
+    assert row["figures"]["dissatisfied_followup"]["cases"] > 80
+    final = document["metrics"]["final"]
+    assert final["requests"] == 90
+    assert set(final["figures"]) >= {"edit_persistence", "dissatisfied_followup", "invalid_calls"}
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+    told = status(folder)
+    assert told["reports"]["demo"]["final"] == final
+    assert not told["serving"] or not told["serving"]["alive"], "the demo's server was left behind"
+
+    code, again, said = demo(folder, "--cycles", "1")
+    assert code == 0, said
+    assert again["metrics"]["cycles"] == document["metrics"]["cycles"]
+    assert again["metrics"]["final"] == final
+    assert again["metrics"]["seconds"] < 30
+
+    code, _, said = demo(folder, "--cycles", "1", "--seed", "6")
+    assert code == 2
+    assert "has seed 5" in said
