@@ -75,6 +75,10 @@ def diagnose(text: str, status: int | None, log: Path, *, starting: bool = True)
     for pattern, kind, hint in KNOWN:
         if re.search(pattern, text, re.IGNORECASE):
             return kind(message, hint=f"{hint}; log: {log}")
+    if status is None:
+        return DependencyDownError(
+            message, hint=f"on a busy machine raise engine.startup_timeout_s; log: {log}"
+        )
     return DependencyDownError(message, hint=f"see {log}")
 
 

@@ -26,7 +26,7 @@ from cursorbench.harness.loop import ChatRequest, assistant_message
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.lifetime import PARENT_VARIABLE
-from stages.engine.process import environment, require_checkpoint
+from stages.engine.process import environment, open_log, require_checkpoint
 from stages.engine.update import require_same_model, tensor_report
 from stages.engine.verification import Verification, judge_probes, read_fingerprint
 from stages.errors import DependencyDownError, IntegrityError
@@ -143,7 +143,7 @@ class InProcessEngine:
 
     def _spawn(self) -> tuple[Connection, subprocess.Popen[bytes]]:
         ours, theirs = socket.socketpair()
-        with theirs, self.log.open("ab") as output:
+        with theirs, open_log(self.log) as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "stages.engine.inprocess_worker", str(theirs.fileno())],
                 env={

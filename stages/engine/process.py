@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
@@ -86,11 +87,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _rotate(log: Path) -> None:
-    """One older log is kept, so that a year of restarts fills no disk."""
+def open_log(log: Path) -> BinaryIO:
+    """The log, to append to, for its owner only. A long one is put aside, so that no disk fills up."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.replace(log.with_name(f"{log.name}.1"))
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab")
 
 
 def require_checkpoint(checkpoint_dir: Path) -> None:
@@ -132,6 +134,7 @@ class EngineProcess:
         self.log = Path()
         self.log_start = 0
         self.temporary = Path()
+        self._swept = False
 
     @classmethod
     def start(
@@ -148,8 +151,7 @@ class EngineProcess:
         temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
-        _rotate(log)
-        with log.open("ab") as output:
+        with open_log(log) as output:
             log_start = output.tell()
             process = subprocess.Popen(
                 command,
@@ -223,8 +225,10 @@ class EngineProcess:
 
     def kill(self) -> int:
         """SIGKILL for the whole process group and its temporary folder gone; then its exit status."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        if not self._swept:  # once: later the number may be another process's
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._swept = True
         status = self.process.wait()
         shutil.rmtree(self.temporary, ignore_errors=True)
         return status

@@ -41,7 +41,7 @@ RuntimeError: Engine core initialization failed. See root cause above.
         ),
         ("RuntimeError: operator torchvision::nms does not exist\n", 1, 13, "torchvision", "pip uninstall"),
         ("", -9, 13, "it was killed (out of memory?)", "engine.log"),
-        ("", None, 13, "did not become healthy in time", "engine.log"),
+        ("", None, 13, "did not become healthy in time", "startup_timeout_s"),
     ],
 )
 def test_known_failures(text: str, status: int | None, code: int, message: str, hint: str) -> None:

@@ -136,3 +136,13 @@ def test_a_child_whose_parent_died_before_it_could_ask_ends_at_once() -> None:
     )
     assert os.getpid() != 1
     assert (ended.returncode, ended.stdout) == (143, "")
+
+
+def test_the_log_is_private_and_a_long_one_is_put_aside(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "engine.log"
+    with process.open_log(log) as output:
+        output.write(b"x" * (process.LOG_BYTES + 1))
+    assert log.stat().st_mode & 0o777 == 0o600
+    with process.open_log(log) as output:
+        assert output.tell() == 0
+    assert log.with_name("engine.log.1").stat().st_size > process.LOG_BYTES
