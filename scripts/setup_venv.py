@@ -122,7 +122,12 @@ def install_with_pip(target: str) -> None:
     subprocess.run(
         [*pip, "install", "--progress-bar", "off", "--editable", target], check=True, stdout=sys.stderr
     )
-    subprocess.run([*pip, "uninstall", "--yes", *UNWANTED], check=False, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*pip, "uninstall", "--yes", *UNWANTED],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def install_tools() -> None:
