@@ -1,0 +1,235 @@
+"""Clients nobody wrote for us work unchanged: the official `openai` package and mini-swe-agent.
+
+Against the gateway with the stub engine, and with real vLLM behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from stages.records import Generation
+from stages.spool import Spool
+from stages.vault import Vault
+from tests.e2e.conftest import World
+from tests.stages.gateway.rig import running
+
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "read_file",
+            "description": "Read a file",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+            },
+        },
+    }
+]
+CALL = 'stub:call read_file {"path": "sum.py"}'
+
+AGENT = """
+import json, sys
+from minisweagent.agents.default import DefaultAgent
+from minisweagent.environments.local import LocalEnvironment
+from minisweagent.models.litellm_model import LitellmModel
+url, key, folder, task, steps = sys.argv[1:]
+model = LitellmModel(
+    model_name="openai/rtrl",
+    model_kwargs={"api_base": url, "api_key": key, "max_tokens": 40 if task == "fix it" else 400},
+)
+agent = DefaultAgent(
+    model,
+    LocalEnvironment(cwd=folder),
+    system_template="Use bash.",
+    instance_template="{{task}}",
+    step_limit=int(steps),
+    max_consecutive_format_errors=0,
+)
+result = agent.run(task)
+print(json.dumps({"exit": result["exit_status"], "submission": result["submission"], "calls": agent.n_calls}))
+"""
+
+
+def talk(url: str, key: str) -> dict[str, str]:
+    """A session with the official client; every way of asking once. Returns the generation ids."""
+    client = OpenAI(base_url=url, api_key=key, max_retries=0, timeout=120)
+    assert [model.id for model in client.models.list()] == ["rtrl"]
+    ids: dict[str, str] = {}
+
+    whole = client.chat.completions.create(
+        model="rtrl", messages=[{"role": "user", "content": "hello"}], max_tokens=12, user="ada"
+    )
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens <= 12
+    assert isinstance(whole.choices[0].message.content, str)
+    ids["whole"] = whole.id
+
+    raw = client.chat.completions.with_raw_response.create(
+        model="rtrl",
+        messages=[{"role": "user", "content": "hello"}],
+        max_tokens=12,
+        logprobs=True,
+        extra_headers={"X-Rtrl-User": "ada", "X-Rtrl-Session": "s1"},
+    )
+    parsed = raw.parse()
+    assert raw.headers["x-rtrl-generation-id"] == parsed.id
+    assert parsed.choices[0].logprobs is not None
+    assert parsed.usage is not None
+    assert len(parsed.choices[0].logprobs.content or ()) == parsed.usage.completion_tokens
+    ids["logprobs"] = parsed.id
+
+    ids["streamed"] = stream(client, [{"role": "user", "content": "hello"}])[0]
+
+    tool = client.chat.completions.create(
+        model="rtrl", messages=[{"role": "user", "content": CALL}], tools=TOOLS, max_tokens=100
+    )
+    ids["tools"] = tool.id
+    ids["streamed tools"], _, calls = stream(client, [{"role": "user", "content": CALL}], tools=TOOLS)
+    for call in [*(tool.choices[0].message.tool_calls or ()), *calls]:
+        assert call.function.name == "read_file"
+        assert json.loads(call.function.arguments) == {"path": "sum.py"}
+    ids["calls found"] = str(len(tool.choices[0].message.tool_calls or ()) + len(calls))
+
+    plain = client.completions.create(model="rtrl", prompt="def add(a, b):", max_tokens=8)
+    ids["plain"] = plain.id
+
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "x"}])
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="rtrl", messages=[{"role": "user", "content": "x"}], n=2)
+    assert refused.value.code == "unsupported_parameter"
+    with pytest.raises(openai.AuthenticationError):
+        OpenAI(base_url=url, api_key="rtrl-wrong", max_retries=0).models.list()
+    return ids
+
+
+def stream(client: OpenAI, messages: list[Any], **more: Any) -> tuple[str, str, list[Any]]:
+    """Id, text and tool calls of a streamed answer, put together as the client's helper does."""
+    with client.chat.completions.stream(
+        model="rtrl", messages=messages, max_tokens=100, stream_options={"include_usage": True}, **more
+    ) as events:
+        for _ in events:
+            pass
+        final = events.get_final_completion()
+    assert final.usage is not None
+    message = final.choices[0].message
+    return final.id, message.content or "", list(message.tool_calls or ())
+
+
+def agent(url: str, key: str, folder: Path, task: str, steps: int) -> dict[str, Any]:
+    """Run mini-swe-agent, unchanged, in a process of its own. Importing it makes folders: not in the home."""
+    (folder / "work").mkdir(parents=True)
+    environment = os.environ | {
+        "HOME": str(folder),
+        "MSWEA_GLOBAL_CONFIG_DIR": str(folder / "config"),
+        "MSWEA_SILENT_STARTUP": "1",
+        "MSWEA_COST_TRACKING": "ignore_errors",
+        "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, url, key, str(folder / "work"), task, str(steps)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+async def test_the_official_client_with_the_stub(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        ids = await asyncio.to_thread(talk, f"{rig.url}/v1", rig.key)
+        assert ids.pop("calls found") == "2"
+        recorded = {g.id: g for g in rig.generations()}
+        assert set(recorded) == set(ids.values())
+        assert all(not g.defect for g in recorded.values())
+        assert recorded[ids["whole"]].user == "ada"
+        assert [c.error for c in recorded[ids["streamed tools"]].tool_calls] == [""]
+
+
+async def test_mini_swe_agent_with_the_stub(tmp_path: Path) -> None:
+    """Two steps: the first call works on a file, the second one hands in. One episode, one chain."""
+    command = (
+        "if [ -e seen ]; then echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat sum.py;"
+        " else touch seen; echo fixed > sum.py; fi"
+    )
+    task = f"stub:call bash {json.dumps({'command': command})}"
+    async with running(tmp_path / "gateway") as rig:
+        result = await asyncio.to_thread(agent, f"{rig.url}/v1", rig.key, tmp_path / "agent", task, 5)
+        assert result == {"exit": "Submitted", "submission": "fixed\n", "calls": 2}
+        first, second = rig.generations()
+    assert first.episode == second.episode
+    assert (first.ordinal, second.ordinal) == (0, 1)
+    assert second.prompt_base == first.id
+    assert [call.name for call in (*first.tool_calls, *second.tool_calls)] == ["bash", "bash"]
+
+
+def recorded(world: World, wanted: set[str]) -> dict[str, Generation]:
+    """Those generations from the served workspace's spool, once they are synced."""
+    spool = Spool.open(world.workspace.spool_dir)
+    deadline = time.monotonic() + 20
+    try:
+        while True:
+            found = {g.id: g for _, g, _ in spool.generations(0, 1 << 60) if g.id in wanted}
+            if set(found) == wanted or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+    finally:
+        spool.close()
+
+
+@pytest.mark.vllm
+def test_the_official_client_with_vllm(served: World) -> None:
+    """Ids, text and lengths as the real engine reports them, whole and streamed, with and without tools."""
+    from tokenizers import Tokenizer
+
+    ids = talk(served.url, served.key)
+    ids.pop("calls found")  # random weights: whatever it wrote
+    found = recorded(served, set(ids.values()))
+    assert set(found) == set(ids.values())
+    spool, vault = Spool.open(served.workspace.spool_dir), Vault.open(served.workspace.keys_dir)
+    tokenizer = Tokenizer.from_file(str(served.first.path / "tokenizer.json"))
+    chains = spool.chains(vault)
+    for name, generation_id in ids.items():
+        generation = found[generation_id]
+        assert generation.defect == "", name
+        assert {span.checkpoint for span in generation.spans} == {served.first.digest}
+        payload, tokens = chains.open(*spool.record(generation_id))
+        assert len(tokens.output) == len(tokens.logprobs) == generation.output_tokens > 0
+        assert (tokens.logprobs <= 0).all()
+        text = tokenizer.decode(tokens.output.tolist())
+        if "\ufffd" not in text + payload.answer:  # random bytes need not end on a character
+            assert payload.answer == text, name
+        prompt = tokenizer.decode(tokens.prompt.tolist(), skip_special_tokens=False)
+        assert ("tools: read_file" in prompt) == ("tools" in name), "tool_choice none still shows the tools"
+    spool.close()
+    vault.close()
+
+
+@pytest.mark.vllm
+def test_mini_swe_agent_with_vllm(served: World, tmp_path: Path) -> None:
+    """Random weights call no tool: the agent complains and stops at its limit, as with any bad model."""
+    before = Spool.open(served.workspace.spool_dir).range().last_seq
+    result = agent(served.url, served.key, tmp_path, "fix it", 2)
+    assert (result["exit"], result["calls"]) == ("LimitsExceeded", 2)
+    time.sleep(0.5)
+    spool = Spool.open(served.workspace.spool_dir)
+    made = [g for _, g, _ in spool.generations(before + 1, 1 << 60)]
+    spool.close()
+    assert [g.defect for g in made] == ["", ""]
