@@ -12,6 +12,8 @@ from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
 from rtrl_cli.stage import open_store
 
+HINT = "restore what is damaged from a backup; docs/registry.md says how"
+
 
 class Depth(StrEnum):
     """How closely to look."""
@@ -69,14 +71,14 @@ def command(
     for problem in problems:
         message(problem, kind="error")
     if problems:
+        message(HINT, kind="hint")
         raise typer.Exit(12)
 
 
 def _error(problems: list[str]) -> dict[str, Any]:
-    hint = "restore what is damaged from a backup; docs/registry.md says how"
     return {
         "code": 12,
         "kind": "integrity",
         "message": f"{len(problems)} problems: {problems[0]}",
-        "hint": hint,
+        "hint": HINT,
     }
