@@ -34,9 +34,8 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
-    from stages.spool.verify import verify_spool
-
     from stages.registry.verify import verify
+    from stages.spool.verify import verify_spool
 
     started = time.monotonic()
     found, store = open_store(workspace)
