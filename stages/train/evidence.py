@@ -67,8 +67,8 @@ def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
         raise IntegrityError(
             f"{parent.ref} has another tokenizer.json than it was made with: tokenizer", hint=hint
         )
-    for digest in batch.samplers:
-        sampler = store.resolve(digest)
+    for index in np.unique(batch.sampler_of):
+        sampler = store.resolve(batch.samplers[index])
         if sampler.meta.get("tokenizer", found) != found:
             raise IntegrityError(f"{sampler.ref} and {parent.ref} differ in their tokenizer", hint=hint)
     vocabulary = int(modelio.read_config(parent.path).get("vocab_size") or 0)

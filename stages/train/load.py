@@ -41,20 +41,18 @@ def load_batch(
     def lag_of(checkpoint: str) -> int | None:
         return store.lag(checkpoint, parent.digest) if store.is_committed(checkpoint) else None
 
-    batch = build_batch(
-        load_episodes(experience),
-        load_sequences(
-            experience,
-            store,
-            Vault.open(workspace.keys_dir),
-            on_forgotten=forgotten.add,
-            on_quarantine=quarantine,
-        ),
-        consumed=consumed_episodes(inputs["line_state"].path),
-        lag_of=lag_of,
-        max_lag=config.max_lag,
-        lost=lambda episode_id: "forgotten" if episode_id in forgotten else "quarantined",
-    )
+    vault = Vault.open(workspace.keys_dir)
+    try:
+        batch = build_batch(
+            load_episodes(experience),
+            load_sequences(experience, store, vault, on_forgotten=forgotten.add, on_quarantine=quarantine),
+            consumed=consumed_episodes(inputs["line_state"].path),
+            lag_of=lag_of,
+            max_lag=config.max_lag,
+            lost=lambda episode_id: "forgotten" if episode_id in forgotten else "quarantined",
+        )
+    finally:
+        vault.close()
     if quarantined:
         batch.masked["quarantined_generations"] = len(quarantined)
     return batch

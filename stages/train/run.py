@@ -40,19 +40,18 @@ class TrainStage:
         """The dtype the engine serves in decides the tolerance of the on-policy proof."""
         return {"engine_dtype": workspace.settings.engine.dtype}
 
-    def preview(
+    def plan(
         self,
         config: BaseModel,
         inputs: Mapping[str, Artifact],
         extra: Mapping[str, Any],
-        workspace: Workspace,
-        store: Store,
+        ctx: RunContext,
     ) -> Mapping[str, Any]:
         """The batch table of `--dry-run`: what would be trained on, what not and why."""
         from stages.train.load import batch_table, load_batch
 
         assert isinstance(config, TrainConfig)
-        return {"batch": batch_table(load_batch(inputs, config, workspace, store))}
+        return {"batch": batch_table(load_batch(inputs, config, ctx.workspace, ctx.store))}
 
     def run(
         self,

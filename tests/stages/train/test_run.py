@@ -1,0 +1,227 @@
+"""`rtrl train` from experience to checkpoint, with a real store, vault and (tiny) model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from stages import served_fingerprint
+from stages.errors import InconclusiveError, InputMissingError
+from stages.linestate import LineState, consumed_episodes
+from stages.records import Sampling
+from tests.stages.train import naive
+from tests.stages.train.world import SPEC, TrainWorld, Turn
+
+
+def test_an_update_moves_the_policy_towards_reward_and_is_published_whole(world: TrainWorld) -> None:
+    told = world.episodes(60)
+    world.experience(told)
+    result = world.train()
+    assert result.status == "succeeded"
+    child, state = result.outputs["checkpoint"], result.outputs["line_state"]
+    assert child.meta["parent"] == world.live
+    assert child.meta["generation"] == 1
+    assert state.meta == {"checkpoint": child.digest, "stage": "train"}
+    assert consumed_episodes(state.path) == {episode.id for episode in told}
+    assert served_fingerprint.read_fingerprint(child.path)["logprobs"]["parent"] is not None
+    table = LineState.load(state.path).baselines[SPEC]
+    assert table["*"].weight == 60
+    assert table["*"].value == pytest.approx(np.mean([episode.reward for episode in told]))
+
+    # better episodes have become likelier, worse ones less likely
+    parent, now, gain = world.model(world.live), world.model(child.digest), 0.0
+    mean = float(np.mean([episode.reward for episode in told]))
+    for episode in told:
+        turn = episode.turns[0]
+        ids = np.array([*turn.prompt, *turn.output], np.int32)
+        moved = naive.logprobs(now, ids, len(turn.prompt)) - naive.logprobs(parent, ids, len(turn.prompt))
+        gain += (episode.reward - mean) * float(moved.sum().detach())
+    assert gain > 0.1
+
+
+def test_the_metrics_account_for_every_episode_and_term(world: TrainWorld) -> None:
+    world.experience(world.episodes(20))
+    metrics = world.train().metrics
+    assert metrics["batch"]["trained_episodes"] == metrics["trained_episodes"] == 20
+    assert metrics["batch"]["users"] == 7
+    assert sum(step["episodes"] for step in metrics["optimizer_steps"]) == 20
+    first = metrics["optimizer_steps"][0]
+    assert first["ess"] == pytest.approx(1.0, abs=1e-4)
+    assert first["kl_parent"] == pytest.approx(0.0, abs=1e-6)
+    assert metrics["optimizer_steps"][-1]["kl_parent"] > 0
+    (proof,) = metrics["proof"].values()
+    assert proof["mean"] < 1e-5
+    assert proof["lag"] == 0
+
+
+def test_the_same_run_again_is_a_noop_and_another_seed_is_not(world: TrainWorld) -> None:
+    world.experience(world.episodes(12))
+    first = world.train()
+    assert world.train().status == "noop"
+    second = world.train(seed=1)
+    assert second.status == "succeeded"
+    assert second.outputs["checkpoint"].digest != first.outputs["checkpoint"].digest
+    again = world.train(force=True)
+    assert again.outputs["checkpoint"].digest == first.outputs["checkpoint"].digest
+
+
+def test_dry_run_shows_the_batch_and_changes_nothing(world: TrainWorld) -> None:
+    told = world.episodes(10)
+    told[0].reward, told[1].why_not = None, "invalid_span"
+    told[2].turns[0].sampling = Sampling(temperature=0.0)
+    world.experience(told)
+    result = world.train(dry_run=True)
+    batch = result.metrics["plan"]["batch"]
+    assert batch["episodes"] == 10
+    assert batch["trained_episodes"] == 7
+    assert batch["excluded_episodes"] == {"greedy": 1, "invalid_span": 1, "reward_unknown": 1}
+    assert world.store.latest("checkpoint").digest == world.live  # type: ignore[union-attr]
+
+
+def test_episodes_are_never_trained_on_twice_in_one_ancestry(world: TrainWorld) -> None:
+    told = world.episodes(12)
+    world.experience(told)
+    first = world.train()
+    world.promote(first.outputs["checkpoint"].digest)
+    with pytest.raises(InputMissingError, match="consumed 12") as caught:
+        world.train()
+    assert caught.value.code == 5
+    # new episodes of the child, old ones again beside them
+    fresh = world.episodes(5, seed=9, prefix="n")
+    world.experience([*told, *fresh])
+    second = world.train()
+    assert second.metrics["batch"]["excluded_episodes"] == {"consumed": 12}
+    assert consumed_episodes(second.outputs["line_state"].path) == {e.id for e in [*told, *fresh]}
+
+
+def test_a_rejected_candidate_leaves_its_episodes_usable(world: TrainWorld) -> None:
+    told = world.episodes(12)
+    world.experience(told)
+    world.train()  # never promoted
+    world.experience([*told, *world.episodes(3, seed=5, prefix="n")])
+    assert world.train().metrics["trained_episodes"] == 15
+
+
+def test_moments_and_baselines_are_carried_on(world: TrainWorld) -> None:
+    world.experience(world.episodes(12))
+    first = world.train()
+    world.promote(first.outputs["checkpoint"].digest)
+    world.experience(world.episodes(12, seed=3, prefix="n"))
+    second = world.train()
+    assert LineState.load(second.outputs["line_state"].path).baselines[SPEC]["*"].weight > 20
+    from stages.train.moments import read_moments
+
+    assert read_moments(second.outputs["line_state"].path / "optimizer.safetensors").step == 8
+
+
+def test_old_data_within_max_lag_is_corrected_for_and_older_is_counted(world: TrainWorld) -> None:
+    old = world.live
+    lagged = world.episodes(6, prefix="old")
+    world.experience(world.episodes(12))
+    child = world.train().outputs["checkpoint"].digest
+    world.promote(child)
+    world.experience([*lagged, *world.episodes(6, seed=2, prefix="new")])
+    result = world.train()
+    assert result.metrics["batch"]["tokens_by_lag"].keys() == {"0", "1"}
+    by_lag = {figures["lag"]: figures for figures in result.metrics["proof"].values()}
+    assert by_lag[1]["mean"] < 1e-5  # scored by its own sampler
+    assert by_lag[1]["lag_mean"] > 1e-4  # and the parent has moved away from it
+    strict = world.train("train.max_lag=0")
+    assert strict.metrics["batch"]["excluded_episodes"] == {"lag": 6}
+    assert old in world.store.ancestors(child)
+
+
+def test_an_experience_of_a_distant_checkpoint_is_refused(world: TrainWorld) -> None:
+    world.experience(world.episodes(6))
+    for _ in range(2):
+        world.promote(world.checkpoint(seed=1, parent=world.live, model=None).digest)
+    with pytest.raises(InputMissingError, match=r"2 steps away .*max_lag 1"):
+        world.train()
+
+
+def test_batches_that_cannot_teach_are_refused(world: TrainWorld) -> None:
+    with pytest.raises(InputMissingError, match="no experience"):
+        world.train()
+    told = world.episodes(6)
+    for episode in told:
+        episode.reward = 0.25
+    world.experience(told)
+    with pytest.raises(InconclusiveError, match=r"all 6 rewards are 0\.25") as caught:
+        world.train()
+    assert caught.value.code == 4
+    with pytest.raises(InconclusiveError, match="min_episodes is 8"):
+        world.train("train.min_episodes=8")
+    for episode in told:
+        episode.why_not = "unknown:edit_persistence"
+    world.experience(told)
+    with pytest.raises(InputMissingError, match="unknown:edit_persistence 6"):
+        world.train()
+
+
+def test_a_forgotten_users_episodes_are_counted_and_left_out(world: TrainWorld) -> None:
+    world.experience(world.episodes(14))
+    world.vault.forget("u3")
+    result = world.train()
+    assert result.metrics["batch"]["excluded_episodes"] == {"forgotten": 2}
+
+
+def test_a_loud_user_is_capped_and_named(world: TrainWorld) -> None:
+    told = world.episodes(40)
+    for number, episode in enumerate(told):
+        episode.user = "loud" if number < 20 else f"u{number}"
+    world.experience(told)
+    result = world.train("train.user_cap=0.3")
+    assert list(result.metrics["users_capped"]) == ["loud"]
+    assert any("reached the cap" in warning for warning in result.warnings)
+
+
+def test_a_chain_of_turns_is_one_sequence_with_one_advantage(world: TrainWorld) -> None:
+    told = world.episodes(8, turns=3)
+    world.experience(told)
+    batch = world.train().metrics["batch"]
+    assert batch["sequences"] == 8
+    assert batch["trained_tokens"] == sum(len(turn.output) for e in told for turn in e.turns)
+
+
+def test_other_temperatures_are_reproduced(world: TrainWorld) -> None:
+    world.experience(world.episodes(8, sampling=Sampling(temperature=0.7)))
+    (proof,) = world.train().metrics["proof"].values()
+    assert proof["largest"] < 1e-4
+
+
+def test_masters_are_carried_when_the_checkpoint_is_rounded(world: TrainWorld) -> None:
+    world.experience(world.episodes(8))
+    result = world.train("train.export_dtype=bfloat16")
+    child, state = result.outputs["checkpoint"], result.outputs["line_state"]
+    assert child.meta["dtype"] == "bfloat16"
+    assert LineState.load(state.path).masters == "masters.safetensors"
+    exact = world.train("train.export_dtype=float32", force=True)
+    from safetensors.torch import load_file
+
+    masters = load_file(state.path / "masters.safetensors")
+    for name, value in world.weights(exact).items():
+        assert torch.equal(masters[name], value)
+    world.promote(child.digest)
+    world.experience(world.episodes(8, seed=4, prefix="n"))
+    assert world.train("train.export_dtype=bfloat16").status == "succeeded"
+
+
+def test_limits_end_the_update_early_and_only_what_was_used_is_consumed(world: TrainWorld) -> None:
+    world.experience(world.episodes(20))
+    result = world.train("train.kl_stop=1e-6", "train.learning_rate=0.01")
+    assert "kl_stop" in result.metrics["stopped"]
+    assert result.metrics["trained_episodes"] == 5
+    assert len(consumed_episodes(result.outputs["line_state"].path)) == 5
+    assert any("ended early" in warning for warning in result.warnings)
+
+
+def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
+    told = world.episodes(210)
+    turn = told[7].turns[0]
+    told[7].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs - 0.05, turn.checkpoint)
+    world.experience(told)
+    settings = ("train.proof_mean_tolerance=0.001",)
+    result = world.train(*settings)
+    assert result.metrics["trained_episodes"] == 209
+    assert any("1 episodes were left out" in warning for warning in result.warnings)
