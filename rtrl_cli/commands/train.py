@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rtrl_cli import options
 from rtrl_cli.stage import StageFlags, run_command
+from rtrl_cli.train_view import train_text
 
 
 def command(
@@ -22,4 +23,4 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
-    run_command("train", flags)
+    run_command("train", flags, text=train_text)
