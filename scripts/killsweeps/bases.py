@@ -59,7 +59,7 @@ class Bases:
         if not name:
             to.parent.mkdir(parents=True, exist_ok=True)
             return Ledger(to.with_suffix(".ledger"))
-        shutil.copytree(self.path(name), to)
+        shutil.copytree(self.path(name), to, ignore=shutil.ignore_patterns("*.sock"))
         return Ledger(to / LEDGER)
 
     def path(self, name: str) -> Path:

@@ -70,7 +70,11 @@ SCENARIOS = (
         r"(deployment|alias|switch|deploy|run)\..*",
     ),
     Scenario(
-        "rollback", "deployed", ("rollback", "--offline"), r"(deployment|alias|switch|rollback|run)\..*"
+        "rollback",
+        "deployed",
+        ("rollback", "--offline"),
+        r"(deployment|alias|switch|rollback)\..*",
+        good=(0, 5),  # 5: it was done, and there is nothing before that
     ),
     Scenario("gc", "deployed", ("gc", "--yes", "--keep-days", "0"), r"(gc|sweep|discard)\..*"),
     Scenario("cycle", "used", ("cycle", *FEW), r"cycle\..*"),

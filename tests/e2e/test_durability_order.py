@@ -5,13 +5,18 @@ SIGKILL cannot show this order: the page cache survives it. A power cut does not
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
+from stages.target.endpoint import running_endpoint
 from tests.e2e import workspaces
-from tests.e2e.system_calls import Call, Tracer, read
+from tests.e2e.system_calls import DURABLE, NETWORK, Call, Tracer, read
 
 WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "ftruncate")
 SYNCS = ("fsync", "fdatasync")
@@ -117,3 +122,104 @@ def test_the_parents_are_synced_after_the_rename_and_before_the_commit(
         assert synced_between(calls, parent, rename.end, commit.begin), parent
     flushed = [c for c in on(calls, SYNCS, log) if c.begin > commit.end]
     assert flushed, "the commit itself was not synced"
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Call], dict[str, str]]:
+    """A spool, the system calls of the `rtrl serve` that filled it, and generation ids by kind of answer."""
+    folder = tmp_path_factory.mktemp("spool-order")
+    workspace = workspaces.make(folder / "w", episodes=0, keys=True)
+    command = [sys.executable, "-m", "rtrl_cli.main", "serve", "--set", "engine.program=stub"]
+    command += ["--set", "gateway.port=0", "--set", "gateway.fsync_ms=20"]
+    tracer = Tracer(
+        command,
+        folder / "trace.txt",
+        calls=f"{DURABLE},{NETWORK}",
+        text=8192,
+        env={"RTRL_WORKSPACE": str(workspace.root)},
+    )
+    found: dict[str, str] = {}
+    try:
+        url, pid = wait_for_gateway(workspace.run_dir)
+        headers = {"Authorization": f"Bearer {workspaces.api_key(workspace)}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+            body = {"model": "rtrl", "messages": [{"role": "user", "content": "stub:say traced"}]}
+            whole = client.post("/v1/chat/completions", json=body)
+            found["whole"] = whole.json()["id"]
+            streamed = client.post("/v1/chat/completions", json=body | {"stream": True})
+            assert streamed.text.endswith("data: [DONE]\n\n")
+            found["streamed"] = streamed.headers["X-Rtrl-Generation-Id"]
+            event = {
+                "id": "traced-event",
+                "generation_id": found["whole"],
+                "type": "thumbs",
+                "data": {"value": 1},
+            }
+            assert client.post("/v1/events", json=event).json()["accepted"] == 1
+        time.sleep(0.3)  # more than fsync_ms
+        os.kill(pid, signal.SIGTERM)
+    finally:
+        code, _, err = tracer.finish()
+    assert code == 143, err
+    return workspace.spool_dir, tracer.calls(), found
+
+
+def wait_for_gateway(run_dir: Path) -> tuple[str, int]:
+    """Address and pid of the gateway, once it answers."""
+    for _ in range(1200):
+        endpoint = running_endpoint(run_dir)
+        if endpoint is not None:
+            return endpoint.url, endpoint.pid
+        time.sleep(0.1)
+    raise AssertionError("the gateway did not start")
+
+
+def sent(calls: list[Call], text: str) -> list[Call]:
+    """Calls that sent `text` to somebody over TCP."""
+    names = ("write", "writev", "sendto", "sendmsg")
+    return [
+        c for c in calls if c.name in names and "TCP" in c.arguments.split(">", 1)[0] and text in c.arguments
+    ]
+
+
+def recorded(spool: Path, calls: list[Call], text: str) -> list[Call]:
+    """Writes of `text` into a segment."""
+    return [c for c in calls if c.name in WRITES and f"{spool}/segments/" in c.path and text in c.arguments]
+
+
+@pytest.mark.parametrize("kind", ["whole", "streamed"])
+def test_an_answer_ends_after_its_record_was_handed_to_the_system(
+    answered: tuple[Path, list[Call], dict[str, str]], kind: str
+) -> None:
+    spool, calls, ids = answered
+    write = recorded(spool, calls, ids[kind])[0]  # the event names the generation, too
+    named = sent(calls, ids[kind])
+    assert named
+    if kind == "whole":
+        assert write.end < named[0].begin  # the body, id and all, is one piece
+    else:
+        # the engine says [DONE] too, to the gateway; the gateway's event loop is one thread
+        done = [c for c in sent(calls, "[DONE]") if c.pid == write.pid and c.begin >= named[0].begin]
+        assert done
+        assert write.end < done[0].begin
+
+
+def test_an_event_is_acknowledged_after_its_record_was_handed_to_the_system(
+    answered: tuple[Path, list[Call], dict[str, str]],
+) -> None:
+    spool, calls, _ = answered
+    [write] = recorded(spool, calls, "traced-event")
+    [said] = sent(calls, '\\"accepted\\":1')
+    assert write.end < said.begin
+
+
+def test_records_are_synced_before_the_index_knows_them(
+    answered: tuple[Path, list[Call], dict[str, str]],
+) -> None:
+    """And the segment's name is synced before that, too."""
+    spool, calls, ids = answered
+    write = recorded(spool, calls, ids["whole"])[0]
+    log = spool / "spool.db-wal"
+    indexed = next(c for c in on(calls, WRITES, log) if c.begin > write.end and ids["whole"] in c.arguments)
+    assert synced_between(calls, Path(write.path), write.end, indexed.begin)
+    assert synced_between(calls, spool / "segments", 0, indexed.begin)

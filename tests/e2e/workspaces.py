@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState
 from stages.modelio import tokenizer_digest
 from stages.records import Event, Generation, Sampling, Span
 from stages.registry.store import Store
+from stages.served_fingerprint import write_fingerprint
 from stages.spool import SpoolWriter, Tokens
 from stages.stage import Output
 from stages.vault import Vault
@@ -50,7 +52,7 @@ class Done:
         return found
 
 
-def rtrl(workspace: Path, *arguments: str, timeout: float = 120.0, **env: str) -> Done:
+def rtrl(workspace: Path, *arguments: str, timeout: float = 600.0, **env: str) -> Done:
     """Run `rtrl ARGUMENTS` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "rtrl_cli.main", *arguments],
@@ -63,35 +65,49 @@ def rtrl(workspace: Path, *arguments: str, timeout: float = 120.0, **env: str) -
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def make(root: Path, *, episodes: int = 6, settings: str = SETTINGS) -> Workspace:
-    """A workspace with a random tiny model live, and `episodes` mature episodes in its spool."""
+def make(root: Path, *, episodes: int = 6, settings: str = SETTINGS, keys: bool = False) -> Workspace:
+    """A workspace with a random tiny model live, and `episodes` mature episodes in its spool.
+
+    With `keys`, what `rtrl serve` wants besides: a vault and an API key.
+    """
     workspace = Workspace.create(root, settings)
     digest = publish_model(workspace)
     if episodes:
         fill_spool(workspace, digest, episodes)
+    if keys:
+        Vault.create(workspace.keys_dir).close()
+        (workspace.keys_dir / "default.key").write_text(ApiKeys.create(workspace.keys_dir, "default"))
     return workspace
 
 
+def api_key(workspace: Workspace) -> str:
+    """The API key of a workspace made with `keys`."""
+    return (workspace.keys_dir / "default.key").read_text(encoding="utf-8").strip()
+
+
 def publish_model(workspace: Workspace, *, seed: int = 0) -> str:
-    """Publish a random tiny checkpoint with its line state, live and anchor. Returns its digest."""
+    """Publish a random tiny checkpoint, see `publish`."""
+    return publish(workspace, write_checkpoint(workspace.root / "model", seed=seed))
+
+
+def publish(workspace: Workspace, model: Path, parent: str | None = None) -> str:
+    """Publish a folder as the live checkpoint and anchor, with a fresh line state. Returns its digest."""
     store = Store.open(workspace.store_dir)
-    model = write_checkpoint(workspace.root / "model", seed=seed)
+    write_fingerprint(model, parent=None)
     LineState().save(workspace.root / "state")
     meta = {
-        "parent": None,
+        "parent": parent,
         "dtype": "float32",
         "parameters": 1,
         "architecture": "Qwen2ForCausalLM",
         "tokenizer": tokenizer_digest(model),
         "generation": 0,
     }
+    state = Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"})
     made = store.publish_external(
         {
             "checkpoint": (Output("checkpoint", meta), model),
-            "line_state": (
-                Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"}),
-                workspace.root / "state",
-            ),
+            "line_state": (state, workspace.root / "state"),
         },
         line="auto",
     )
