@@ -12,6 +12,7 @@ someone who holds both files. Back the data up without `keys/`, or forgetting ha
 
 from __future__ import annotations
 
+import hmac
 import os
 import sqlite3
 import struct
@@ -48,6 +49,7 @@ class Vault:
 
     def __init__(self, keys_dir: Path, master: bytes) -> None:
         self._aead = _aesgcm(master)
+        self._pseudonyms = hmac.digest(master, b"rtrl-pseudonyms/1", "sha256")
         self._keys: dict[tuple[str, int], AESGCM] = {}
         self._current: dict[str, int] = {}
         self._lock = threading.RLock()
@@ -148,6 +150,10 @@ class Vault:
             if missing:
                 self._make(missing)
 
+    def pseudonym(self, data: bytes) -> str:
+        """64 hex digits, equal for equal data. Without the master key no guess at the data can be checked."""
+        return hmac.digest(self._pseudonyms, data, "sha256").hex()
+
     def has_key(self, user: str) -> bool:
         """Whether `seal` for `user` is free of disk writes right now."""
         return user in self._current
@@ -176,12 +182,8 @@ class Vault:
 
     def users(self, prefix: str) -> list[str]:
         """Users with a living key whose name begins with `prefix`."""
-        rows = self._db.execute(
-            "SELECT DISTINCT user FROM user_keys"
-            " WHERE substr(user, 1, ?) = ? AND user >= ? AND forgotten IS NULL ORDER BY user",
-            (len(prefix), prefix, prefix),
-        )
-        return [row[0] for row in rows.fetchall()]
+        query = "SELECT user FROM user_keys WHERE substr(user, 1, ?) = ? AND forgotten IS NULL ORDER BY user"
+        return [row[0] for row in self._db.execute(query, (len(prefix), prefix)).fetchall()]
 
     def close(self) -> None:
         """Drop keys from memory and close the database."""
@@ -199,10 +201,8 @@ class Vault:
             query = "SELECT wrapped, forgotten FROM user_keys WHERE user = ? AND epoch = ?"
             row = self._db.execute(query, (user, epoch)).fetchone()
             if row is None:
-                raise IntegrityError(
-                    f"the vault has no key {epoch} for the user of a sealed record",
-                    hint="the record belongs to another workspace, or keys/vault.db is older than the data",
-                )
+                hint = "the record belongs to another workspace, or keys/vault.db is older than the data"
+                raise IntegrityError(f"the vault has no key {epoch} for a sealed record's user", hint=hint)
             if row[1] is not None:
                 raise UserForgottenError("the user of this record has been forgotten", hint="skip the record")
             return self._unwrap(user, epoch, row[0])

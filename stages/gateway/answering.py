@@ -85,7 +85,7 @@ def read_logprobs(logprobs: dict[str, Any] | None) -> list[float | None]:
         return []
     content = logprobs.get("content")
     if content is not None:
-        return [entry.get("logprob") for entry in content]
+        return [entry["logprob"] for entry in content]
     return list(logprobs.get("token_logprobs") or ())
 
 

@@ -49,10 +49,10 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     return Who(user, said.get("session", ""), said.get("episode", ""), at, _flag(said.get("no_train", "")))
 
 
-def derive_session(
+def conversation(
     key_id: str, user: str, messages: Sequence[Mapping[str, Any]], answer: Mapping[str, Any]
-) -> str:
-    """The session a conversation belongs to: its opening and the first answer in it.
+) -> bytes:
+    """What tells a conversation from others: its opening and the first answer in it. Content: hash it.
 
     `answer` is the assistant message this request gets; it counts when no earlier one is in `messages`.
     """
@@ -63,8 +63,7 @@ def derive_session(
             first = message
             break
         opening.append([message.get("role"), message.get("content")])
-    known = orjson.dumps([key_id, user, opening, _gist(first)], option=orjson.OPT_SORT_KEYS)
-    return "s_" + hashlib.sha256(known).hexdigest()[:24]
+    return orjson.dumps([key_id, user, opening, _gist(first)], option=orjson.OPT_SORT_KEYS)
 
 
 def own_name(name: str, key_id: str, user: str) -> str:

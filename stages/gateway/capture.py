@@ -7,7 +7,6 @@ tokenised again.
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import time
 from collections import OrderedDict
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stages.errors import DependencyDownError
-from stages.gateway.attribution import Who, derive_session, last_user_text, own_name, position, user_messages
+from stages.gateway.attribution import Who, conversation, last_user_text, own_name, position, user_messages
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
@@ -138,10 +137,7 @@ class Recorder:
         self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
-        logprobs = np.array([math.nan if v is None else v for v in sampled.logprobs], np.float32)
-        tokens = Tokens(
-            np.array(sampled.prompt or (), np.int32), np.array(sampled.output, np.int32), logprobs
-        )
+        tokens = _arrays(sampled)
         session, episode, ordinal = self._place(call, answer)
         n = len(tokens.output)
         generation = Generation(
@@ -184,13 +180,15 @@ class Recorder:
             session = own_name(who.session, call.key_id, who.user)
         elif call.request.api == "chat":
             reply = {"content": answer.content, "tool_calls": answer.calls}
-            session = derive_session(call.key_id, who.user, messages, reply)
+            session = "s_" + self._vault.pseudonym(conversation(call.key_id, who.user, messages, reply))[:24]
         else:
             session = f"s_{call.id}"
         if who.episode:
             episode = own_name(who.episode, call.key_id, who.user)
+        elif call.request.api == "chat":
+            episode = f"{session}/{user_messages(messages)}"
         else:
-            episode = f"{session}/{user_messages(messages) or 1}"
+            episode = f"{session}/{call.id}"
         ordinal = max(position(messages), self._lengths.get(episode, 0))
         self._lengths[episode] = ordinal + 1
         self._lengths.move_to_end(episode)
@@ -200,11 +198,10 @@ class Recorder:
 
 
 def _arrays(sampled: Sampled) -> Tokens:
-    logprobs = [math.nan if value is None else value for value in sampled.logprobs]
     return Tokens(
         np.array(sampled.prompt or (), np.int32),
         np.array(sampled.output, np.int32),
-        np.array(logprobs, np.float32),
+        np.array(sampled.logprobs, np.float32),  # None becomes NaN
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stages.gateway.attribution import derive_session, own_name, position, text_of, user_messages
+from stages.gateway.attribution import conversation, own_name, position, text_of, user_messages
 from stages.gateway.times import parse_ms
 from tests.stages.gateway.rig import Rig, running
 
@@ -35,13 +35,13 @@ def test_text_of_parts() -> None:
 
 
 def test_a_conversation_keeps_its_session_however_its_client_rewrites_it() -> None:
-    first = derive_session("k", "ada", [U], CALL)
+    first = conversation("k", "ada", [U], CALL)
     respaced = {**CALL, "content": "", "tool_calls": [{"function": {"name": "f", "arguments": '{"a":1}'}}]}
-    assert derive_session("k", "ada", [U, respaced, T], A) == first
-    assert derive_session("k", "ada", [U, CALL, T, A, U], CALL) == first
-    assert derive_session("k", "bob", [U], CALL) != first
-    assert derive_session("k2", "ada", [U], CALL) != first
-    assert derive_session("k", "ada", [U], A) != first, "the same opening, another answer: another session"
+    assert conversation("k", "ada", [U, respaced, T], A) == first
+    assert conversation("k", "ada", [U, CALL, T, A, U], CALL) == first
+    assert conversation("k", "bob", [U], CALL) != first
+    assert conversation("k2", "ada", [U], CALL) != first
+    assert conversation("k", "ada", [U], A) != first, "the same opening, another answer: another session"
 
 
 @pytest.mark.parametrize(
