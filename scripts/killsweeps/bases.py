@@ -34,6 +34,7 @@ SETTINGS = {
     "ENGINE__MAX_MODEL_LEN": "1024",
 }
 ENVIRONMENT = {f"RTRL_{name}": value for name, value in SETTINGS.items()}
+ENVIRONMENT["OMP_NUM_THREADS"] = "1"  # two sweeps side by side: threads that wait for each other cost seconds
 REAL_ENGINE = {"RTRL_ENGINE__PROGRAM": "vllm"}
 LEDGER = "killsweep-ledger.jsonl"
 REQUESTS = 60

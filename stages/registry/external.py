@@ -14,6 +14,7 @@ from stages import locks
 from stages.errors import InputMissingError
 from stages.registry.publish import publish
 from stages.registry.runs import begin_run, fail_run, new_run_id
+from stages.registry.sweep import sweep
 from stages.stage import Artifact, Output
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def publish_external(
     for _, source in outputs.values():
         if not source.is_dir():
             raise InputMissingError(f"{source} is not a folder")
+    sweep(store)
     run_id = new_run_id(stage)
     lock = locks.acquire(store.run_lock_path(run_id), what=f"run {run_id}", run=run_id)
     work = store.dir / "tmp" / run_id

@@ -56,7 +56,7 @@ def rtrl(workspace: Path, *arguments: str, timeout: float = 600.0, **env: str) -
     """Run `rtrl ARGUMENTS` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "rtrl_cli.main", *arguments],
-        env=os.environ | {"RTRL_WORKSPACE": str(workspace)} | env,
+        env=os.environ | {"RTRL_WORKSPACE": str(workspace), "OMP_NUM_THREADS": "1"} | env,
         capture_output=True,
         text=True,
         timeout=timeout,
