@@ -117,16 +117,25 @@ def talk(url: str, key: str) -> dict[str, str]:
 
 
 def stream(client: OpenAI, messages: list[Any], **more: Any) -> tuple[str, str, list[Any]]:
-    """Id, text and tool calls of a streamed answer, put together as the client's helper does."""
-    with client.chat.completions.stream(
-        model="rtrl", messages=messages, max_tokens=100, stream_options={"include_usage": True}, **more
-    ) as events:
-        for _ in events:
-            pass
-        final = events.get_final_completion()
-    assert final.usage is not None
-    message = final.choices[0].message
-    return final.id, message.content or "", list(message.tool_calls or ())
+    """Id, text and tool calls of a streamed answer."""
+    text, calls, usage, ids = "", [], None, set()
+    for chunk in client.chat.completions.create(
+        model="rtrl",
+        messages=messages,
+        max_tokens=100,
+        stream=True,
+        stream_options={"include_usage": True},
+        **more,
+    ):
+        ids.add(chunk.id)
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            calls += choice.delta.tool_calls or []
+    assert usage is not None
+    assert 0 < usage.completion_tokens <= 100
+    (generation_id,) = ids
+    return generation_id, text, calls
 
 
 def agent(url: str, key: str, folder: Path, task: str, steps: int) -> dict[str, Any]:
