@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cycle": ("cycle", *FEW),
 }
 PER_ROUND = 3
+LONG = 50  # kills
 GOOD: dict[str, tuple[int, ...]] = {
     name: (0,) if name in ("deploy", "gc") else checks.GOOD for name in COMMANDS
 }
@@ -97,7 +98,7 @@ class Randoms:
         try:
             while (left := wanted - len(self.book.of("random"))) > 0:
                 self._round(quota, left)
-            return self._the_end() if wanted else []
+            return self._the_end(ENGINE["eval-vllm"] if wanted >= LONG else {}) if wanted else []
         finally:
             if self.server.alive:
                 self.server.stop()
@@ -199,11 +200,11 @@ class Randoms:
                 return [f"served is {served}, live is {live.digest if live else None}"]
             time.sleep(0.5)
 
-    def _the_end(self) -> list[str]:
-        """A whole cycle with the real engine, and the whole store."""
+    def _the_end(self, engine: dict[str, str]) -> list[str]:
+        """A whole cycle (of a long sweep with the real engine), and the whole store."""
         say("a whole cycle, undisturbed")
         self._use(ANSWERS)
-        cycle = run(self.workspace, "cycle", "--fresh", "--json", env=REAL_ENGINE, timeout=600)
+        cycle = run(self.workspace, "cycle", "--fresh", "--json", env=engine, timeout=600)
         problems = [] if cycle.code in checks.GOOD else [f"the cycle afterwards: {cycle}"]
         stages = [stage["command"] for stage in cycle.document.get("stages", [])]
         if "eval" not in stages:

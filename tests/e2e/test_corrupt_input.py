@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from stages.registry.store import Store
+from stages.serving.detach import start_detached, stop
 from stages.spool import Spool, SpoolWriter
 from stages.vault import Vault
 from stages.workspace import Workspace
@@ -183,6 +187,58 @@ def test_full_disk_of_the_store(made: Path, tmp_path: Path) -> None:
         assert [spool.payload(f"g{n}", vault).answer for n in range(EPISODES)] == [
             f"ok {n}" for n in range(EPISODES)
         ]
+
+
+@contextmanager
+def gateway(workspace: Workspace) -> Iterator[httpx.Client]:
+    """A real `rtrl serve` on the stub engine, and a client of it."""
+    endpoint = start_detached(workspace, overrides=["engine.program=stub", "gateway.port=0"])
+    headers = {"Authorization": f"Bearer {workspaces.api_key(workspace)}"}
+    try:
+        with httpx.Client(base_url=endpoint.url, headers=headers, timeout=60) as client:
+            yield client
+    finally:
+        stop(workspace)
+
+
+def ask(client: httpx.Client, text: str) -> httpx.Response:
+    body = {"model": "rtrl", "messages": [{"role": "user", "content": text}]}
+    return client.post("/v1/chat/completions", json=body)
+
+
+def test_logprobs_of_wrong_length_from_the_engine(workspace: Workspace) -> None:
+    """The client has its answer; the record says that its tokens are not exact."""
+    with gateway(workspace) as client:
+        answer = ask(client, "stub:wrong=logprobs")
+        assert answer.status_code == 200, answer.text
+        fine = ask(client, "stub:say fine")
+    spool = Spool.open(workspace.spool_dir)
+    assert spool.record(answer.json()["id"])[0].defect == "logprobs_length"
+    assert spool.record(fine.json()["id"])[0].defect == ""
+
+
+def test_full_disk_under_the_gateway(workspace: Workspace, made: Path) -> None:
+    """No answer that cannot be recorded; what was answered is there; with room it goes on by itself."""
+    with small_disk(workspace.spool_dir, 512) as disk:
+        shutil.copytree(made / "spool", disk, dirs_exist_ok=True)
+        with gateway(workspace) as client:
+            before = ask(client, "stub:say before")
+            assert before.status_code == 200, before.text
+            with filled(disk):
+                for _ in range(50):  # what is left of the last page is filled
+                    refused = ask(client, "stub:say " + "x" * 2000)
+                    if refused.status_code != 200:
+                        break
+                assert refused.status_code == 503, refused.text
+                assert refused.json()["error"]["code"] == "capture_unavailable"
+                assert int(refused.headers["Retry-After"]) > 0
+            after = ask(client, "stub:say after")
+            assert after.status_code == 200, after.text
+        spool, vault = Spool.open(disk), Vault.open(workspace.keys_dir)
+        assert spool.payload(before.json()["id"], vault).answer == "before"
+        assert spool.payload(after.json()["id"], vault).answer == "after"
+        assert rtrl(workspace.root, "verify", "--full").code == 0
+        spool.close()
 
 
 def test_missing_model_folder(tmp_path: Path) -> None:
