@@ -20,6 +20,7 @@ from torch import Tensor
 from stages.train.batch import Row
 from stages.train.logprobs import hidden_states, output_head, rows_within, token_logprobs
 from stages.train.packing import Pack, micro_batches, pack
+from stages.train.parallel import Replicas, copies_for
 from stages.train.sampling import Penalty, Processing, has_penalties
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one forward pass may use: packed tokens, and mebibytes of float32 logits at a time."""
+    """What a pass over the rows may use: packed tokens and mebibytes of float32 logits at a time, and
+    CPU threads."""
 
     tokens: int
     logits_mib: int
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,13 @@ def score(
     """(logp, entropy) of the rows' tokens under `model`, both [tokens] in flat order; NaN elsewhere."""
     logp = np.full(tokens, np.nan, dtype=np.float32)
     entropy = np.full(tokens, np.nan, dtype=np.float32)
-    with torch.no_grad():
-        for chosen in plan(rows, budget):
-            batch = assemble(chosen, model.device)
-            values, entropies = logprobs(model, batch, budget)
-            logp[batch.flat] = values.cpu().numpy()
-            entropy[batch.flat] = entropies.cpu().numpy()
+
+    def one(copy: PreTrainedModel, chosen: list[Row]) -> None:
+        batch = assemble(chosen, copy.device)
+        values, entropies = logprobs(copy, batch, budget)
+        logp[batch.flat] = values.cpu().numpy()
+        entropy[batch.flat] = entropies.cpu().numpy()
+
+    with torch.no_grad(), Replicas(model, copies_for(model, budget.threads)) as replicas:
+        replicas.map(one, plan(rows, budget))
     return logp, entropy

@@ -26,6 +26,7 @@ from stages.train.forward import Budget
 from stages.train.load import refuse_small
 from stages.train.moments import NEW, read_moments
 from stages.train.objective import Objective, build_objective
+from stages.train.parallel import copies_for
 from stages.train.proof import TOLERANCES, Tolerance
 from stages.train.update import TokenData, Updated, run_update
 
@@ -47,7 +48,7 @@ def train(
     Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
     stop being finite; InconclusiveError (exit 4) when it teaches nothing.
     """
-    with _deterministic(config.threads):
+    with _deterministic():
         run = _Run(config, inputs, extra, ctx)
         check_tokenizers(batch, run.parent, ctx.store)
         proven = run.gather(batch)
@@ -81,6 +82,7 @@ class _Run:
         self.spec = str(self.experience.meta["spec"])
         found = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = found if config.device == "auto" else config.device
+        self.threads = config.threads or torch.get_num_threads()
         self.attention = attention.register()
         usual = TOLERANCES[extra["engine_dtype"]]
         self.tolerance = Tolerance(
@@ -95,6 +97,7 @@ class _Run:
         model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
         if checkpoint.digest == self.parent.digest:
             self._parent_model = model
+        torch.set_num_threads(self.threads if copies_for(model, self.threads) == 1 else 1)
         return model
 
     def gather(self, batch: Batch) -> Evidence:
@@ -104,7 +107,7 @@ class _Run:
             self.parent,
             self.anchor,
             tolerance=self.tolerance,
-            budget=Budget(self.config.micro_batch_tokens, self.config.logits_mib),
+            budget=Budget(self.config.micro_batch_tokens, self.config.logits_mib, self.threads),
             load=self.load,
             ctx=self.ctx,
         )
@@ -144,6 +147,7 @@ class _Run:
             ),
             config,
             moments=read_moments(carried) if config.carry_moments and carried.is_file() else NEW,
+            threads=self.threads,
             seed=self.ctx.seed,
             digest=batch_digest(batch),
             scratch=self.ctx.scratch,
@@ -220,11 +224,9 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
 
 
 @contextmanager
-def _deterministic(threads: int) -> Iterator[None]:
-    """Deterministic torch with this many CPU threads (0: torch's own choice); restores what was set."""
+def _deterministic() -> Iterator[None]:
+    """Deterministic torch; this setting and the number of threads are restored afterwards."""
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    if threads:
-        torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield

@@ -27,6 +27,7 @@ from stages.train.forward import Budget, assemble, logprobs, plan
 from stages.train.guards import Watch, limit_exceeded
 from stages.train.loss import policy_loss
 from stages.train.moments import Moments, moments_of, restore
+from stages.train.parallel import Replicas, copies_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,6 +81,7 @@ def run_update(
     config: TrainConfig,
     *,
     moments: Moments,
+    threads: int,
     seed: int,
     digest: str,
     scratch: Path,
@@ -106,25 +108,28 @@ def run_update(
         progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
         log.write("train.resumed", steps=len(result.steps))
     restore(optimizer, parameters, result.moments)
+    budget = Budget(config.micro_batch_tokens, config.logits_mib, threads)
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
     progress.start("optimizer steps", len(parts))
     progress.advance(len(result.steps))
-    for number in range(len(result.steps), len(parts)):
-        if result.stopped:
-            break
-        rate = learning_rate(config, result.moments.step)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        figures = _step(model, optimizer, _rows_of(batch, parts[number]), data, config, number)
-        result.stopped = figures.pop("stopped")
-        figures |= {"step": number + 1, "episodes": len(parts[number]), "learning_rate": rate}
-        log.write("train.step", **figures, stopped=result.stopped)
-        if not result.stopped:
-            result.steps.append(figures)
-            result.used += [int(index) for index in parts[number]]
-            result.moments = moments_of(optimizer, parameters)
-        _remember(scratch / resume.STEP, parameters, result, digest)
-        progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
+    with Replicas(model, copies_for(model, threads)) as replicas:
+        for number in range(len(result.steps), len(parts)):
+            if result.stopped:
+                break
+            rate = learning_rate(config, result.moments.step)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            rows = _rows_of(batch, parts[number])
+            figures = _step(replicas, optimizer, rows, data, config, budget, number)
+            result.stopped = figures.pop("stopped")
+            figures |= {"step": number + 1, "episodes": len(parts[number]), "learning_rate": rate}
+            log.write("train.step", **figures, stopped=result.stopped)
+            if not result.stopped:
+                result.steps.append(figures)
+                result.used += [int(index) for index in parts[number]]
+                result.moments = moments_of(optimizer, parameters)
+            _remember(scratch / resume.STEP, parameters, result, digest)
+            progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
     return result
 
 
@@ -134,40 +139,34 @@ def _rows_of(batch: Batch, episodes: NDArray[np.int64]) -> list[Row]:
 
 
 def _step(
-    model: PreTrainedModel,
+    replicas: Replicas,
     optimizer: torch.optim.Optimizer,
     rows: list[Row],
     data: TokenData,
     config: TrainConfig,
+    budget: Budget,
     number: int,
 ) -> dict[str, Any]:
     """One optimizer step over `rows`; its figures. With "stopped" not "", the step was not taken."""
     started = time.monotonic()
-    budget = Budget(config.micro_batch_tokens, config.logits_mib)
-    watch = Watch(config.importance_cap)
-    optimizer.zero_grad(set_to_none=True)
-    total = 0.0
-    for chosen in plan(rows, budget):
-        micro = assemble(chosen, model.device)
-        logp, entropy = logprobs(model, micro, budget)
 
-        def column(values: Array, flat: NDArray[np.int64] = micro.flat) -> torch.Tensor:
-            return torch.from_numpy(values[flat]).to(model.device)
+    def one(copy: PreTrainedModel, chosen: list[Row]) -> tuple[float, tuple[Any, ...]]:
+        return _backward(copy, chosen, data, config, budget)
 
-        logged = column(data.logged)
-        loss, weights = policy_loss(
-            logp, logged, column(data.coefficient), cap=config.importance_cap, constant=data.constant
-        )
-        loss.backward()
-        total += float(loss.detach())
-        anchor = column(data.anchor) if data.anchor is not None else None
-        watch.add(logp, entropy, weights, logged, column(data.parent), anchor)
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm))
+    replicas.zero_gradients()
+    results = replicas.map(one, plan(rows, budget))
+    replicas.add_gradients()
+    total = sum(loss for loss, _ in results)
+    parameters = replicas.models[0].parameters()
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm))
     if not (math.isfinite(total) and math.isfinite(norm)):
         raise IntegrityError(
             f"optimizer step {number + 1}: loss {total}, gradient norm {norm}; the run stops",
             hint="nothing was published; the last good state is kept. Look at the batch, lower the rate",
         )
+    watch = Watch(config.importance_cap)
+    for _, seen in results:
+        watch.add(*seen)
     figures = watch.figures()
     stopped = limit_exceeded(figures, kl_stop=config.kl_stop, ess_stop=config.ess_stop)
     if not stopped:
@@ -181,6 +180,25 @@ def _step(
         "seconds": seconds,
         "tokens_per_s": context / seconds,
     }
+
+
+def _backward(
+    model: PreTrainedModel, rows: list[Row], data: TokenData, config: TrainConfig, budget: Budget
+) -> tuple[float, tuple[Any, ...]]:
+    """Add the gradient of one micro-batch; (its part of the loss, what `Watch.add` wants)."""
+    micro = assemble(rows, model.device)
+    logp, entropy = logprobs(model, micro, budget)
+
+    def column(values: Array) -> torch.Tensor:
+        return torch.from_numpy(values[micro.flat]).to(model.device)
+
+    logged = column(data.logged)
+    loss, weights = policy_loss(
+        logp, logged, column(data.coefficient), cap=config.importance_cap, constant=data.constant
+    )
+    loss.backward()
+    anchor = column(data.anchor) if data.anchor is not None else None
+    return float(loss.detach()), (logp.detach(), entropy, weights, logged, column(data.parent), anchor)
 
 
 def _remember(path: Path, parameters: dict[str, torch.nn.Parameter], result: Updated, digest: str) -> None:

@@ -80,14 +80,16 @@ def scored(model: Any, batch: Batch) -> np.ndarray:
     return logp
 
 
-def update(model: Any, batch: Batch, anchor: Any, config: TrainConfig, scratch: Path) -> Updated:
+def update(
+    model: Any, batch: Batch, anchor: Any, config: TrainConfig, scratch: Path, threads: int = 1
+) -> Updated:
     parent, far = scored(model, batch), scored(anchor, batch)
     objective = build_objective(batch, parent, far, TABLE, config)
     model.set_attn_implementation(attention.register())
     data = TokenData(batch.logged, parent, far, objective.coefficient, batch.tokens / config.optimizer_steps)
     return run_update(
         model, batch, data, config,
-        moments=NEW, seed=0, digest="d", scratch=scratch, log=Quiet(), progress=Silent(),
+        moments=NEW, threads=threads, seed=0, digest="d", scratch=scratch, log=Quiet(), progress=Silent(),
     )  # fmt: skip
 
 
@@ -151,6 +153,19 @@ def test_the_size_of_micro_batches_does_not_change_the_result(tmp_path: Path) ->
     assert (weights[0] - weights[1]).abs().mean() < 1e-3 * 1e-3
 
 
+def test_several_threads_add_up_to_the_same_gradient_every_time(tmp_path: Path) -> None:
+    config = TrainConfig(optimizer_steps=1, micro_batch_tokens=30, max_grad_norm=1e9, learning_rate=1e-9)
+    gradients = []
+    for number, threads in enumerate((1, 3, 3)):
+        model = tiny_model(1)
+        (tmp_path / str(number)).mkdir()
+        update(model, make_batch(tiny_model(1)), tiny_model(2), config, tmp_path / str(number), threads)
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, expected in gradients[0].items():
+        assert torch.allclose(gradients[1][name], expected, atol=1e-6 * float(expected.abs().max())), name
+        assert torch.equal(gradients[1][name], gradients[2][name])
+
+
 def test_what_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path: Path) -> None:
     model, batch = tiny_model(1), make_batch(tiny_model(1))
     config = TrainConfig(optimizer_steps=2, learning_rate=1e-3)
@@ -163,7 +178,7 @@ def test_what_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path
     with pytest.raises(IntegrityError, match="optimizer step 1: loss nan") as caught:
         run_update(
             broken, batch, data, config,
-            moments=NEW, seed=0, digest="other", scratch=tmp_path, log=Quiet(), progress=Silent(),
+            moments=NEW, threads=1, seed=0, digest="other", scratch=tmp_path, log=Quiet(), progress=Silent(),
         )  # fmt: skip
     assert caught.value.code == 12
     assert (tmp_path / "step.safetensors").read_bytes() == before
