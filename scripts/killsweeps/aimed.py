@@ -11,7 +11,8 @@ from pathlib import Path
 
 from killsweeps.bases import Bases
 from killsweeps.kills import Book, Kill, say, unique
-from killsweeps.scenarios import SCENARIOS, Scenario, by_name, points_of, strike
+from killsweeps.scenarios import SCENARIOS, Scenario, by_name
+from killsweeps.strike import points_of, strike
 
 WORKERS = 2
 

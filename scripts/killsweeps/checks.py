@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,8 @@ from stages.errors import RtrlError
 from stages.progress import Silent
 from stages.registry.store import Store
 from stages.registry.verify import verify
+from stages.target.admin import Admin
+from stages.target.endpoint import require_endpoint
 
 GOOD = (0, 3, 4)  # done; the gate said no; too little data yet
 
@@ -56,6 +59,23 @@ def store_is_sound(workspace: Path, depth: str = "present") -> list[str]:
         return verify(Store.open(workspace / "store"), depth, Silent()).problems  # type: ignore[arg-type]
     except RtrlError as error:
         return [f"verify: {error.message}"]
+
+
+def served_is_live(workspace: Path, within_s: float = 15.0) -> list[str]:
+    """What is served is what the registry says, at the latest when `rtrl serve` has looked again."""
+    deadline = time.monotonic() + within_s
+    while True:
+        live = Store.open(workspace / "store").alias("auto", "live")
+        try:
+            with Admin(require_endpoint(workspace / "run")) as admin:
+                served = admin.served().checkpoint
+        except RtrlError as error:
+            served = error.message
+        if live is not None and served == live.digest:
+            return []
+        if time.monotonic() >= deadline:
+            return [f"served is {served}, live is {live.digest if live else None}"]
+        time.sleep(0.5)
 
 
 def verify_command(workspace: Path) -> list[str]:

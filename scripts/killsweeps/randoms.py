@@ -19,10 +19,6 @@ from killsweeps.ledger import Ledger
 from killsweeps.processes import Ended, Process, run
 from killsweeps.scenarios import FEW
 from killsweeps.server import Crowd, DidNotStartError, Server
-from stages.errors import RtrlError
-from stages.registry.store import Store
-from stages.target.admin import Admin
-from stages.target.endpoint import require_endpoint
 
 # of 100 kills; those that take long come less often
 MIX = {
@@ -106,7 +102,7 @@ class Randoms:
     def _round(self, quota: dict[str, int], left: int) -> None:
         """Users at work, then the chain; each command is killed a few times and then let go on."""
         for name in MIX:
-            times = max(0, min(PER_ROUND, quota[name], wanted_left(left)))
+            times = max(0, min(PER_ROUND, quota[name], left))
             done = sum(self._kill_server() if name == "serve" else self._kill(name) for _ in range(times))
             quota[name] -= done
             left -= done
@@ -178,27 +174,11 @@ class Randoms:
     def _note(self, name: str, moment: float, problems: list[str]) -> None:
         index = len(self.book.of("random"))
         problems += checks.everything(self.workspace, self.ledger, serving=True)
-        problems += self._served()
+        problems += checks.served_is_live(self.workspace)
         if index % 20 == 19:
             problems += checks.verify_command(self.workspace)
         repeat = f"--aimed 0 --random {index + 1} --seed {self.seed}"
         self.book.add(Kill("random", f"{name}#{index}", name, moment, repeat, unique(problems)))
-
-    def _served(self) -> list[str]:
-        """What is served is what the registry says, at the latest when `rtrl serve` has looked again."""
-        deadline = time.monotonic() + 15
-        while True:
-            live = Store.open(self.workspace / "store").alias("auto", "live")
-            try:
-                with Admin(require_endpoint(self.workspace / "run")) as admin:
-                    served = admin.served().checkpoint
-            except RtrlError as error:
-                served = error.message
-            if live is not None and served == live.digest:
-                return []
-            if time.monotonic() >= deadline:
-                return [f"served is {served}, live is {live.digest if live else None}"]
-            time.sleep(0.5)
 
     def _the_end(self, engine: dict[str, str]) -> list[str]:
         """A whole cycle (of a long sweep with the real engine), and the whole store."""
@@ -211,8 +191,3 @@ class Randoms:
             problems.append(f"the cycle afterwards only came to {stages}")
         problems += checks.everything(self.workspace, self.ledger, serving=True)
         return problems + checks.verify_command(self.workspace)
-
-
-def wanted_left(left: int) -> int:
-    """Never more kills than are left."""
-    return max(0, left)
