@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -187,6 +189,19 @@ def load_masters(model: PreTrainedModel, path: Path) -> None:
     model.load_state_dict(masters, strict=False)
 
 
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """safetensors reports a full disk as an error of its own; this makes it the OSError it is."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        if found := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(found[1]), str(error)) from error
+        raise
+
+
 def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, dtype: ExportDtype) -> None:
     """Write `model` as a Hugging Face folder; tokenizer and templates are copied from `companions`.
 
@@ -203,10 +218,12 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable_progress_bar()
     if dtype == "float32":
-        model.save_pretrained(folder)
+        with disk_errors():
+            model.save_pretrained(folder)
     elif dtype == "bfloat16":
         state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}
-        model.save_pretrained(folder, state_dict=state)
+        with disk_errors():
+            model.save_pretrained(folder, state_dict=state)
         config = read_config(folder)
         config["dtype"] = dtype
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

@@ -63,7 +63,8 @@ def write_line_state(
         from safetensors.torch import save_file
 
         weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-        save_file(weights, folder / MASTERS_FILE)
+        with modelio.disk_errors():
+            save_file(weights, folder / MASTERS_FILE)
     if moments is not None:
         write_moments(folder / OPTIMIZER_FILE, moments)
     write_consumed(folder, consumed_episodes(before.path) | set(consumed))

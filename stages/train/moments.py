@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from stages.errors import IntegrityError
+from stages.modelio import disk_errors
 
 _KINDS = ("exp_avg", "exp_avg_sq")
 
@@ -80,4 +81,5 @@ def write_moments(path: Path, moments: Moments) -> None:
     from safetensors.torch import save_file
 
     tensors = {name: value.detach().cpu().contiguous() for name, value in moments.tensors.items()}
-    save_file(tensors, path, metadata={"step": str(moments.step)})
+    with disk_errors():
+        save_file(tensors, path, metadata={"step": str(moments.step)})

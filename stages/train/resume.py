@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from stages import faults
+from stages.modelio import disk_errors
 
 SCORES = "scores.safetensors"
 STEP = "step.safetensors"
@@ -34,7 +35,8 @@ def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) ->
     temporary = path.with_name(f".{path.name}.tmp")
     faults.point(f"train.{name}.write.before")
     values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    save_file(values, temporary, metadata={"about": json.dumps(about, sort_keys=True)})
+    with disk_errors():
+        save_file(values, temporary, metadata={"about": json.dumps(about, sort_keys=True)})
     faults.point(f"train.{name}.fsync.before")
     with temporary.open("rb") as file:
         os.fsync(file.fileno())

@@ -53,6 +53,17 @@ def test_weights_that_are_not_finite_are_never_written(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
+def test_a_full_disk_is_an_oserror(tmp_path: Path) -> None:
+    from safetensors import SafetensorError
+
+    text = "Error while serializing: I/O error: No space left on device (os error 28)"
+    with pytest.raises(OSError, match="No space left") as caught, modelio.disk_errors():
+        raise SafetensorError(text)
+    assert caught.value.errno == 28
+    with pytest.raises(SafetensorError, match="header"), modelio.disk_errors():
+        raise SafetensorError("invalid header")
+
+
 def test_missing_and_damaged_folders(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match=r"config\.json"):
         modelio.load_model(tmp_path)

@@ -66,6 +66,23 @@ def test_the_same_run_again_is_a_noop_and_another_seed_is_not(world: TrainWorld)
     assert again.outputs["checkpoint"].digest == first.outputs["checkpoint"].digest
 
 
+def test_a_recorded_run_is_repeated_elsewhere_with_the_same_result(world: TrainWorld) -> None:
+    world.experience(world.episodes(12))
+    first = world.train()
+    world.promote(first.outputs["checkpoint"].digest)
+    again = world.train(from_run=first.run_id)
+    assert again.outputs["checkpoint"].digest == first.outputs["checkpoint"].digest
+    assert again.outputs["line_state"].digest == first.outputs["line_state"].digest
+
+
+def test_a_named_parent_is_trained_in_place_of_the_live_one(world: TrainWorld) -> None:
+    first = world.live
+    world.experience(world.episodes(12))
+    world.promote(world.checkpoint(seed=1, parent=first).digest)
+    result = world.train(refs=["checkpoint@v1"])
+    assert result.outputs["checkpoint"].meta["parent"] == first
+
+
 def test_dry_run_shows_the_batch_and_changes_nothing(world: TrainWorld) -> None:
     told = world.episodes(10)
     told[0].reward, told[1].why_not = None, "invalid_span"

@@ -239,9 +239,9 @@ class TrainWorld:
         table = pa.Table.from_pylist(sequences, schema=schemas.SEQUENCES)
         tables.write(folder / schemas.SEQUENCES_FILE, table)
 
-    def train(self, *overrides: str, **options: Any) -> StageResult:
+    def train(self, *overrides: str, refs: Sequence[str] = (), **options: Any) -> StageResult:
         """Run `rtrl train` as the command would."""
-        return run_stage(self.workspace, self.store, STAGE, (), overrides, **options)
+        return run_stage(self.workspace, self.store, STAGE, refs, overrides, **options)
 
     def weights(self, result: StageResult) -> dict[str, torch.Tensor]:
         """The tensors of the checkpoint a run published."""
