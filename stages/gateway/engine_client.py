@@ -1,25 +1,35 @@
-"""The gateway's side of the engine's HTTP: one call, one stream, and what can go wrong.
+"""The gateway's side of the engine's API: one call, one stream, and what can go wrong.
 
-Not for: starting engines or changing their weights (`stages/engine`).
+Not for: starting engines or changing their weights (`stages/engine`), HTTP itself (`engine_transport.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import orjson
 
 from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_transport import (
+    EngineBrokeOffError,
+    EngineUnreachableError,
+    Response,
+    Transport,
+)
 from stages.gateway.errors import ApiError, invalid, unavailable
 
 DONE = b"[DONE]"
 
 
 class EngineLostError(Exception):
-    """The connection broke after the engine had begun to answer."""
+    """The engine stopped in the middle of an answer. `timeout` says that it took too long."""
+
+    def __init__(self, *, timeout: bool) -> None:
+        super().__init__("timeout" if timeout else "lost")
+        self.timeout = timeout
 
 
 class EngineClient:
@@ -33,19 +43,15 @@ class EngineClient:
 
     def __init__(self, base_url: str, key: str, model: str, config: GatewayConfig) -> None:
         self.model = model
-        self._base = base_url.rstrip("/")
-        self._headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json"}
         if key:
-            self._headers["authorization"] = f"Bearer {key}"
+            headers["authorization"] = f"Bearer {key}"
+        self._transport = Transport(base_url, headers, config.engine_connections)
         self._timeout = config.engine_timeout_s
-        self._connections = config.engine_connections
-        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._transport.close()
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
         """The engine's JSON answer.
@@ -53,16 +59,15 @@ class EngineClient:
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer; 504 when it is too slow.
         """
-        answer = await self._post(path, body)
         try:
-            async with answer:
-                content = await answer.read()
+            async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                content = await response.read()
         except TimeoutError:
             raise _too_slow(self._timeout) from None
-        except aiohttp.ClientError:
+        except (EngineUnreachableError, EngineBrokeOffError):
             raise _down() from None
-        if answer.status != 200:
-            raise refused(answer.status, content)
+        if response.status != 200:
+            raise refused(response.status, content)
         try:
             value = orjson.loads(content)
         except orjson.JSONDecodeError:
@@ -71,91 +76,65 @@ class EngineClient:
             raise _down()
         return value
 
-    @asynccontextmanager
-    async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """The engine's events, decoded, without the final [DONE].
+    async def stream(self, path: str, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
+        """The engine's events, decoded, without the final [DONE]. Close it to stop the engine.
 
         Raises:
             ApiError: as `post`, also for an error event that comes first.
-            EngineLostError: (while iterating) the connection broke, or an error event came later.
+            EngineLostError: the connection broke later, or an error event came later.
         """
-        response = await self._post(path, body)
+        first = True
         try:
-            if response.status != 200:
-                raise refused(response.status, await response.read())
-            yield _events(response, self._timeout)
-        finally:
-            response.close()
+            async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                if response.status != 200:
+                    raise refused(response.status, await response.read())
+                async for event in _events(response):
+                    if "error" in event:
+                        raise _stream_error(event["error"], first=first)
+                    first = False
+                    yield event
+        except TimeoutError:
+            raise (_too_slow(self._timeout) if first else EngineLostError(timeout=True)) from None
+        except (EngineUnreachableError, EngineBrokeOffError, orjson.JSONDecodeError):
+            raise (_down() if first else EngineLostError(timeout=False)) from None
 
     async def healthy(self) -> bool:
         """Whether the engine says that it is up."""
         try:
-            timeout = aiohttp.ClientTimeout(total=5)
-            async with self._open().get(
-                self._base + "/health", headers=self._headers, timeout=timeout
-            ) as answer:
-                return answer.status == 200
-        except (aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(5), self._sent("GET", "/health") as response:
+                await response.read()
+                return response.status == 200
+        except (EngineUnreachableError, EngineBrokeOffError, TimeoutError):
             return False
 
-    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
-        """The answer's beginning. Asked again once when an idle connection turns out to be closed."""
+    @asynccontextmanager
+    async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
+        response = await self._transport.send(method, path, body)
         try:
-            try:
-                return await self._open().post(self._base + path, data=body, headers=self._headers)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                return await self._open().post(self._base + path, data=body, headers=self._headers)
-        except TimeoutError:
-            raise _too_slow(self._timeout) from None
-        except aiohttp.ClientError:
-            raise _down() from None
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=30),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                read_bufsize=1 << 18,
-            )
-        return self._session
+            yield response
+        finally:
+            response.close()
+            self._transport.release()
 
 
-async def _events(response: aiohttp.ClientResponse, timeout: float) -> AsyncIterator[dict[str, Any]]:
-    first = True
+async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
+    """Server-sent events. Raises EngineBrokeOffError when the stream ends without [DONE]."""
     rest = b""
-    try:
-        async for part in response.content.iter_any():
-            lines = (rest + part).split(b"\n")
-            rest = lines.pop()
-            for line in lines:
-                if not line.startswith(b"data:"):
-                    continue
+    async for part in response.parts():
+        lines = (rest + part).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == DONE:
                     return
-                event = orjson.loads(data)
-                if "error" in event:
-                    raise _stream_error(event["error"], first=first)
-                first = False
-                yield event
-    except TimeoutError:
-        if first:
-            raise _too_slow(timeout) from None
-        raise EngineLostError("timeout") from None
-    except (aiohttp.ClientError, orjson.JSONDecodeError) as error:
-        if first:
-            raise _down() from None
-        raise EngineLostError(type(error).__name__) from None
-    if first:
-        raise _down()
-    raise EngineLostError("the stream ended early")
+                yield orjson.loads(data)
+    raise EngineBrokeOffError("the stream ended early")
 
 
 def _stream_error(error: Any, *, first: bool) -> Exception:
     if not first:
-        return EngineLostError("the engine reported an error")
+        return EngineLostError(timeout=False)
     status = error.get("code") if isinstance(error, dict) else None
     return refused(status if isinstance(status, int) else 500, orjson.dumps({"error": error}))
 

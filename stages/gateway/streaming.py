@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
@@ -102,7 +102,8 @@ class Stream:
         sampled = self._sampled
         try:
             try:
-                async with self._to.engine.stream(ENGINE_PATH[request.api], request.upstream) as events:
+                path = ENGINE_PATH[request.api]
+                async with aclosing(self._to.engine.stream(path, request.upstream)) as events:
                     async for event in events:
                         self._take(event)
             finally:
@@ -111,7 +112,7 @@ class Stream:
             self._to.unanswered(self._call, error)
             raise
         except EngineLostError as error:
-            self._lost(timeout=str(error) == "timeout")
+            self._lost(timeout=error.timeout)
             return
         except asyncio.CancelledError:
             sampled.finish_reason = "abort"

@@ -1,0 +1,219 @@
+"""The connection to the engine, against servers that misbehave on bare sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient, EngineLostError
+from stages.gateway.engine_transport import EngineBrokeOffError, EngineUnreachableError, Transport
+from stages.gateway.errors import ApiError
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Server:
+    """Answers each request on a connection by the next of `answers`; None closes the connection."""
+
+    def __init__(self, *answers: list[bytes] | None) -> None:
+        self.answers = list(answers)
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                self.requests.append(head + await reader.readexactly(length))
+                answer = self.answers.pop(0) if self.answers else None
+                if answer is None:
+                    return
+                for part in answer:
+                    if part == b"CLOSE":
+                        return
+                    writer.write(part)
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(*answers: list[bytes] | None, limit: int = 8) -> AsyncIterator[tuple[Server, Transport]]:
+    server = Server(*answers)
+    listener = await asyncio.start_server(server.talk, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    transport = Transport(f"http://127.0.0.1:{port}/base/", {"authorization": "Bearer k"}, limit)
+    try:
+        yield server, transport
+    finally:
+        transport.close()
+        listener.close()
+
+
+async def ask(transport: Transport, body: bytes = b"{}") -> tuple[int, bytes]:
+    response = await transport.send("POST", "/v1/x", body)
+    try:
+        return response.status, await response.read()
+    finally:
+        response.close()
+        transport.release()
+
+
+def whole(body: bytes, status: int = 200, more: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n%s\r\n%s" % (status, len(body), more, body)
+
+
+CHUNKED = [
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chun",
+    b"ked\r\n\r\n3\r\nabc\r",
+    b"\n2\r\nde\r\n0\r\n",
+    b"\r\n",
+]
+
+
+async def test_connections_are_kept_and_bodies_whole_however_they_are_cut() -> None:
+    cut = [whole(b"hello")[i : i + 1] for i in range(len(whole(b"hello")))]
+    async with serving([whole(b"one")], cut, CHUNKED, [whole(b"", 404)]) as (server, transport):
+        assert [await ask(transport) for _ in range(4)] == [
+            (200, b"one"),
+            (200, b"hello"),
+            (200, b"abcde"),
+            (404, b""),
+        ]
+        assert server.connections == 1
+        assert server.requests[0].startswith(b"POST /base/v1/x HTTP/1.1\r\nhost: 127.0.0.1")
+        assert b"authorization: Bearer k\r\n" in server.requests[0]
+        assert server.requests[0].endswith(b"content-length: 2\r\n\r\n{}")
+
+
+async def test_a_closed_idle_connection_is_replaced_once() -> None:
+    async with serving([whole(b"one")], None, [whole(b"two")]) as (server, transport):
+        assert await ask(transport) == (200, b"one")
+        assert await ask(transport) == (200, b"two")
+        assert (server.connections, len(server.requests)) == (2, 3)
+
+
+async def test_connection_close_is_obeyed() -> None:
+    close = [whole(b"one", more=b"connection: close\r\n")]
+    async with serving(close, close) as (server, transport):
+        assert await ask(transport) == (200, b"one")
+        assert await ask(transport) == (200, b"one")
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("answer", [None, [b"HTTP/1.1 200", b"CLOSE"], [b"nonsense\r\n\r\n"]])
+async def test_no_answer_on_a_new_connection(answer: list[bytes] | None) -> None:
+    async with serving(answer) as (server, transport):
+        with pytest.raises(EngineUnreachableError):
+            await ask(transport)
+        assert len(server.requests) == 1, "a new connection is not tried twice"
+
+
+async def test_nobody_listens() -> None:
+    async with serving() as (_, transport):
+        pass
+    with pytest.raises(EngineUnreachableError):
+        await ask(Transport("http://127.0.0.1:1", {}, 2))
+    assert transport._slots._value == 8
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [whole(b"hello")[:-2], b"CLOSE"],
+        [CHUNKED[0], CHUNKED[1], b"CLOSE"],
+        [CHUNKED[0], b"ked\r\n\r\nzz\r\n"],
+    ],
+)
+async def test_an_answer_that_breaks_off(answer: list[bytes]) -> None:
+    async with serving(answer) as (_, transport):
+        with pytest.raises(EngineBrokeOffError):
+            await ask(transport)
+        assert transport._slots._value == 8
+
+
+async def test_no_more_at_a_time_than_allowed() -> None:
+    answers: list[list[bytes] | None] = [[whole(b"x")] for _ in range(20)]
+    async with serving(*answers, limit=3) as (server, transport):
+        assert {status for status, _ in await asyncio.gather(*(ask(transport) for _ in range(20)))} == {200}
+        assert server.connections <= 3
+
+
+async def test_giving_up_closes_the_connection_and_frees_the_slot() -> None:
+    async with serving([b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"], [whole(b"x")], limit=1) as (
+        server,
+        transport,
+    ):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ask(transport)
+        assert await ask(transport) == (200, b"x")
+        assert server.connections == 2
+
+
+def event(data: bytes) -> bytes:
+    line = b"data: " + data + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(line), line)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([b'{"a": 1}', b'{"a": 2}', b"[DONE]"], [1, 2]),
+        ([b'{"a": 1}'], [1, "lost"]),
+        ([b'{"a": 1}', b'{"error": {"message": "m"}}', b"[DONE]"], [1, "lost"]),
+        ([b'{"a": 1}', b"{broken"], [1, "lost"]),
+        ([b'{"error": {"message": "m", "code": 400}}', b"[DONE]"], [400]),
+        ([b'{"error": {"message": "m", "code": 500}}', b"[DONE]"], [503]),
+        ([], [503]),
+    ],
+)
+async def test_streams(events: list[bytes], expected: list[object]) -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with serving([head, *map(event, events), b"0\r\n\r\n"]) as (_, transport):
+        client = EngineClient("http://x", "", "m", GatewayConfig())
+        client._transport = transport
+        found: list[object] = []
+        try:
+            async for one in client.stream("/v1/x", b"{}"):
+                found.append(one["a"])
+        except EngineLostError:
+            found.append("lost")
+        except ApiError as error:
+            found.append(error.status)
+        assert found == expected
+        assert transport._slots._value == 8
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (400, b'{"error": {"message": "bad", "param": "top_k"}}', (400, "engine_refused")),
+        (422, b"no json", (422, "engine_refused")),
+        (
+            400,
+            b'{"error": {"message": "This model\'s maximum context length is 9"}}',
+            (400, "context_length_exceeded"),
+        ),
+        (401, b"", (503, "engine_error")),
+        (500, b"", (503, "engine_error")),
+        (200, b"[]", (503, "engine_down")),
+        (200, b"{", (503, "engine_down")),
+    ],
+)
+async def test_what_the_client_is_told(status: int, body: bytes, expected: tuple[int, str]) -> None:
+    async with serving([whole(body, status)]) as (_, transport):
+        client = EngineClient("http://x", "", "m", GatewayConfig())
+        client._transport = transport
+        with pytest.raises(ApiError) as caught:
+            await client.post("/v1/x", b"{}")
+        assert (caught.value.status, caught.value.code) == expected
