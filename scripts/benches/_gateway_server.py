@@ -17,7 +17,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.server import Listener, bind_tcp
+from stages.gateway.server import Listener, bind_tcp, calm_collector
 from stages.vault import Vault
 
 
@@ -31,6 +31,7 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     app = create_app(config, spool, vault, ApiKeys.open(folder / "keys"), engine, served)
     listener = Listener(app, [bind_tcp(config.host, config.port)], config)
     await listener.start()
+    calm_collector()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()
