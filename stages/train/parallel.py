@@ -3,7 +3,7 @@
 The copies share the weights and have gradients of their own, added up in a fixed order, so that the
 result is the same every time. Two cores each working on their own micro-batch are faster than two
 cores sharing every small matrix product, and do not stand still when one of them is needed elsewhere
-(measured on a busy machine: 10,900 tokens/s with one thread, 180 to 360 with two that share).
+(docs/lab-notes.md, Training).
 
 Not for: GPUs, several processes, or models whose gradients are large; they have one copy.
 """
