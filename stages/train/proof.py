@@ -10,8 +10,9 @@ dtype and nothing else. Mean and 99th percentile of |d| beyond the dtype's toler
 update would be computed on a wrong premise: the run stops. How far the *parent* is from the log
 because the sampler is older (lag) is another question, reported apart.
 
-Tolerances: measured on CPU float32, at most 1.2e-5 apart at temperature 1; bfloat16 serving against
-float32, 0.022 mean and 0.135 at most (docs/lab-notes.md). What the failure means: `diagnosis.py`.
+Tolerances: float32 serving and float32 training agree to about 1e-5 on CPUs
+(`tests/e2e/test_train_exact.py`); bfloat16 serving is some hundredths of a nat away from float32. What a
+failure means: `diagnosis.py`.
 """
 
 from __future__ import annotations
