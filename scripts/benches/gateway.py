@@ -28,7 +28,8 @@ PEER_HOME = ROOT / "build" / "bench-litellm"
 PEER = "litellm[proxy]>=1.106,<2"
 RATES = (50, 200, 500)
 RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "5"))
-SECONDS = {50: 10.0, 200: 6.0, 500: 6.0}
+SECONDS = {50: 10.0, 200: 6.0, 500: 6.0}  # of each run, after two seconds of warm-up
+START_S = 300.0  # the LiteLLM proxy takes 15 s on an idle machine
 PEER_RATE = 50
 
 
@@ -181,17 +182,19 @@ def free_port() -> int:
 @contextlib.contextmanager
 def running(command: list[str], port: int, path: str, **environment: str) -> Iterator[None]:
     """A server until the block ends; waits until it answers."""
+    log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
     process = subprocess.Popen(
         command,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + START_S
         while not answers(f"http://127.0.0.1:{port}{path}"):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{command[:4]} did not start")
+                log.seek(0)
+                raise RuntimeError(f"{command[0]} did not start:\n{log.read()[-2000:]}")
             time.sleep(0.1)
         yield
     finally:
@@ -201,6 +204,7 @@ def running(command: list[str], port: int, path: str, **environment: str) -> Ite
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        log.close()
 
 
 def answers(url: str) -> bool:
