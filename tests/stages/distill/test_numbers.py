@@ -218,5 +218,6 @@ def test_the_shipped_spec_puts_broken_calls_below_everything(
     }
     values = {name: floats(*(case.get(name, 0.0) for case in cases.values())) for name in spec.signals}
     values["clarified"] = floats(0, 1, 0, 0)
-    rewards = combine(values, np.zeros(4, dtype=np.int64), spec, price=0.1).reward
-    assert list(rewards) == sorted(rewards, reverse=True)
+    assert spec.stabiliser is not None
+    rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
+    assert rewards.tolist() == pytest.approx([1.2 + 0.06, -0.2, -0.3 - 0.45, -1.0 - 0.45])
