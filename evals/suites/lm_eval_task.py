@@ -14,6 +14,7 @@ import io
 import json
 import logging
 import math
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -112,13 +113,18 @@ class LmEvalSuite:
             dtype="auto",
             batch_size=self._batch_size,
         )
-        results = simple_evaluate(
-            model=model,
-            tasks=[self._task_name],
-            task_manager=self._manager,
-            samples={self._task_name: indices},
-            bootstrap_iters=0,
-        )
+        threads = torch.get_num_threads()
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))  # one core is left to who is served
+        try:
+            results = simple_evaluate(
+                model=model,
+                tasks=[self._task_name],
+                task_manager=self._manager,
+                samples={self._task_name: indices},
+                bootstrap_iters=0,
+            )
+        finally:
+            torch.set_num_threads(threads)
         samples: list[dict[str, Any]] = results["samples"][self._task_name]
         return samples
 
