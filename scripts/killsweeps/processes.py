@@ -25,6 +25,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "RTRL_KILLSWEEP_MARK"
 ORPHAN_GRACE_S = 5.0
+TIMEOUT_S = 900.0  # of a command: only one that hangs takes longer, even on a busy machine
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Process:
 
 
 def run(
-    workspace: Path, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 300.0
+    workspace: Path, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT_S
 ) -> Ended:
     """`rtrl ARGUMENTS`, to its end."""
     return Process(workspace, arguments, env).ended(timeout)

@@ -168,7 +168,9 @@ class Randoms:
                 crowd.wait_for(5)
             except DidNotStartError as error:
                 problems.append(f"the next `rtrl serve`: {error}")
-        self._note("serve", moment, [*problems, *crowd.refused])
+        self._note(
+            "serve", moment, [*problems, *crowd.refused, *(self.server.said[-2:] if crowd.refused else [])]
+        )
         return True
 
     def _note(self, name: str, moment: float, problems: list[str]) -> None:

@@ -30,6 +30,7 @@ class Server:
         self._url = ""
         self.process: Process | None = None
         self._last: Ended | None = None
+        self.said: list[str] = []  # the end of each process's stderr
 
     def start(self, env: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
         """Start it; with `wait`, return when requests are answered.
@@ -69,6 +70,7 @@ class Server:
         self._url = ""
         if self.process is not None:
             self._last = self.process.ended(timeout)
+            self.said.append(" | ".join(self._last.err.strip().splitlines()[-20:]))
             self.process = None
         assert self._last is not None
         return self._last

@@ -13,7 +13,7 @@ from pathlib import Path
 from killsweeps import checks
 from killsweeps.bases import Bases
 from killsweeps.ledger import Ledger
-from killsweeps.processes import Process, run
+from killsweeps.processes import TIMEOUT_S, Process, run
 from killsweeps.scenarios import Scenario
 from killsweeps.server import Crowd, DidNotStartError, Server
 
@@ -62,7 +62,7 @@ def strike(scenario: Scenario, point: str, n: int, bases: Bases, workspace: Path
 
 def _strike_command(scenario: Scenario, env: Mapping[str, str], workspace: Path, bases: Bases) -> Struck:
     arguments = scenario.command(workspace, bases)
-    ended = Process(workspace, arguments, env).ended(300)
+    ended = Process(workspace, arguments, env).ended(TIMEOUT_S)
     if not ended.killed:
         problems = () if ended.code in scenario.good else (f"not killed: {ended}",)
         return Struck(ended.seconds if problems else None, problems)
@@ -97,9 +97,10 @@ def _strike_server(workspace: Path, env: Mapping[str, str], ledger: Ledger, name
             crowd.wait_for(5)
         except DidNotStartError as error:
             problems.append(f"the next `rtrl serve`: {error}")
-    problems += crowd.refused
     if server.alive and (stopped := server.stop()).code != 143:
         problems.append(str(stopped))
+    if crowd.refused:
+        problems += [*crowd.refused, *server.said]
     return Struck(ended.seconds, (*problems, *checks.everything(workspace, ledger)))
 
 
