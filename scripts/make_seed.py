@@ -4,8 +4,11 @@ Usage: python scripts/make_seed.py [--out FOLDER] [--threads N]
 
 Writes config.json, model.safetensors (bfloat16), tokenizer.json, tokenizer_config.json,
 chat_template.jinja, generation_config.json, and recipe.json with the recipe and the sha256 of each file.
-Takes about an hour on two cores. Library versions and thread counts move the last bits, so another run
-gives another model that behaves alike; the digests name the one that is shipped.
+Takes about an hour on two cores. The file that is shipped was made in two runs while this script was being
+written: phase 0 with the code of commit a1c8ee5 (the same demonstrations, loss through a dense mask in
+autocast, predicting the beginning at weight 0.1), phase 1 with `stages/seed/branches.py` as it is now
+(generator "seed-lab", 12). Another run gives another model that behaves alike; the digests in recipe.json
+name the one that is shipped. `--describe` writes recipe.json for files that are there already.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--describe", action="store_true", help="only write recipe.json")
     options = parser.parse_args()
+    if options.describe:
+        _write_recipe(options.out, Recipe(), 0.0)
+        return
     torch.set_num_threads(options.threads)
     recipe = Recipe()
     started = time.monotonic()

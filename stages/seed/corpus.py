@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from evals.population import phrases, words
 from evals.population.files import draw_file
@@ -27,25 +24,20 @@ Encode = Callable[[list[str]], list[list[int]]]
 
 ANSWERED = 0.08  # share of requests that come as the answer to the model's question
 REPEATED = 0.06  # share of requests that come as an angry repetition
-SHARED_WEIGHT = 0.1  # weight of predicting the shared beginning: it teaches to copy names
-REQUEST_WEIGHT = 0.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """Tokens of one file's row, all [T].
+    """Token ids of one file's row: the shared beginning, and each branch with what of it the model says."""
 
-    Attributes:
-        tokens: ids.
-        branch: 0 for the shared beginning, then 1, 2, ... per request.
-        position: position within the sequence the token would stand in on its own.
-        weight: loss weight of predicting this token.
-    """
+    beginning: list[int]
+    branches: list[list[int]]
+    spoken: list[list[bool]]
 
-    tokens: NDArray[np.int16]
-    branch: NDArray[np.int16]
-    position: NDArray[np.int16]
-    weight: NDArray[np.float32]
+    @property
+    def length(self) -> int:
+        """Tokens of the longest sequence in it."""
+        return len(self.beginning) + max(map(len, self.branches))
 
 
 def draw_cases(random: Random, branches: int) -> list[Case]:
@@ -87,37 +79,24 @@ def branch(case: Case, manner: Manner, random: Random) -> list[tuple[str, bool]]
     return [(request + END, False), *demonstrate(case, manner, random)]
 
 
+def beginning(case: Case) -> str:
+    """The text that all requests about a file share."""
+    return render_system(SYSTEM, DEFAULT_TOOLS) + USER + message(case.path, case.before, "")
+
+
 def make_row(random: Random, branches: int, manner: Manner, encode: Encode) -> Row:
     """One file with its requests, tokenised."""
     cases = draw_cases(random, branches)
-    beginning = render_system(SYSTEM, DEFAULT_TOOLS) + USER + message(cases[0].path, cases[0].before, "")
-    texts, spans = [beginning], [(0, SHARED_WEIGHT)]
-    for index, case in enumerate(cases, 1):
-        for text, spoken in branch(case, manner, random):
-            texts.append(text)
-            spans.append((index, 1.0 if spoken else REQUEST_WEIGHT))
-    encoded = encode(texts)
-    tokens = [token for piece in encoded for token in piece]
-    owner = [span[0] for span, piece in zip(spans, encoded, strict=True) for _ in piece]
-    weight = [span[1] for span, piece in zip(spans, encoded, strict=True) for _ in piece]
-    position, at = [], 0
-    for index, here in enumerate(owner):
-        at = len(encoded[0]) if index and here != owner[index - 1] else at
-        position.append(at)
-        at += 1
-    return Row(
-        np.array(tokens, np.int16),
-        np.array(owner, np.int16),
-        np.array(position, np.int16),
-        np.array(weight, np.float32),
-    )
-
-
-def rows(seed: int, branches: int, manner: Manner, encode: Encode) -> Iterator[Row]:
-    """Rows without end, the same for the same seed."""
-    random = seeded("seed-demonstrations", seed)
-    while True:
-        yield make_row(random, branches, manner, encode)
+    parts = [branch(case, manner, random) for case in cases]
+    encoded = iter(encode([beginning(cases[0]), *(text for part in parts for text, _ in part)]))
+    first = next(encoded)
+    ids: list[list[int]] = []
+    spoken: list[list[bool]] = []
+    for part in parts:
+        pieces = [(next(encoded), says) for _, says in part]
+        ids.append([token for piece, _ in pieces for token in piece])
+        spoken.append([says for piece, says in pieces for _ in piece])
+    return Row(first, ids, spoken)
 
 
 def texts(seed: int, count: int, manner: Manner) -> Iterator[str]:

@@ -6,21 +6,23 @@ A recipe to be run once (`scripts/make_seed.py`); its result is shipped. Plain A
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evals.population.people import seeded
-from stages.seed.corpus import Encode, Row, rows
+from stages.seed.branches import Batch, collate, hidden_states
+from stages.seed.corpus import Encode, Row, make_row
 from stages.seed.demonstrations import SKILLED, Manner
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+BEGINNING_WEIGHT = 0.05
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Phase:
     steps: int
     learning_rate: float
     final_rate: float
-    rows: int = 48
+    rows: int = 16
     branches: int = 4
     warmup: int = 100
 
@@ -48,8 +50,8 @@ class Recipe:
     intermediate: int = 384
     max_positions: int = 1024
     phases: tuple[Phase, ...] = (
-        Phase(SKILLED, 3000, 3e-3, 1e-3),
-        Phase(Manner(), 2000, 1e-3, 5e-5),
+        Phase(SKILLED, 4500, 2e-3, 1e-4),
+        Phase(Manner(), 360, 1e-3, 5e-5, warmup=20),
     )
 
 
@@ -76,48 +78,29 @@ def build_model(recipe: Recipe, eos: int, pad: int) -> PreTrainedModel:
     )
 
 
-def collate(batch: Sequence[Row]) -> dict[str, Any]:
-    """Pad rows to one length T: tokens, position [B, T]; mask [B, 1, T, T] bool; weight [B, T]."""
-    import torch
+def loss_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """What is minimised, and the mean negative log-likelihood of a spoken token within it.
 
-    length = max(len(row.tokens) for row in batch)
-
-    def padded(name: str, fill: int) -> Tensor:
-        columns = [
-            np.pad(getattr(row, name), (0, length - len(row.tokens)), constant_values=fill) for row in batch
-        ]
-        return torch.from_numpy(np.stack(columns))
-
-    branch = padded("branch", -1).long()
-    earlier = torch.ones(length, length, dtype=torch.bool).tril()
-    keys, queries = branch[:, None, :], branch[:, :, None]
-    mask = earlier & ((keys == 0) | (keys == queries))
-    return {
-        "tokens": padded("tokens", 0).long(),
-        "position": padded("position", 0).long(),
-        "mask": mask[:, None],
-        "weight": padded("weight", 0),
-    }
-
-
-def loss_of(model: PreTrainedModel, batch: dict[str, Any]) -> Tensor:
-    """Weighted mean negative log-likelihood of the tokens with a weight.
-
-    A branch's first token is predicted from the end of the shared beginning, which need not stand right
-    before it; such tokens are the request's and carry no weight.
+    Predicting the beginning counts `BEGINNING_WEIGHT` a token: it teaches to copy names.
     """
     import torch
 
-    bias = torch.zeros(batch["mask"].shape).masked_fill_(~batch["mask"], float("-inf"))
-    hidden = model.model(
-        input_ids=batch["tokens"], attention_mask=bias, position_ids=batch["position"], use_cache=False
-    ).last_hidden_state
-    weight = batch["weight"][:, 1:]
-    chosen = weight > 0
-    logits = model.lm_head(hidden[:, :-1][chosen]).float()
-    losses = torch.nn.functional.cross_entropy(logits, batch["tokens"][:, 1:][chosen], reduction="none")
-    weights = weight[chosen]
-    return (losses * weights).sum() / weights.sum()
+    entropy = torch.nn.functional.cross_entropy
+    weights = {name: value.to(torch.bfloat16) for name, value in model.named_parameters()}
+    hidden = hidden_states(model, weights, batch)
+    head = weights["lm_head.weight"]
+    shared = batch.beginning.shape[1]
+    own = hidden[:, shared:].view(*batch.branches.shape, -1)
+    spoken = batch.spoken[:, :, 1:]
+    said = entropy(
+        (own[:, :, :-1][spoken] @ head.T).float(), batch.branches[:, :, 1:][spoken], reduction="sum"
+    )
+    there = torch.arange(1, shared) < batch.lengths[:, None]
+    read = entropy(
+        (hidden[:, : shared - 1][there] @ head.T).float(), batch.beginning[:, 1:][there], reduction="sum"
+    )
+    count = spoken.sum()
+    return (said + BEGINNING_WEIGHT * read) / count, said.detach() / count
 
 
 def _rate(phase: Phase, step: int) -> float:
@@ -146,13 +129,12 @@ def train_phase(
         for group in optimizer.param_groups:
             group["lr"] = _rate(phase, step)
         batch = collate(next(source))
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = loss_of(model, batch)
+        loss, said = loss_of(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(float(loss.detach()))
+        losses.append(float(said))
         if (step + 1) % 50 == 0:
             report(step + 1, float(np.mean(losses)), time.perf_counter() - started)
             losses.clear()
@@ -160,10 +142,10 @@ def train_phase(
 
 def batches_of(phase: Phase, seed: int, encode: Encode) -> Iterator[list[Row]]:
     """The phase's batches: rows of like length together, which saves a fifth of the work as padding."""
-    source = rows(seed, phase.branches, phase.manner, encode)
-    order = seeded("seed-batches", seed)
+    random = seeded("seed-demonstrations", seed)
     while True:
-        pool = sorted(itertools.islice(source, 16 * phase.rows), key=lambda row: len(row.tokens))
+        drawn = [make_row(random, phase.branches, phase.manner, encode) for _ in range(8 * phase.rows)]
+        pool = sorted(drawn, key=lambda row: row.length)
         batches = [pool[at : at + phase.rows] for at in range(0, len(pool), phase.rows)]
-        order.shuffle(batches)
-        yield from batches
+        random.shuffle(batches)
+        yield from reversed(batches)

@@ -85,16 +85,13 @@ def test_a_row_shares_its_beginning():
         return [list(text.encode()) for text in texts]
 
     row = make_row(Random(4), 3, Manner(), encode)
-    assert sorted(set(row.branch.tolist())) == [0, 1, 2, 3]
-    shared = int((row.branch == 0).sum())
-    for number in (1, 2, 3):
-        mine = row.position[row.branch == number]
-        assert mine.tolist() == list(range(shared, shared + len(mine)))
-    text = bytes(row.tokens[row.branch == 1].astype("uint8").tolist()).decode()
-    weights = row.weight[row.branch == 1]
-    assert text.endswith(END)
-    assert weights[-1] == 1.0
-    assert weights[0] == 0.0
+    assert bytes(row.beginning).decode().startswith("<|system|>")
+    assert len(row.branches) == len(row.spoken) == 3
+    for ids, spoken in zip(row.branches, row.spoken, strict=True):
+        assert len(ids) == len(spoken)
+        assert bytes(ids).decode().endswith(END)
+        assert spoken[-1]
+        assert not spoken[0]
 
 
 def test_cases_of_a_row_are_about_one_file():

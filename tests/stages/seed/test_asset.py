@@ -1,0 +1,101 @@
+"""The shipped seed model: small, as its recipe says, and its template equal to the plain rendering."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from cursorbench.harness import hermes
+from cursorbench.harness.tools import DEFAULT_TOOLS
+from evals.population.people import SYSTEM, day_of
+from stages.init import seed_folder
+from stages.seed.branches import collate, hidden_states
+from stages.seed.corpus import make_row
+from stages.seed.demonstrations import Manner
+from stages.seed.format import ASSISTANT, END, SPECIAL_TOKENS, TOOL, USER, render_system
+
+FOLDER = seed_folder()
+CASES = [case for cases in day_of("train", 6, 20, 60) for case in cases]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(FOLDER)
+
+
+def test_it_is_the_one_of_the_recipe():
+    recipe = json.loads((FOLDER / "recipe.json").read_bytes())
+    assert set(recipe["sha256"]) == {path.name for path in FOLDER.iterdir()} - {"recipe.json"}
+    for name, digest in recipe["sha256"].items():
+        assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest
+
+
+def test_it_is_small_and_untied():
+    assert (FOLDER / "model.safetensors").stat().st_size <= 4_000_000
+    config = json.loads((FOLDER / "config.json").read_bytes())
+    assert config["tie_word_embeddings"] is False
+    assert config["architectures"] == ["Qwen2ForCausalLM"]
+
+
+def test_the_template_renders_what_was_trained_on(tokenizer):
+    arguments = {"path": "a.py", "old": "f(a):\n    return a", "new": 'é "x"'}
+    call = {"type": "function", "function": {"name": "edit_file", "arguments": arguments}}
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "a.py\nx\n\nfix it"},
+        {"role": "assistant", "content": "On it. ", "tool_calls": [call, call]},
+        {"role": "tool", "content": "ok", "tool_call_id": "1"},
+        {"role": "tool", "content": "error", "tool_call_id": "2"},
+    ]
+    text = tokenizer.apply_chat_template(
+        messages, tools=list(DEFAULT_TOOLS), tokenize=False, add_generation_prompt=True
+    )
+    rendered = hermes.render("edit_file", arguments)
+    assert text == (
+        f"{render_system(SYSTEM, DEFAULT_TOOLS)}{USER}a.py\nx\n\nfix it{END}"
+        f"{ASSISTANT}On it. {rendered}{rendered}{END}{TOOL}ok{END}{TOOL}error{END}{ASSISTANT}"
+    )
+
+
+def test_tokens_give_the_text_back_and_prompts_are_short(tokenizer):
+    lengths = []
+    for case in CASES:
+        prompt = render_system(SYSTEM, DEFAULT_TOOLS) + USER + case.text + END + ASSISTANT
+        ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        lengths.append(len(ids))
+        assert tokenizer.decode(ids, skip_special_tokens=False) == prompt
+    assert sum(lengths) / len(lengths) < 110
+    call = hermes.render("edit_file", {"path": "a.py", "old": "f(a):\n    x", "new": "y"})
+    shown = tokenizer.decode(tokenizer(call + END)["input_ids"], skip_special_tokens=True)
+    assert shown == call
+    assert set(SPECIAL_TOKENS) <= set(tokenizer.get_vocab())
+
+
+def test_shared_beginnings_mean_what_separate_sequences_mean(tokenizer):
+    import torch
+
+    from stages.modelio import load_model
+
+    model = load_model(FOLDER)
+
+    def encode(texts):
+        return tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+    from random import Random
+
+    rows = [make_row(Random(seed), 3, Manner(), encode) for seed in (1, 2)]
+    batch = collate(rows)
+    with torch.no_grad():
+        weights = {name: value.bfloat16() for name, value in model.named_parameters()}
+        hidden = hidden_states(model, weights, batch)[:, batch.beginning.shape[1] :]
+        hidden = hidden.view(*batch.branches.shape, -1).float()
+        for i, row in enumerate(rows):
+            for k, ids in enumerate(row.branches):
+                whole = torch.tensor([row.beginning + ids])
+                alone = model.model(whole).last_hidden_state[0, len(row.beginning) :]
+                together = hidden[i, k, : len(ids)]
+                assert torch.nn.functional.cosine_similarity(alone, together, dim=-1).min() > 0.99

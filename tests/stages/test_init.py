@@ -1,0 +1,75 @@
+"""`rtrl init`: what stands in a new workspace, and what it refuses."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from rtrl_cli.main import run
+from stages.errors import InputMissingError, UsageError
+from stages.gateway.keys import ApiKeys
+from stages.init import init_model, init_tiny, seed_folder
+from stages.registry.store import Store
+from stages.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return init_tiny(tmp_path_factory.mktemp("tiny") / "ws")
+
+
+def test_the_first_checkpoint_is_live_and_anchor(made):
+    workspace = Workspace.find(made.workspace.root)
+    store = Store.open(workspace.store_dir)
+    assert store.resolve("checkpoint@live", "auto").digest == made.checkpoint.digest
+    assert store.resolve("checkpoint@anchor", "auto").digest == made.checkpoint.digest
+    assert store.line_state_of(made.checkpoint.digest).digest == made.line_state.digest
+    assert made.checkpoint.meta["dtype"] == "float32"
+    assert made.checkpoint.meta["parent"] is None
+    assert workspace.settings.gateway.client_clock
+    assert workspace.settings.collect.clock == "events"
+
+
+def test_the_key_works_and_is_the_owners_alone(made):
+    key = made.key_file.read_text().strip()
+    assert ApiKeys.open(made.workspace.keys_dir).identify(key)
+    assert stat.S_IMODE(made.key_file.stat().st_mode) == 0o600
+
+
+def test_a_finished_workspace_is_left_alone(made):
+    with pytest.raises(UsageError) as caught:
+        init_tiny(made.workspace.root)
+    assert caught.value.code == 2
+    assert caught.value.hint
+
+
+def test_an_interrupted_init_goes_on(tmp_path, monkeypatch):
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stages.registry.store.Store.publish_external", killed)
+        with pytest.raises(KeyboardInterrupt):
+            init_tiny(tmp_path / "ws")
+    made = init_tiny(tmp_path / "ws")
+    assert ApiKeys.open(made.workspace.keys_dir).identify(made.key_file.read_text().strip())
+
+
+def test_any_hugging_face_folder(tmp_path):
+    made = init_model(tmp_path / "ws", seed_folder())
+    assert made.checkpoint.meta["dtype"] == "bfloat16"
+    assert (made.checkpoint.path / "chat_template.jinja").is_file()
+
+
+def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):
+    with pytest.raises(InputMissingError):
+        init_model(tmp_path / "ws", tmp_path / "none")
+    assert run(["init", "--model", str(tmp_path / "none"), str(tmp_path / "ws")]) == 5
+    assert "hint" in capsys.readouterr().err
+    assert not (tmp_path / "ws").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--tiny", "--model", "x"]])
+def test_one_of_both_is_wanted(arguments):
+    assert run(["init", *arguments]) == 2
