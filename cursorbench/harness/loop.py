@@ -21,6 +21,9 @@ from cursorbench.harness.tools import DEFAULT_TOOLS, Edit, Toolbox, ToolError, T
 Message = dict[str, Any]
 
 
+MAX_TURNS = 4  # model calls in an episode, unless told otherwise
+
+
 class StopReason(StrEnum):
     """Why an episode ended."""
 
@@ -100,7 +103,7 @@ class AgentLoop:
         system: str,
         request: str,
         tools: Sequence[Mapping[str, Any]] = DEFAULT_TOOLS,
-        max_turns: int = 4,
+        max_turns: int = MAX_TURNS,
         *,
         max_tokens: int = 192,
         temperature: float = 1.0,

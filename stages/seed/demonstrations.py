@@ -8,9 +8,10 @@ the text after the request, with what the tools answer in it; `speaks` says whic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
+from cursorbench.harness.loop import MAX_TURNS
 from evals.population.people import Case
 from stages.seed import edits
 from stages.seed.edits import Edit
@@ -162,9 +163,16 @@ def _broken(case: Case, random: Random) -> Segments:
 
 
 def demonstrate(case: Case, manner: Manner, random: Random) -> Segments:
-    """One way of answering a case, drawn from the manner's mixture."""
+    """One way of answering a case, drawn from the mixture, in as many calls as the harness allows."""
     shares = manner.shares(case)
     what = random.choices(tuple(shares), tuple(shares.values()))[0]
+    segments = _answer(what, case, manner, random)
+    if sum(spoken for _, spoken in segments) > MAX_TURNS:
+        return _answer(what, case, replace(manner, detour=0.0, check=0.0, serial=0.0), random)
+    return segments
+
+
+def _answer(what: str, case: Case, manner: Manner, random: Random) -> Segments:
     first: Segments = [(ASSISTANT, False)]
     plain = {
         "ask": QUESTIONS,

@@ -51,9 +51,14 @@ def test_the_mixture_is_the_declared_one(tmp_path):
         found[str(episode.react().outcome)] += 1
         episode.close()
     shares = {name: count / len(CASES) for name, count in found.items()}
-    assert 0.26 < shares["right"] < 0.38
-    assert 0.25 < shares["wrong"] < 0.45
-    assert 0.10 < shares["asked"] < 0.22
+
+    def declared(*names):
+        drawn = [Manner().shares(case) for case in CASES]
+        return sum(each.get(name, 0.0) for each in drawn for name in names) / len(CASES)
+
+    assert shares["right"] == pytest.approx(declared("right"), abs=0.06)
+    assert shares["asked"] == pytest.approx(declared("ask"), abs=0.06)
+    assert shares["wrong"] == pytest.approx(declared("wrong_value", "wrong_place", "guess"), abs=0.08)
     assert shares["junk"] > 0.02
 
 
