@@ -44,7 +44,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--aimed", type=int, default=120, metavar="N", help="kills at fault points")
+    parser.add_argument("--aimed", type=int, default=150, metavar="N", help="kills at fault points")
     parser.add_argument("--random", type=int, default=100, metavar="N", help="kills at random moments")
     parser.add_argument("--seed", type=int, default=0, help="of the order of points and of the moments")
     parser.add_argument("--only", metavar="SCENARIO/POINT:N", help="one aimed kill, as a failure names it")

@@ -6,7 +6,7 @@
     trained    and `rtrl train`
     deployed   and `rtrl deploy`: two checkpoints, the second one live
     half       used, and a collect that was killed between rename and commit
-    torn       used, and a server that was killed while users wrote
+    torn       used, and a server that was killed while users wrote, its last record cut short
 
 The stub's answers are not the model's own words, so train's on-policy proof is told not to mind.
 """
@@ -38,6 +38,7 @@ ENVIRONMENT["OMP_NUM_THREADS"] = "1"  # two sweeps side by side: threads that wa
 REAL_ENGINE = {"RTRL_ENGINE__PROGRAM": "vllm"}
 LEDGER = "killsweep-ledger.jsonl"
 REQUESTS = 60
+BEGINNING = b"rtF1" + bytes(9)  # of a record: what a write leaves that was cut short
 OVERRIDE = ("--override", "--reason", "killsweep")
 
 
@@ -114,6 +115,9 @@ class Bases:
         with Crowd(server, ledger, users=4, seed=self._seed, prefix="torn") as crowd:
             crowd.wait_for(10)
             _must(server.kill(), -9)
+        last = max((path / "spool" / "segments").iterdir())
+        with last.open("ab") as file:
+            file.write(BEGINNING)
 
 
 def _must(ended: Ended, code: int = 0) -> None:

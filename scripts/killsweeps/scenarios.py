@@ -49,7 +49,14 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("init", "", INIT, good=(0, 2), hits=2),  # 2: it was done, there is a workspace already
+    Scenario(
+        "init",
+        "",
+        INIT,
+        r"(workspace|keys|vault|db|alias|run)\..*|publish\.(rename|parent|commit).*",
+        good=(0, 2),  # 2: it was done, there is a workspace already
+        hits=2,
+    ),
     Scenario("gateway", "used", SERVE, r"(spool|vault|keys|serve)\..*"),
     Scenario("recover", "torn", SERVE, r"spool\.recover\..*|vault\..*"),
     Scenario("recover-reader", "torn", ("collect",), r"spool\.recover\..*"),
