@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class StubEngine:
         self.weights = StubWeights(folder)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
-        self.requests: list[dict[str, Any]] = []
+        self.requests: deque[dict[str, Any]] = deque(maxlen=100)
         self.up = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +96,7 @@ class StubEngine:
             if body.get("prompt_logprobs") is not None:
                 await send_json(send, 200, self.weights.probe(body))
                 return
-            self.requests = [*self.requests[-99:], body]
+            self.requests.append(body)
             await self._generate(path == "/v1/chat/completions", body, scope, send)
         else:
             await _error(send, 404, "Not Found")

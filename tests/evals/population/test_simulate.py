@@ -6,7 +6,7 @@ The stub engine repeats what a request tells it, so every model call of an episo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 
 import pytest
@@ -76,6 +76,7 @@ async def test_a_day_leaves_generations_and_events(tmp_path):
 @pytest.mark.usefixtures("scripts")
 async def test_an_answer_goes_on_in_the_same_session_as_an_episode_of_its_own(tmp_path):
     async with running(tmp_path, client_clock=True) as rig:
+        rig.stub.requests = deque()  # all of them: which come last depends on who is served first
         await simulate.simulate(Traffic(rig.url, rig.key, USERS, REQUESTS, concurrency=8))
         asked = [[message["role"] for message in body["messages"]] for body in rig.stub.requests]
     assert ["system", "user", "assistant", "user"] in asked

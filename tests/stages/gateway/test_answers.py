@@ -224,7 +224,7 @@ async def test_what_cannot_be_served_is_refused_with_a_reason(rig: Rig) -> None:
         error = answer.json()["error"]
         assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
         assert error["message"]
-    assert rig.stub.requests == []
+    assert not rig.stub.requests
     assert rig.generations() == []
 
 

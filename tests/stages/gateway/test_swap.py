@@ -46,7 +46,7 @@ async def test_those_in_flight_finish_on_the_old_weights_and_others_wait(rig: Ri
     await until(lambda: rig.served.gate.closed)
     new = asyncio.create_task(rig.chat("x"))
     await until(lambda: rig.served.gate.waiting == 1)
-    assert (rig.loaded, rig.stub.requests[1:]) == ([], [])
+    assert (rig.loaded, len(rig.stub.requests)) == ([], 1)
     assert [a.status_code for a in await asyncio.gather(old, swapping, new)] == [200, 200, 200]
     assert spans(rig) == ["sha256:aaa", "sha256:bbb"]
 

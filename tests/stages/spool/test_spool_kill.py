@@ -70,8 +70,9 @@ def test_killed_at_every_point_nothing_answered_for_is_lost(tmp_path_factory: py
             there = set(ids(reader)) | {e.id for _, e, _, _ in reader.events(0, 999)}
             waiting = {a for a in answered if a.startswith("early")} - there
             assert set(answered) - there <= waiting, (name, json.dumps(answered))
-            spool = writer(root)
-            assert spool.pending >= len(waiting) or status == 0
+            spool = writer(root)  # it may find the generation they wait for, written but never answered for
+            found_one = {e.id for _, e, _, _ in reader.events(0, 999)}
+            assert spool.pending >= len(waiting - found_one) or status == 0
             resent = statuses(spool, *[event(a, f"g{a[5:]}") for a in sorted(waiting)])
             assert resent == ["duplicate"] * len(waiting), name
             spool.append_generation(generation("after"), tokens([1], [2]))
