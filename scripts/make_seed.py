@@ -1,14 +1,12 @@
 """Make the seed model: tokenizer, two phases of training, one bf16 file. Run once; the result is shipped.
 
-Usage: python scripts/make_seed.py [--out FOLDER] [--threads N]
+Usage: python scripts/make_seed.py [--out FOLDER] [--work FOLDER] [--threads N]
 
 Writes config.json, model.safetensors (bfloat16), tokenizer.json, tokenizer_config.json,
-chat_template.jinja, generation_config.json, and recipe.json with the recipe and the sha256 of each file.
-Takes about an hour on two cores. The file that is shipped was made in two runs while this script was being
-written: phase 0 with the code of commit a1c8ee5 (the same demonstrations, loss through a dense mask in
-autocast, predicting the beginning at weight 0.1), phase 1 with `stages/seed/branches.py` as it is now
-(generator "seed-lab", 12). Another run gives another model that behaves alike; the digests in recipe.json
-name the one that is shipped. `--describe` writes recipe.json for files that are there already.
+chat_template.jinja, generation_config.json, and recipe.json with the recipe, the versions, the time it took
+and the sha256 of each file. What a phase ends with is kept in the work folder: run again, it goes on after
+the last phase whose part of the recipe has not changed. Deterministic on one machine; another processor
+adds up in another order and gives another model that behaves alike. Half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -21,48 +19,74 @@ import platform
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tokenizers
 import torch
 import transformers
 
-from stages.seed.corpus import texts
+from stages.seed.corpus import Encode, texts
 from stages.seed.demonstrations import Manner
 from stages.seed.format import END, PAD
 from stages.seed.pretrain import Recipe, batches_of, build_model, train_phase
 from stages.seed.tokenizer import save_tokenizer, train_tokenizer
 
-DEFAULT_OUT = Path(__file__).resolve().parent.parent / "stages" / "seed" / "asset"
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_OUT = ROOT / "stages" / "seed" / "asset"
+DEFAULT_WORK = ROOT / "build" / "seed"
 
 
 def main() -> None:
     """Parse, train, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--describe", action="store_true", help="only write recipe.json")
     options = parser.parse_args()
-    if options.describe:
-        _write_recipe(options.out, Recipe(), 0.0)
-        return
     torch.set_num_threads(options.threads)
     recipe = Recipe()
-    started = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
+    options.work.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer(texts(recipe.seed, 4000, Manner()), recipe.vocabulary)
     save_tokenizer(tokenizer, options.out)
-    model = build_model(recipe, tokenizer.token_to_id(END), tokenizer.token_to_id(PAD))
-    for number, phase in enumerate(recipe.phases):
-        source = batches_of(
-            phase, recipe.seed + number, lambda lines: [one.ids for one in tokenizer.encode_batch(lines)]
+    vocabulary = tokenizer.get_vocab()
+    model = build_model(recipe, vocabulary[END], vocabulary[PAD])
+    seconds = [
+        _phase(
+            model,
+            recipe,
+            number,
+            options.work,
+            lambda lines: [one.ids for one in tokenizer.encode_batch(lines)],
         )
-
-        def report(step: int, loss: float, seconds: float, number: int = number) -> None:
-            print(f"phase {number} step {step} loss {loss:.4f} {seconds:.0f} s", file=sys.stderr, flush=True)
-
-        train_phase(model, phase, source, report)
+        for number in range(len(recipe.phases))
+    ]
     model.to(torch.bfloat16).save_pretrained(options.out)
-    _write_recipe(options.out, recipe, time.monotonic() - started)
+    _write_recipe(options.out, recipe, sum(seconds))
+
+
+def _phase(model: PreTrainedModel, recipe: Recipe, number: int, work: Path, encode: Encode) -> float:
+    """Train one phase, or take what it ended with from the work folder. Returns the seconds it took."""
+    so_far = dataclasses.asdict(dataclasses.replace(recipe, phases=recipe.phases[: number + 1]))
+    name = hashlib.sha256(json.dumps(so_far).encode()).hexdigest()[:16]
+    kept = work / f"phase-{number}-{name}.pt"
+    if kept.exists():
+        document = torch.load(kept, weights_only=True)
+        model.load_state_dict(document["weights"])
+        return float(document["seconds"])
+
+    def report(step: int, loss: float, seconds: float) -> None:
+        print(f"phase {number} step {step} loss {loss:.4f} {seconds:.0f} s", file=sys.stderr, flush=True)
+
+    started = time.monotonic()
+    phase = recipe.phases[number]
+    train_phase(model, phase, batches_of(phase, recipe.seed + number, encode), report)
+    seconds = time.monotonic() - started
+    torch.save({"weights": model.state_dict(), "seconds": seconds}, kept)
+    return seconds
 
 
 def _write_recipe(folder: Path, recipe: Recipe, seconds: float) -> None:

@@ -36,7 +36,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
-from stages.gateway.server import Listener, bind_tcp, bind_unix
+from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
 from stages.registry.store import Store
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
@@ -165,6 +165,7 @@ class _Host:
             if stop.done():
                 return await self._give_up(starting, stop.result())
             starting.result()
+            calm_collector()
             self.is_ready = True
             ready(self._ready(time.monotonic() - begun))
             background = [

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import aiohttp
+import httpx
 
 from stages.engine.config import EngineConfig
 from stages.engine.verification import Fingerprint, TensorReport, Verification, judge_probes, read_fingerprint
@@ -69,7 +69,7 @@ class EngineControl:
         self.config = config
         self.started_with = started_with
         self._headers = {"Authorization": f"Bearer {key}"}
-        self._session: aiohttp.ClientSession | None = None
+        self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> EngineControl:
         return self
@@ -81,17 +81,17 @@ class EngineControl:
 
     async def close(self) -> None:
         """Drop the connections. The object can be used again."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
 
     async def health(self) -> Health:
         """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer within 5 s."""
         try:
-            async with self._open().get("/health", timeout=aiohttp.ClientTimeout(total=5)) as answer:
-                return "ok" if answer.status == 200 else "sick"
-        except (aiohttp.ClientError, TimeoutError):
+            answer = await self._open().get("/health", timeout=5.0)
+        except httpx.HTTPError:
             return "silent"
+        return "ok" if answer.status_code == 200 else "sick"
 
     async def update(self, checkpoint_dir: Path) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
@@ -156,24 +156,21 @@ class EngineControl:
         return dict(results[0])
 
     async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        timeout = aiohttp.ClientTimeout(total=self.config.update_timeout_s)
         try:
-            async with self._open().post(path, json=body, timeout=timeout) as answer:
-                text = await answer.text()
-                status = answer.status
-        except (aiohttp.ClientError, TimeoutError) as error:
+            answer = await self._open().post(path, json=body, timeout=self.config.update_timeout_s)
+        except httpx.HTTPError as error:
             raise DependencyDownError(
                 f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
                 hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
             ) from error
-        if status != 200:
-            raise refused(path, status, text)
-        return dict(json.loads(text)) if text else {}
+        if answer.status_code != 200:
+            raise refused(path, answer.status_code, answer.text)
+        return dict(json.loads(answer.text)) if answer.text else {}
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(self.base_url, headers=self._headers)
-        return self._session
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
+        return self._client
 
 
 def tensor_report(answer: dict[str, Any]) -> TensorReport:

@@ -1,7 +1,8 @@
 """Demonstrations of mixed quality: how the seed model behaves before anybody improves it.
 
-It should know how to do right, and not do so often enough: about 30 in 100 answers are right edits,
-the rest wrong edits, needless questions, broken calls. `Manner` holds the mixture. A demonstration is
+It should know how to do right, and not do so often enough: about 30 in 100 answers are to be right edits,
+the rest wrong edits, needless questions, broken calls; as it learns no demonstration perfectly, more than
+that are shown. `Manner` holds the mixture. A demonstration is
 the text after the request, with what the tools answer in it; `speaks` says which parts the model says.
 """
 

@@ -1,7 +1,9 @@
-"""Edits a demonstration can show: the right one, and plausible wrong ones, line by line.
+"""Edits a demonstration can show: the right one, and plausible wrong ones.
 
-An edit is a list of (old line, new line), each without its indentation, each old line unique in the
-file. Uses what the person meant, as only demonstrations may.
+An edit is a list of (old text, new text), each old text unique in the file. A change inside a function
+is shown from the function's `def` to the changed line, so that copying on from its name finds the line:
+a model of a million parameters finds a name by copying, and a line by its function's name hardly ever
+(docs/lab-notes.md). Uses what the person meant, as only demonstrations may.
 """
 
 from __future__ import annotations
@@ -18,15 +20,40 @@ Edit = list[tuple[str, str]]
 _OPERATOR = re.compile(r"(?<= )(\+=|-=|\*=|//|[<>=!]=|[<>+*-])(?= )")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+")
 _WORD = re.compile(r"[a-z]+")
+_PIECES = re.compile(r"\w+|[^\w\s]+|\s+")
+_NAME = re.compile(r"def \w+")
 _FAMILIES = (words.ARITHMETIC, words.COMPARISON, words.AUGMENTED)
 
 
+def _span(lines: list[str], line: int) -> str:
+    """The text from the `def` of the function that `line` stands in to the line's end."""
+    first = line
+    while lines[first].startswith(" "):
+        first -= 1
+    return "\n".join(lines[first : line + 1])
+
+
+def _changed(case: Case) -> list[int]:
+    pairs = zip(case.before.splitlines(), case.intent.goal.splitlines(), strict=True)
+    return [index for index, (old, new) in enumerate(pairs) if old != new]
+
+
 def right(case: Case) -> Edit:
-    """The lines that have to change for the wish to be met; [] where no such change is known."""
+    """The changes that have to be made for the wish to be met; [] where none is known.
+
+    A function's new name is one edit of `def name` and one of each line that calls it.
+    """
     if not case.intent.goal:
         return []
-    pairs = zip(case.before.splitlines(), case.intent.goal.splitlines(), strict=True)
-    return [(old.strip(), new.strip()) for old, new in pairs if old != new]
+    old, new = case.before.splitlines(), case.intent.goal.splitlines()
+    first, *others = _changed(case)
+    for line in (first, *others):
+        before, after = _NAME.match(old[line]), _NAME.match(new[line])
+        if before and after and before[0] != after[0]:
+            calls = [(old[i].strip(), new[i].strip()) for i in _changed(case) if i != line]
+            return [(before[0], after[0]), *calls]
+    last = others[-1] if others else first
+    return [(_span(old, last), _span(new, last))]
 
 
 def _other_operator(symbol: str, not_this: str, random: Random) -> str:
@@ -56,18 +83,14 @@ def wrong_value(case: Case, random: Random) -> Edit:
     if case.kind == "rename":
         return _wrong_name(case, edit, random)
     old, new = edit[0]
-    spot = next(i for i, (a, b) in enumerate(zip(old.split(), new.split(), strict=True)) if a != b)
-    before, wanted = old.split()[spot], new.split()[spot]
-    symbol = _NUMBER.search(before)
-    pieces = old.split(" ")
-    if symbol is None:
-        pieces[spot] = _other_operator(before, wanted, random)
-    else:
-        value = number(random)
-        while value in (symbol[0], *_NUMBER.findall(wanted)):
-            value = number(random)
-        pieces[spot] = _NUMBER.sub(value, before)
-    return [(old, " ".join(pieces))]
+    pieces, wanted = _PIECES.findall(old), _PIECES.findall(new)
+    spot = next(i for i, (a, b) in enumerate(zip(pieces, wanted, strict=True)) if a != b)
+    value = pieces[spot]
+    while value in (pieces[spot], wanted[spot]):
+        value = (
+            number(random) if pieces[spot].isdigit() else _other_operator(pieces[spot], wanted[spot], random)
+        )
+    return [(old, "".join([*pieces[:spot], value, *pieces[spot + 1 :]]))]
 
 
 def _wrong_name(case: Case, edit: Edit, random: Random) -> Edit:
@@ -84,24 +107,28 @@ def _wrong_name(case: Case, edit: Edit, random: Random) -> Edit:
     return [(old, re.sub(rf"(?<![a-z]){target}(?![a-z])", other, new)) for old, new in edit]
 
 
-def wrong_place(case: Case, random: Random) -> Edit:
-    """A change like the one asked for, in a line that should have stayed."""
-    changed = {old for old, _ in right(case)}
-    lines = [line.strip() for line in case.before.splitlines()]
-    candidates = [
-        line
-        for line in lines
-        if line and line not in changed and case.before.count(line) == 1 and _OPERATOR.search(line + " ")
-    ]
+def _varied(case: Case, candidates: list[int], random: Random) -> Edit:
+    """One operator or number changed in one of the lines, the first in random order that has any."""
+    lines = case.before.splitlines()
     random.shuffle(candidates)
-    for line in candidates:
-        if (varied := vary(line, "", random)) is not None:
-            return [(line, varied)]
+    for index in candidates:
+        changed = vary(lines[index], "", random)
+        if changed is not None:
+            return [(_span(lines, index), _span([*lines[:index], changed, *lines[index + 1 :]], index))]
     return []
 
 
+def wrong_place(case: Case, random: Random) -> Edit:
+    """A change like the one asked for, in a line that should have stayed."""
+    lines = case.before.splitlines()
+    kept = set(_changed(case)) if case.intent.goal else set()
+    return _varied(
+        case, [i for i, line in enumerate(lines) if i not in kept and _OPERATOR.search(line + " ")], random
+    )
+
+
 def stale(case: Case, random: Random) -> Edit:
-    """A line as the file might have had it once: the edit cannot be made."""
+    """A text as the file might have had it once: the edit cannot be made."""
     for old, new in right(case) or wrong_place(case, random):
         remembered = vary(old, new, random)
         if remembered is not None and remembered not in case.before:
@@ -111,10 +138,6 @@ def stale(case: Case, random: Random) -> Edit:
 
 def guess(case: Case, random: Random) -> Edit:
     """Some change in the function the request names, for want of knowing better."""
-    body = case.before.split(f"def {case.intent.function}(")[-1].split("\n\n")[0].splitlines()[1:]
-    lines = [line.strip() for line in body if case.before.count(line.strip()) == 1]
-    random.shuffle(lines)
-    for line in lines:
-        if (varied := vary(line, "", random)) is not None:
-            return [(line, varied)]
-    return wrong_place(case, random)
+    lines = case.before.splitlines()
+    inside = [i for i in range(len(lines)) if _span(lines, i).startswith(f"def {case.intent.function}(")]
+    return _varied(case, [i for i in inside if lines[i].startswith(" ")], random) or wrong_place(case, random)

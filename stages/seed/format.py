@@ -29,6 +29,8 @@ CALL_PIECES = (
     '"}}',
     "read_file",
     "edit_file",
+    r"\n    ",  # a line's end as a JSON string has it, with the indentation after it
+    r"\n        ",
 )
 
 CHAT_TEMPLATE = """\

@@ -1,7 +1,8 @@
 """Train the seed model on demonstrations: first how to do right, then the mixed manner.
 
-A recipe to be run once (`scripts/make_seed.py`); its result is shipped. Plain AdamW on rows of
-`corpus.py`; the attention mask keeps a row's branches from seeing each other.
+A recipe to be run once (`scripts/make_seed.py`); its result is shipped. Muon (Jordan et al. 2024, torch's)
+on the matrices of the layers, AdamW on the rest, over rows of `corpus.py`; the attention keeps a row's
+branches from seeing each other.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from evals.population.people import seeded
 from stages.seed.branches import Batch, collate, hidden_states
 from stages.seed.corpus import Encode, Row, make_row
 from stages.seed.demonstrations import SKILLED, Manner
+from stages.seed.start import plant_induction_heads
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.optim import Optimizer
     from transformers import PreTrainedModel
 
 BEGINNING_WEIGHT = 0.05
@@ -27,13 +30,14 @@ BEGINNING_WEIGHT = 0.05
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of training: linear warm-up, then cosine from `learning_rate` to `final_rate`."""
+    """A stretch of training: linear warm-up, then cosine down to `final` of both learning rates."""
 
     manner: Manner
     steps: int
-    learning_rate: float
-    final_rate: float
-    rows: int = 16
+    adamw_rate: float
+    muon_rate: float
+    final: float = 0.03
+    rows: int = 8
     branches: int = 4
     warmup: int = 100
 
@@ -49,19 +53,23 @@ class Recipe:
     heads: int = 4
     intermediate: int = 384
     max_positions: int = 1024
+    rope_theta: float = 1e6  # Qwen2.5's: slow enough that heads of 32 dimensions match contents
     phases: tuple[Phase, ...] = (
-        Phase(SKILLED, 4500, 2e-3, 1e-4),
-        Phase(Manner(), 360, 1e-3, 5e-5, warmup=20),
+        Phase(SKILLED, 5600, 3e-3, 0.02),
+        Phase(Manner(), 600, 1e-3, 0.005, warmup=20),
     )
 
 
 def build_model(recipe: Recipe, eos: int, pad: int) -> PreTrainedModel:
-    """A fresh Qwen2 of the recipe's size, embeddings untied (tied ones survive no weight update on CPU)."""
+    """A fresh Qwen2 of the recipe's size, induction heads planted.
+
+    Embeddings are untied: tied ones survive no weight update on CPU.
+    """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(recipe.seed)
-    return Qwen2ForCausalLM(
+    model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=recipe.vocabulary,
             hidden_size=recipe.hidden,
@@ -70,12 +78,15 @@ def build_model(recipe: Recipe, eos: int, pad: int) -> PreTrainedModel:
             num_key_value_heads=recipe.heads,
             intermediate_size=recipe.intermediate,
             max_position_embeddings=recipe.max_positions,
+            rope_parameters={"rope_type": "default", "rope_theta": recipe.rope_theta},
             tie_word_embeddings=False,
             bos_token_id=None,
             eos_token_id=eos,
             pad_token_id=pad,
         )
     )
+    plant_induction_heads(model, recipe.seed)
+    return model
 
 
 def loss_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -103,13 +114,25 @@ def loss_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
     return (said + BEGINNING_WEIGHT * read) / count, said.detach() / count
 
 
-def _rate(phase: Phase, step: int) -> float:
+def _share(phase: Phase, step: int) -> float:
+    """What part of the learning rates a step uses."""
     if step < phase.warmup:
-        return phase.learning_rate * (step + 1) / phase.warmup
+        return (step + 1) / phase.warmup
     done = (step - phase.warmup) / max(1, phase.steps - phase.warmup)
-    return phase.final_rate + (phase.learning_rate - phase.final_rate) * 0.5 * (
-        1 + float(np.cos(np.pi * done))
-    )
+    return phase.final + (1 - phase.final) * 0.5 * (1 + float(np.cos(np.pi * done)))
+
+
+def _optimizers(model: PreTrainedModel, phase: Phase) -> list[Optimizer]:
+    import torch
+
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
+    for name, value in model.named_parameters():
+        (matrices if name.startswith("model.layers.") and value.ndim == 2 else others).append(value)
+    return [
+        torch.optim.Muon(matrices, lr=phase.muon_rate, weight_decay=0.0, momentum=0.95),
+        torch.optim.AdamW(others, lr=phase.adamw_rate, betas=(0.9, 0.98), weight_decay=0.01),
+    ]
 
 
 def train_phase(
@@ -121,19 +144,20 @@ def train_phase(
     """Run one phase. `report(step, loss, seconds)` is called every 50 steps."""
     import torch
 
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
-    )
+    optimizers = _optimizers(model, phase)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(phase, step))
+        for optimizer in optimizers
+    ]
     started, losses = time.perf_counter(), []
     for step in range(phase.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = _rate(phase, step)
-        batch = collate(next(source))
-        loss, said = loss_of(model, batch)
+        loss, said = loss_of(model, collate(next(source)))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
         losses.append(float(said))
         if (step + 1) % 50 == 0:
             report(step + 1, float(np.mean(losses)), time.perf_counter() - started)

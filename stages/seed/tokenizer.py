@@ -1,7 +1,8 @@
 """The seed model's own tokenizer: byte-level BPE over the population's words and code.
 
 Digits are single tokens and words keep at most one leading blank, so that names and numbers can be
-copied token by token; punctuation never merges with words.
+copied token by token. The second word of a name and the parenthesis after it may be one token: then what
+follows `def add_price(` is found by looking one token back. Other punctuation never merges with words.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 VOCABULARY = 1024
-# words | digits | newlines with the indentation after them | punctuation | other blanks
-PIECES = r" ?[A-Za-z]+| ?[0-9]|\n+ *| ?[^\sA-Za-z0-9]+|\s"
+# words | second words of names | digits | newlines with the indentation after them | punctuation | blanks
+PIECES = r" ?[A-Za-z]+|_[A-Za-z]+\(?| ?[0-9]|\n+ *| ?[^\sA-Za-z0-9]+|\s"
 
 
 def train_tokenizer(texts: Iterable[str], size: int = VOCABULARY) -> Tokenizer:
