@@ -36,8 +36,8 @@ def killsweep(folder: Path, *arguments: str) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_short_sweep_loses_nothing(tmp_path: Path) -> None:
-    found = killsweep(tmp_path, "--aimed", "4", "--random", "4", "--seed", "1")
-    assert found == {"killsweep.kills": 8, "killsweep.failures": 0}
+    found = killsweep(tmp_path, "--aimed", "3", "--random", "2", "--seed", "1")
+    assert found == {"killsweep.kills": 5, "killsweep.failures": 0}
 
 
 @pytest.mark.slow
