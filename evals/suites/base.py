@@ -43,6 +43,10 @@ class Suite(Protocol):
     def spec(self) -> SuiteSpec:
         """Metrics, margins, attempts, clusters."""
 
+    @property
+    def batch(self) -> int:
+        """Cases worth trying at once: what a killed eval may lose."""
+
     def digest(self) -> str:
         """Over everything but the checkpoint that decides an attempt: cases, code, sampling, versions."""
 

@@ -41,6 +41,7 @@ class HarnessSuite:
     """
 
     name = "harness"
+    batch = 256  # as many as an engine answers at once
 
     def __init__(self, requests: int, seed: int, attempts: int = 1, temperature: float = 1.0) -> None:
         self._requests, self._seed = requests, seed

@@ -43,6 +43,8 @@ class LmEvalSuite:
         batch_size: sequences of one forward pass.
     """
 
+    batch = 1024  # each time the checkpoint is loaded anew
+
     def __init__(
         self,
         task: str,

@@ -17,7 +17,7 @@ from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.paired import paired_values
 from evals.suites.base import Subject, Suite
-from stages.eval import attempts as files
+from stages.eval import kept as files
 from stages.stage import Progress
 
 DISAGREE_P = 0.001  # two-sided, per gated metric
@@ -39,14 +39,33 @@ class Reuse:
     note: str
 
 
-def make(suite: Suite, subject: Subject, kept: Path, spec: SuiteSpec, progress: Progress) -> list[Attempt]:
-    """All attempts of a checkpoint at a suite. `kept` is a file that survives a killed run."""
-    if kept.exists():
-        return files.read(kept, spec)
-    cases = suite.cases()
-    progress.start(f"{spec.name}: {subject.checkpoint[7:19]}", len(cases) * spec.attempts)
-    found = suite.run(subject, cases, progress.advance)
-    files.write(kept, spec, found)
+def make(
+    suite: Suite,
+    subject: Subject,
+    cases: Sequence[str],
+    kept: Path,
+    progress: Progress,
+    *,
+    what: str = "",
+) -> list[Attempt]:
+    """All attempts of a checkpoint at some cases of a suite.
+
+    Args:
+        kept: file of the batches made so far, which survives a killed run; only cases missing there
+            are tried.
+        what: for people, why these cases.
+    """
+    found = files.read(kept)
+    done = {one.case for one in found}
+    missing = [case for case in cases if case not in done]
+    if missing:
+        title = f"{suite.spec.name}: {subject.checkpoint[7:19]} {what}".rstrip()
+        progress.start(title, len(cases) * suite.spec.attempts)
+        progress.advance(len(found))
+    for start in range(0, len(missing), suite.batch):
+        batch = suite.run(subject, missing[start : start + suite.batch], progress.advance)
+        files.append(kept, batch)
+        found += batch
     return found
 
 
@@ -59,29 +78,28 @@ def reuse(
     *,
     share: float,
     seed: int,
+    kept: Path,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
     """Stored attempts, if a share of them made again agrees; None when they do not.
 
-    Cases that the infrastructure lost then are tried again and count with what comes of it now.
+    Cases that the infrastructure lost then are tried again and count with what comes of it now. What
+    was made again is in `kept`, as in `make`.
     """
     cases = list(suite.cases())
     lost = sorted({one.case for one in stored if one.failure})
     count = math.ceil(share * len(cases))
     chosen = set(Random(f"{seed}:{spec.name}").sample(cases, count)) | set(lost)
-    again: list[Attempt] = []
-    if chosen:
-        progress.start(f"{spec.name}: {subject.checkpoint[7:19]} again", len(chosen) * spec.attempts)
-        again = suite.run(subject, [case for case in cases if case in chosen], progress.advance)
+    again = make(suite, subject, [case for case in cases if case in chosen], kept, progress, what="again")
     p = disagreement(again, stored, spec)
     if p <= DISAGREE_P:
         note = (
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"
         )
         return None, Reuse(report, False, len(chosen), p, note)
-    kept = [one for one in stored if one.case not in lost]
-    merged = kept + [one for one in again if one.case in lost]
-    note = f"{len(kept)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
+    held = [one for one in stored if one.case not in lost]
+    merged = held + [one for one in again if one.case in lost]
+    note = f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
     return merged, Reuse(report, True, len(chosen), p, note)
 
 

@@ -19,8 +19,12 @@ FIXED = ("case", "cluster", "attempt", "failure", "detail")
 
 def file_name(suite: str, role: str) -> str:
     """`SUITE.ROLE.parquet`, with nothing in it that a file system minds."""
-    safe = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
-    return f"{safe}.{role}.parquet"
+    return f"{safe_name(suite)}.{role}.parquet"
+
+
+def safe_name(suite: str) -> str:
+    """A suite's name as part of a file's."""
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in suite)
 
 
 def write(path: Path, spec: SuiteSpec, attempts: Sequence[Attempt]) -> None:

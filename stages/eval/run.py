@@ -158,11 +158,14 @@ class _Work:
 
     def _made(self, role: str, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
         from stages.eval import arms
-        from stages.eval import attempts as files
 
-        kept = self._ctx.scratch / files.file_name(spec.name, role)
         subject = self._engines.subject(self._inputs[role])
-        return arms.make(suite, subject, kept, spec, self._ctx.progress)
+        return arms.make(suite, subject, suite.cases(), self._kept(spec, role), self._ctx.progress)
+
+    def _kept(self, spec: SuiteSpec, what: str) -> Path:
+        from stages.eval.kept import kept_name
+
+        return self._ctx.scratch / kept_name(spec.name, what)
 
     def _baseline(self, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
         from stages.eval import arms
@@ -178,6 +181,7 @@ class _Work:
             self._inputs[_ROLES["baseline"]].ref,
             share=self._config.rerun_share,
             seed=self._ctx.seed,
+            kept=self._kept(spec, "baseline-again"),
             progress=self._ctx.progress,
         )
         self.reuse[spec.name] = account

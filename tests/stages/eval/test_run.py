@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cursorbench.harness.loop import ChatRequest
 from evals.cases import Attempt
-from stages.errors import InputMissingError, UsageError
+from evals.suites.harness import HarnessSuite
+from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
+from stages.eval import kept as kept_files
 from stages.eval.run import EvalStage
 from stages.eval.stub import FILE, StubEngine
 from stages.eval.subjects import Engines
@@ -123,7 +127,7 @@ def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     assert "baseline_attempts" not in fresh.inputs
 
 
-def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench) -> None:
+def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path: Path) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
     first = bench.eval(STEADY).outputs["report"]
     # Another machine's engine would answer otherwise: let the live checkpoint's stored ones be broken calls.
@@ -149,6 +153,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench) -> None:
             first.ref,
             share=0.1,
             seed=0,
+            kept=tmp_path / "again",
             progress=Silent(),
         )
     assert found is None
@@ -156,14 +161,22 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench) -> None:
     assert "did not agree" in account.note
 
 
-def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench) -> None:
+def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
     suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
     with Engines(StubEngine, 0) as engines:
         subject = engines.subject(bench.live)
         whole = suite.run(subject, suite.cases(), lambda _: None)
         lost = [Attempt(one.case, one.cluster, 0, {}, failure="engine down") for one in whole[:5]]
         found, account = arms.reuse(
-            suite, subject, spec, lost + whole[5:], "report@v1", share=0.0, seed=0, progress=Silent()
+            suite,
+            subject,
+            spec,
+            lost + whole[5:],
+            "report@v1",
+            share=0.0,
+            seed=0,
+            kept=tmp_path / "again",
+            progress=Silent(),
         )
     assert found is not None
     assert sorted(one.case for one in found) == sorted(suite.cases())
@@ -202,17 +215,83 @@ def test_unknown_suite_and_metric(bench: Bench) -> None:
     assert "harness.edit_persistence" in caught.value.hint
 
 
-def test_a_killed_eval_goes_on_with_what_it_has(bench: Bench, tmp_path: Path) -> None:
-    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
-    kept = tmp_path / "harness.candidate.parquet"
+class Killed(BaseException):
+    """What a signal does to a run."""
+
+
+class Dying(StubEngine):
+    """Answers so many batches, then the run is killed."""
+
+    left = 10**9
+
+    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+        if Dying.left == 0:
+            raise Killed
+        Dying.left -= 1
+        return super().chat(batch, seed=seed)
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HarnessSuite, "batch", 50)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_path: Path) -> None:
+    suite, _ = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    cases = suite.cases()
+    with Engines(StubEngine, 0) as engines:
+        whole = arms.make(suite, engines.subject(bench.live), cases, tmp_path / "whole", Silent())
+    kept = tmp_path / "harness.candidate.jsonl"
+    Dying.left = 3
+    with Engines(Dying, 0) as engines, pytest.raises(Killed):
+        arms.make(suite, engines.subject(bench.live), cases, kept, Silent())
+    assert [one.case for one in kept_files.read(kept)] == list(cases)[:150]
+    with kept.open("ab") as file:
+        file.write(b'[{"case": "torn')
+    Dying.left = 10**9
     made: list[StubEngine] = []
 
     def start(folder: Path) -> StubEngine:
-        made.append(StubEngine(folder))
+        made.append(Dying(folder))
         return made[-1]
 
     for _ in range(2):
         with Engines(start, 0) as engines:
-            found = arms.make(suite, engines.subject(bench.live), kept, spec, Silent())
-            assert len(found) == 240
-    assert len(made) == 1
+            assert arms.make(suite, engines.subject(bench.live), cases, kept, Silent()) == whole
+    assert [engine.asked for engine in made] == [90]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_every_killed_eval_gets_further(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.stage = EvalStage(engine=lambda _, folder: Dying(folder))
+    for _ in range(4):  # ten batches in all, three at a time
+        Dying.left = 3
+        try:
+            ended = bench.eval(STEADY)
+        except Killed:
+            continue
+    report = ended.outputs["report"]
+    assert cases(report, "candidate") == cases(report, "baseline") == 240
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_what_a_killed_eval_made_again_is_kept(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    third = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    bench.stage = EvalStage(engine=lambda _, folder: Dying(folder))
+    again = ["eval.rerun_share=0.5", *STEADY]
+    Dying.left = 5 + 2  # the candidate's, then two of three batches of 120 made again
+    with pytest.raises(Killed):
+        bench.eval(again, checkpoint=third.digest)
+    Dying.left = 1
+    summary = (bench.eval(again, checkpoint=third.digest).outputs["report"].path / "summary.txt").read_text()
+    assert "120 made again agree" in summary
+
+
+def test_kept_attempts_that_cannot_be_read_are_an_integrity_failure(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("[{}]\n")
+    with pytest.raises(IntegrityError, match="cannot be read"):
+        kept_files.read(tmp_path / "kept")
