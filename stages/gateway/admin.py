@@ -104,7 +104,7 @@ class Admin:
             raise ApiError(409, "conflict", "other_line", f"the line served here is {self._served.line}")
         if self._swapper is None:
             raise ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
-        done = await self._swapper.swap(target, drain_timeout_s=_seconds(body))
+        done = await self._swapper.swap(target, drain_timeout_s=_seconds(body), cut=_cut(body))
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
         return {
             "served": self._served.as_dict(),
@@ -139,6 +139,13 @@ def _seconds(body: dict[str, Any]) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise invalid("drain_timeout_s must be a positive number", param="drain_timeout_s")
     return float(value)
+
+
+def _cut(body: dict[str, Any]) -> bool:
+    value = body.get("cut", False)
+    if not isinstance(value, bool):
+        raise invalid("cut must be true or false", param="cut")
+    return value
 
 
 def _checkpoint(body: dict[str, Any]) -> Checkpoint:

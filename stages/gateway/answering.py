@@ -9,7 +9,8 @@ import orjson
 
 from stages.gateway.capture import Call, Recorder, Sampled
 from stages.gateway.engine_client import EngineClient
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.gate import CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
 from stages.gateway.served import ServedState
@@ -18,7 +19,13 @@ from stages.gateway.tools import Answer, read_answer
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
+CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 _UNANSWERED = {"context_length_exceeded": "context_overflow", "engine_timeout": "timeout"}
+
+
+def cut_short() -> ApiError:
+    """What a client is told whose answer a swap has ended."""
+    return unavailable("weights_updating", "the answer was cut short: the model's weights are being replaced")
 
 
 class Answerer:
@@ -37,7 +44,12 @@ class Answerer:
         request = call.request
         asked = time.perf_counter()
         try:
-            value = await self.engine.post(ENGINE_PATH[request.api], request.upstream)
+            async with self.served.gate.sampling():
+                value = await self.engine.post(ENGINE_PATH[request.api], request.upstream)
+        except CutShortError:
+            sampled = Sampled(finish_reason=CUT, defect="no_output")
+            self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
+            raise cut_short() from None
         except ApiError as error:
             self.unanswered(call, error)
             raise

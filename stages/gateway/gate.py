@@ -1,20 +1,27 @@
 """Keeps weight swaps and generations apart: many generations pass, or one swap.
 
-While a swap waits for those in flight, new requests wait; they are let in when it is done. One event
-loop only; no locks needed.
+While a swap waits for those in flight, new requests wait; they are let in when it is done. A swap that
+cannot wait for ever cuts them short. One event loop only; no locks needed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from stages.gateway.errors import unavailable
 
+log = logging.getLogger("rtrl.gateway")
+
 
 class DrainTimeoutError(Exception):
     """Generations in flight did not finish in time; the gate is open again and nothing was changed."""
+
+
+class CutShortError(Exception):
+    """A swap that could not wait ended this generation. Whoever made it records it and leaves the gate."""
 
 
 class Gate:
@@ -26,6 +33,8 @@ class Gate:
         self._open = asyncio.Event()
         self._open.set()
         self._idle = asyncio.Event()
+        self._cutting = False
+        self._limits: set[asyncio.Timeout] = set()
 
     @property
     def closed(self) -> bool:
@@ -53,8 +62,33 @@ class Gate:
             self._idle.set()
 
     @asynccontextmanager
-    async def exclusive(self, timeout: float) -> AsyncIterator[None]:
+    async def sampling(self) -> AsyncIterator[None]:
+        """Within: the engine samples for the generation that has entered.
+
+        Raises:
+            CutShortError: a swap that could not wait has ended it.
+        """
+        if self._cutting:
+            raise CutShortError
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._limits.add(limit)
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise CutShortError from None
+        finally:
+            self._limits.discard(limit)
+
+    @asynccontextmanager
+    async def exclusive(self, timeout: float, *, cut: bool = False) -> AsyncIterator[None]:
         """Hold new generations, wait for those in flight, be alone; then let everybody in again.
+
+        Args:
+            timeout: seconds to wait for those in flight.
+            cut: end those that are not done then, and wait as long again until they have left.
 
         Raises:
             DrainTimeoutError: they were not done after `timeout` seconds.
@@ -62,12 +96,29 @@ class Gate:
         self._open.clear()
         try:
             try:
-                async with asyncio.timeout(timeout):
-                    while self.in_flight:
-                        self._idle.clear()
-                        await self._idle.wait()
-            except TimeoutError:
-                raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
+                await self._drain(timeout)
+            except DrainTimeoutError:
+                if not cut:
+                    raise
+                self._cut()
+                await self._drain(timeout)
             yield
         finally:
+            self._cutting = False
             self._open.set()
+
+    async def _drain(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while self.in_flight:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
+
+    def _cut(self) -> None:
+        """End what is being sampled now, and what would still begin to."""
+        log.warning("%d generations in flight are cut short by a weight swap", self.in_flight)
+        self._cutting = True
+        for limit in self._limits:
+            limit.reschedule(asyncio.get_running_loop().time())

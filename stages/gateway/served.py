@@ -120,25 +120,31 @@ class Swapper:
         self._timeout = drain_timeout_s
         self._busy = asyncio.Lock()
 
-    async def swap(self, target: Checkpoint, *, drain_timeout_s: float | None = None) -> Swapped:
+    async def swap(
+        self, target: Checkpoint, *, drain_timeout_s: float | None = None, cut: bool = False
+    ) -> Swapped:
         """Serve `target` from now on, also when it is served already (loaded and verified again).
 
         Generations in flight finish on the old weights; requests that come meanwhile wait. Goes on to
         its end when the caller is cancelled.
 
+        Args:
+            drain_timeout_s: patience with those in flight; None for the gateway's own.
+            cut: end those that are not done then, in place of giving up.
+
         Raises:
             SwapError: it did not work.
             ApiError: 503, the engine was not ready.
         """
-        return await asyncio.shield(self._swap(target, drain_timeout_s or self._timeout))
+        return await asyncio.shield(self._swap(target, drain_timeout_s or self._timeout, cut))
 
-    async def _swap(self, target: Checkpoint, timeout: float) -> Swapped:
+    async def _swap(self, target: Checkpoint, timeout: float, cut: bool) -> Swapped:
         if self._busy.locked():
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
             try:
-                async with self._served.gate.exclusive(timeout):
+                async with self._served.gate.exclusive(timeout, cut=cut):
                     self._served.require_ready()
                     drained = time.monotonic()
                     before = self._served.checkpoint

@@ -2,7 +2,8 @@
 
 The engine is read at its own speed, whatever the client's, so a slow reader holds up neither the
 engine nor a weight swap. The last piece and `[DONE]` go out after the generation is in the spool. A
-client that leaves stops the engine; what was sampled until then is recorded (`finish_reason` "abort").
+client that leaves stops the engine, and so does a weight swap that cannot wait; what was sampled until
+then is recorded (`finish_reason` "abort").
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 import orjson
 
 from stages.gateway.answering import (
+    CUT,
     ENGINE_PATH,
     ID_HEADER,
     Answerer,
+    cut_short,
     fingerprint,
     finish_reason,
     read_logprobs,
@@ -25,6 +28,7 @@ from stages.gateway.answering import (
 from stages.gateway.capture import Call, Sampled
 from stages.gateway.engine_client import EngineLostError
 from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.gate import CutShortError
 from stages.gateway.http import Receive, Send
 from stages.gateway.tools import ToolStream
 
@@ -47,6 +51,7 @@ class Stream:
         self._first_token: float | None = None
         self._last_logprobs: Any = None
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._heard = False  # from the engine
         self._left = False
 
     async def run(self) -> None:
@@ -103,7 +108,10 @@ class Stream:
         try:
             try:
                 path = ENGINE_PATH[request.api]
-                async with aclosing(self._to.engine.stream(path, request.upstream)) as events:
+                async with (
+                    self._to.served.gate.sampling(),
+                    aclosing(self._to.engine.stream(path, request.upstream)) as events,
+                ):
                     async for event in events:
                         self._take(event)
             finally:
@@ -114,8 +122,11 @@ class Stream:
         except EngineLostError as error:
             self._lost(timeout=error.timeout)
             return
+        except CutShortError:
+            self._cut_short()
+            return
         except asyncio.CancelledError:
-            sampled.finish_reason = "abort"
+            sampled.finish_reason = CUT
             if sampled.output:
                 self._record()
             else:
@@ -134,6 +145,14 @@ class Stream:
             self._to.recorder.abandon(self._call, "engine_lost")
         self._error(unavailable("engine_lost", "the engine stopped answering"))
 
+    def _cut_short(self) -> None:
+        """A swap did not wait. What was sampled before is recorded. Raises ApiError before any of it."""
+        self._sampled.finish_reason = CUT
+        self._record()
+        if not self._heard:
+            raise cut_short()
+        self._error(cut_short())
+
     def _leave(self) -> None:
         """Leave the gate, once."""
         if not self._left:
@@ -143,6 +162,7 @@ class Stream:
     def _take(self, event: dict[str, Any]) -> None:
         """One event of the engine."""
         sampled = self._sampled
+        self._heard = True
         if event.get("prompt_token_ids"):
             sampled.prompt = event["prompt_token_ids"]
         if event.get("usage"):

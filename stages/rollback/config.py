@@ -10,6 +10,8 @@ class RollbackConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    drain_timeout_s: float = Field(5, gt=0, description="requests in flight may take this long to finish")
+    drain_timeout_s: float = Field(
+        2, gt=0, description="requests in flight may take this long to finish; then they are cut short"
+    )
     swap_timeout_s: float = Field(60, gt=0, description="drain, load, reset and verification together")
     lock_timeout_s: float = Field(10, ge=0, description="how long to wait for a deployment in progress")

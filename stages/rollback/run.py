@@ -1,6 +1,7 @@
 """`rollback`: the previous checkpoint and its line state back, now. Needs no report and no statistics.
 
-Traffic first (`stages/target/switch.py`), then the registry. The line state follows from the checkpoint:
+Traffic first (`stages/target/switch.py`): an answer that takes longer than the drain time is cut short,
+and no longer kept waiting for. Then the registry. The line state follows from the checkpoint:
 the next distill and train read the one that was made with it, so nothing of the rolled-back
 checkpoint's memory is used. The record of who, why, from and to is the new deployment and the run.
 """
@@ -92,6 +93,7 @@ class RollbackStage:
             offline=self.offline,
             drain_s=config.drain_timeout_s,
             timeout_s=config.swap_timeout_s,
+            cut=True,
             leaving=None if same else ended,
             data={"from": live.digest if live else None, "rollback_of": ended.id if ended else None},
         )

@@ -64,9 +64,21 @@ class Admin:
         return msgspec.convert(self._ask("GET", "/admin/served"), Served)
 
     def swap(
-        self, *, line: str, checkpoint: str, path: Path, deployment: str, drain_s: float, timeout_s: float
+        self,
+        *,
+        line: str,
+        checkpoint: str,
+        path: Path,
+        deployment: str,
+        drain_s: float,
+        timeout_s: float,
+        cut: bool = False,
     ) -> dict[str, Any]:
         """Serve `checkpoint` (digest) from folder `path`. Returns once it is verified, with the proof.
+
+        Args:
+            drain_s: how long requests in flight may take to finish.
+            cut: end those that have not; else nothing is changed then.
 
         Raises:
             IntegrityError (12): it could not be loaded, or was not what was served then; the old
@@ -80,6 +92,8 @@ class Admin:
             "deployment": deployment,
             "drain_timeout_s": drain_s,
         }
+        if cut:
+            body["cut"] = True
         return self._ask("POST", "/admin/swap", body, timeout_s=timeout_s)
 
     def flush_spool(self) -> int:

@@ -34,6 +34,7 @@ class Switch:
         previous: digest of what `rtrl rollback` goes back to afterwards; None when there is nothing.
         offline: only move the alias, for the next `rtrl serve`.
         drain_s, timeout_s: patience with requests in flight, and with the whole swap.
+        cut: end those in flight when the patience is over, in place of giving up.
     """
 
     line: str
@@ -46,6 +47,7 @@ class Switch:
     timeout_s: float
     report: str | None = None
     override: bool = False
+    cut: bool = False
     leaving: Deployment | None = None  # a live deployment that is being rolled back, not retired
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -124,6 +126,7 @@ def _swap(workspace: Workspace, switch: Switch, deployment: str) -> dict[str, An
             deployment=deployment,
             drain_s=switch.drain_s,
             timeout_s=switch.timeout_s,
+            cut=switch.cut,
         )
     return {"verification": answer.get("verification", {})}
 
@@ -143,6 +146,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
                 deployment=current.id if current else "",
                 drain_s=switch.drain_s,
                 timeout_s=switch.timeout_s,
+                cut=switch.cut,
             )
 
 

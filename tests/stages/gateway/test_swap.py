@@ -96,6 +96,37 @@ async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path) -> None:
         assert (await swap(rig, "bbb", drain_timeout_s=9)).status_code == 200
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_swap_that_cannot_wait_cuts_those_in_flight_short(rig: Rig, stream: bool) -> None:
+    words = "stub:tokens=400 stub:gap=0.05" if stream else "stub:delay=20"
+    old = asyncio.create_task(rig.chat(words, stream=stream))
+    await until(lambda: len(rig.stub.requests) == 1)
+    await asyncio.sleep(0.3)
+    answer = await swap(rig, "bbb", drain_timeout_s=0.2, cut=True)
+    assert answer.status_code == 200
+    assert answer.json()["seconds"] < 5
+    cut = await old
+    assert (cut.status_code, "weights_updating" in cut.text) == (200 if stream else 503, True)
+    assert "[DONE]" not in cut.text
+    (generation,) = rig.generations()
+    assert generation.finish_reason == "abort"
+    assert generation.defect == ("" if stream else "no_output")
+    assert (generation.output_tokens > 0) == stream
+    assert [span.checkpoint for span in generation.spans] == (["sha256:aaa"] if stream else [])
+    assert (rig.served.gate.in_flight, rig.served.gate.closed) == (0, False)
+    assert (await rig.chat("x")).status_code == 200
+    assert rig.generations()[-1].spans[0].checkpoint == "sha256:bbb"
+
+
+async def test_a_stream_that_had_not_begun_gets_an_error_status(rig: Rig) -> None:
+    old = asyncio.create_task(rig.chat("stub:delay=20", stream=True))
+    await until(lambda: len(rig.stub.requests) == 1)
+    assert (await swap(rig, "bbb", drain_timeout_s=0.1, cut=True)).status_code == 200
+    cut = await old
+    assert (cut.status_code, cut.json()["error"]["code"]) == (503, "weights_updating")
+    assert [g.finish_reason for g in rig.generations()] == ["abort"]
+
+
 async def test_a_request_does_not_wait_for_ever(tmp_path: Path) -> None:
     async with running(tmp_path, hold_timeout_s=0.1) as rig:
         async with rig.served.gate.exclusive(1):
@@ -118,6 +149,7 @@ async def test_what_a_swap_needs(rig: Rig) -> None:
         {"path": "relative"},
         {"path": "/does/not/exist"},
         {"drain_timeout_s": 0},
+        {"cut": "yes"},
     ):
         assert (await swap(rig, "bbb", **fields)).status_code == 400
     assert (await swap(rig, "bbb", line="other")).json()["error"]["code"] == "other_line"

@@ -81,6 +81,13 @@ def test_when_the_old_weights_do_not_load_everything_stays(deployed: Line) -> No
     assert deployed.states() == ["retired", "live", "failed"]
 
 
+def test_answers_in_flight_do_not_keep_the_old_weights(deployed: Line) -> None:
+    assert all("cut" not in swap for swap in deployed.gateway.swaps), "a deploy waits, or gives up"
+    deployed.rollback()
+    swap = deployed.gateway.swaps[-1]
+    assert (swap["cut"], swap["drain_timeout_s"]) == (True, 2)
+
+
 def test_offline(deployed: Line) -> None:
     deployed.gateway.close()
     with pytest.raises(DependencyDownError):
