@@ -61,12 +61,15 @@ def command(
         "verify",
         "failed" if problems else "succeeded",
         metrics=metrics,
+        warnings=spool.warnings,
         duration_s=round(time.monotonic() - started, 3),
         error=_error(problems) if problems else None,
     )
     lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
+    for warning in spool.warnings:
+        message(warning, kind="warning")
     for problem in problems:
         message(problem, kind="error")
     if problems:

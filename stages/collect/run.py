@@ -53,7 +53,7 @@ class CollectStage:
         return {"checkpoint": checkpoint, "line_state": state}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The spool's range, where an earlier collect got to, and the instant that decides maturity.
+        """The spool's range and damage, where an earlier collect got to, and the instant of maturity.
 
         `now` is the newest instant at or before the clock at which an episode became mature: as long as
         no further one does, the same spool gives the same fingerprint.
@@ -68,7 +68,8 @@ class CollectStage:
                     f"the spool at {workspace.spool_dir} holds no generation",
                     hint="start `rtrl serve` and use the model, or `rtrl simulate`",
                 )
-            resume = _resume(store, line, config)
+            damaged = _damaged(spool)
+            resume = _resume(store, line, config, damaged)
             first = max(bounds.first_seq, resume["seq"])
             found = self._scan(workspace, spool, first, bounds.last_seq)
             clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
@@ -79,6 +80,7 @@ class CollectStage:
         return {
             "spool": {"first_seq": bounds.first_seq, "last_seq": bounds.last_seq},
             "resume": resume,
+            "damaged": damaged,
             "now": now,
         }
 
@@ -127,13 +129,12 @@ class CollectStage:
         """
         line = workspace.settings.workspace.line
         damages = spool.damages()
-        window = (workspace.spool_dir, line, first, last, len(damages))
+        window = (workspace.spool_dir, line, first, last, tuple(damages))
         if self._seen is not None and self._seen[0] == window:
             return self._seen[1]
-        lost = {generation_id for damage in damages for generation_id in damage.generations}
         # headlines are quick to read, but the way from one to the next leads through undamaged bytes only
         generations = spool.generations(first, last, payloads=bool(damages))
-        found = scan(generations, spool.events(first, last), line, lost.__contains__)
+        found = scan(generations, spool.events(first, last), line)
         self._seen = (window, found)
         return found
 
@@ -162,7 +163,12 @@ def _outcome(
         "arm": config.arm,
         "max_lag": config.max_lag,
         "horizon_s": config.horizon_s,
-        "window": {**extra["spool"], "resume_seq": decided.resume_seq, "now": extra["now"]},
+        "window": {
+            **extra["spool"],
+            "resume_seq": decided.resume_seq,
+            "now": extra["now"],
+            "damaged": extra.get("damaged", {}),
+        },
         "counts": counts,
         "samplers": _samplers(found, decided),
         "left_behind": left,
@@ -193,10 +199,18 @@ def _horizon_ms(config: CollectConfig) -> int:
     return int(1000 * (config.horizon_s + grace))
 
 
-def _resume(store: Store, line: str, config: CollectConfig) -> dict[str, Any]:
+def _damaged(spool: Spool) -> dict[str, int]:
+    """First seq of each segment that is damaged now, by its number."""
+    numbers = {damage.segment for damage in spool.recheck()}
+    return {str(row.id): row.first_seq for row in spool.segments() if row.id in numbers}
+
+
+def _resume(store: Store, line: str, config: CollectConfig, damaged: Mapping[str, int]) -> dict[str, Any]:
     """Where episodes that can still be taken begin, by the newest interactions made for an ancestor of live.
 
-    Not by those made for live itself, or collecting twice would not be the same twice.
+    Not by those made for live itself, or collecting twice would not be the same twice. A segment that was
+    damaged then and is not now was put back: it is read again, from its first seq on. What is in it and
+    was trained on stays out, as everywhere, by its episode.
     """
     live = store.alias(line, "live")
     if live is None:
@@ -205,7 +219,9 @@ def _resume(store: Store, line: str, config: CollectConfig) -> dict[str, Any]:
     rules = {"arm": config.arm, "max_lag": config.max_lag}
     for earlier in store.all_of("interactions", line, rules) if ancestors else ():
         if earlier.meta["checkpoint"] in ancestors:
-            return {"checkpoint": live.digest, "seq": int(earlier.meta["window"]["resume_seq"])}
+            window = earlier.meta["window"]
+            healed = [seq for number, seq in window.get("damaged", {}).items() if number not in damaged]
+            return {"checkpoint": live.digest, "seq": int(min([window["resume_seq"], *healed]))}
     return {"checkpoint": live.digest, "seq": 0}
 
 

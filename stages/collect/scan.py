@@ -7,7 +7,7 @@ everything after this file is whole-array work. Not for: deciding what is taken 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -89,13 +89,11 @@ def scan(
     generations: Iterable[tuple[int, Generation, bytes]],
     events: Iterable[tuple[int, Event, str, bytes]],
     line: str,
-    skip: Callable[[str], bool] = lambda generation_id: False,
 ) -> Scan:
     """Read both iterators once, events first: reading them checks every byte, so damage shows there.
 
     Args:
         line: generations of other lines are counted and skipped.
-        skip: generations known to be unreadable.
     """
     scanner = _Scanner()
     for seq, event, _, _ in events:
@@ -103,7 +101,7 @@ def scan(
     for seq, generation, _ in generations:
         if generation.line != line:
             scanner.other_lines += 1
-        elif not skip(generation.id):
+        else:
             scanner.add_generation(seq, generation)
     return scanner.done()
 

@@ -21,7 +21,7 @@ from stages.spool.chains import ChainReader, Tokens
 from stages.spool.damage import Damage, SpoolDamagedError
 from stages.spool.frames import Kind
 from stages.spool.index import Index, SegmentRow
-from stages.spool.recovery import WriterLock, open_index, recover
+from stages.spool.recovery import WriterLock, index_again, open_index, recover
 from stages.vault import Vault
 
 OnDamage = Callable[[Damage], None]
@@ -174,8 +174,36 @@ class Spool:
         return good, damages
 
     def damages(self) -> list[Damage]:
-        """All damage ever put on record, oldest segment first."""
+        """All damage on record, oldest segment first."""
         return self._index.damages()
+
+    def recheck(self) -> list[Damage]:
+        """Read the damaged segments again: what reads clean by now (its file was put back) is damage no more.
+
+        Returns the damage that is left on record. Torn tails, which were cut off, are none.
+        """
+        on_record = [d for d in self.damages() if d.reason != "torn_tail"]
+        numbers = {d.segment for d in on_record}
+        for row in self._index.segments() if numbers else ():
+            if row.id in numbers:
+                found, damages = self.read_segment(row)
+                still = {d.offset for d in damages}
+                healed = [d for d in on_record if d.segment == row.id and d.offset not in still]
+                if healed and not damages and row.state == "sealed":
+                    index_again(self._index, row, found)
+                places = [(d.segment, d.offset) for d in healed]
+                self._index.write("DELETE FROM damage WHERE segment = ? AND offset = ?", places)
+                on_record = [d for d in on_record if d not in healed]
+        return on_record
+
+    def tell(self, damages: list[Damage]) -> list[Damage]:
+        """Those of `damages` that nobody was told of yet. All are on record, and told of, from now on."""
+        if not damages:
+            return []
+        told = _places(self._index.damages()) - _places(self._index.damages(untold=True))
+        news = [d for d in damages if (d.segment, d.offset) not in told]
+        self._index.record(news, told=True)
+        return news
 
     def delete_sealed(self, up_to_seq: int) -> list[int]:
         """Delete sealed segments whose records all have seq <= `up_to_seq`. Returns their numbers."""
@@ -191,19 +219,14 @@ class Spool:
         return numbers
 
     def _frames(self, first_seq: int, last_seq: int, on_damage: OnDamage | None) -> Iterator[frames.Frame]:
-        known = {(d.segment, d.offset) for d in self._index.damages()}
-        untold = {(d.segment, d.offset) for d in self._index.damages(untold=True)}
         for row in self._index.segments(first_seq, last_seq):
             good, damages = self.read_segment(row)
-            fresh = [d for d in damages if (d.segment, d.offset) not in known]
-            unseen = [d for d in damages if (d.segment, d.offset) in untold]
-            if fresh or unseen:
-                self._index.record([*fresh, *unseen], told=True)
+            news = self.tell(damages)
             if on_damage is not None:
                 for damage in damages:
                     on_damage(damage)
-            elif fresh or unseen:
-                raise SpoolDamagedError([*fresh, *unseen])
+            elif news:
+                raise SpoolDamagedError(news)
             yield from (f for f in good if first_seq <= f.seq <= last_seq and f.kind != Kind.FOOTER)
 
     def _damage(self, number: int, offset: int, end: int, reason: str) -> Damage:
@@ -215,6 +238,10 @@ class Spool:
                 if first_seq <= seq <= last_seq:
                     with suppress(msgspec.DecodeError):  # a full read finds and reports the damage
                         yield seq, codec.decode_headline(meta), b""
+
+
+def _places(damages: list[Damage]) -> set[tuple[int, int]]:
+    return {(d.segment, d.offset) for d in damages}
 
 
 def open_event(event: Event, user: str, sealed: bytes, vault: Vault) -> Event:

@@ -105,6 +105,19 @@ def recover(spool_dir: Path, index: Index) -> list[Damage]:
     return found
 
 
+def index_again(index: Index, row: SegmentRow, found: list[frames.Frame]) -> None:
+    """A segment that was damaged when it was indexed reads clean now: index the records it lacked.
+
+    Args:
+        found: all frames of the segment.
+    """
+    tally = _Tally(row.id, None, frames.Header(row.id, row.first_seq, row.created))
+    for frame in found:
+        tally.add(frame)
+    tally.batch.segments[row.id] = tally.row(row.bytes)
+    index.commit(tally.batch)
+
+
 def next_numbers(index: Index) -> tuple[int, int]:
     """Number of the next segment, and of the next record."""
     number, seq = index.rows(

@@ -1,6 +1,8 @@
 """`rtrl verify` for the spool: are the segments there, and does every byte of them read?
 
-Looks only; but like every reader it first puts in order what a killed writer left, if none is alive.
+Changes no segment. Like every reader it first puts in order what a killed writer left, if none is alive.
+Damage is a problem once, to whoever meets it first; afterwards it is in quarantine and a warning, until the
+segment file is put back.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from stages.spool.reader import Spool
 
 @dataclass
 class SpoolReport:
-    """What was counted, and what is wrong (one sentence each; empty when all is well)."""
+    """What was counted, what is wrong, and what was and is known (one sentence each).
+
+    `counts["damaged"]` is the number of problems, `counts["quarantined"]` that of warnings.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
@@ -30,7 +36,7 @@ def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
     Raises:
         StoreError: the index has another schema.
     """
-    report = SpoolReport({"segments": 0, "generations": 0, "events": 0, "damaged": 0})
+    report = SpoolReport({"segments": 0, "generations": 0, "events": 0, "damaged": 0, "quarantined": 0})
     if not spool_dir.is_dir():
         return report
     spool = Spool.open(spool_dir)
@@ -42,9 +48,10 @@ def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
 
 
 def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> None:
-    known = [d for d in spool.damages() if d.reason != "torn_tail"]
-    report.problems += [f"{damage} (known, in quarantine)" for damage in known]
-    places = {(d.segment, d.offset) for d in known}
+    known = spool.recheck()
+    news = spool.tell(known)  # found by recovery, which tells a log at most
+    report.problems += [str(damage) for damage in news]
+    report.warnings += [f"{damage} (known, in quarantine)" for damage in known if damage not in news]
     for row in spool.segments():
         report.counts["segments"] += 1
         report.counts["generations"] += row.generations
@@ -56,7 +63,7 @@ def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> N
                 report.problems.append(f"segment {row.id:08d} has {size} bytes where {row.bytes} were synced")
             continue
         found, damages = spool.read_segment(row)
-        report.problems += [str(d) for d in damages if (d.segment, d.offset) not in places]
+        report.problems += [str(damage) for damage in spool.tell(damages)]
         kinds = Counter(frame.kind for frame in found)
         counted = (kinds[Kind.GENERATION], kinds[Kind.EVENT])
         if not damages and counted != (row.generations, row.events):
@@ -64,4 +71,4 @@ def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> N
                 f"segment {row.id:08d} holds {counted[0]} generations and {counted[1]} events,"
                 f" its index {row.generations} and {row.events}"
             )
-    report.counts["damaged"] = len(report.problems)
+    report.counts |= {"damaged": len(report.problems), "quarantined": len(report.warnings)}

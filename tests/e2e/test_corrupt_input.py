@@ -73,8 +73,11 @@ def test_truncated_segment(workspace: Workspace) -> None:
     [segment] = (workspace.spool_dir / "segments").iterdir()
     data = segment.read_bytes()
     segment.write_bytes(data[: len(data) // 2])
-    says(rtrl(workspace.root, "verify", "--json"), 12)
     says(rtrl(workspace.root, "collect", "--json"), 12, "generations", "events")
+    verified = rtrl(workspace.root, "verify", "--json")
+    assert verified.code == 0, verified.err
+    assert verified.document["metrics"]["spool"]["quarantined"] == 1
+    assert "known, in quarantine" in verified.document["warnings"][0]
     again = rtrl(workspace.root, "collect", "--json")
     assert again.code == 0, again.err
     kept = episodes(again)
@@ -83,7 +86,9 @@ def test_truncated_segment(workspace: Workspace) -> None:
     assert sum(gone.values()) >= 1, again.document["metrics"]
     segment.write_bytes(data)  # from a backup: everything is there again
     restored = rtrl(workspace.root, "collect", "--json")
-    assert kept + episodes(restored) == EPISODES, restored.out
+    assert episodes(restored) == EPISODES, restored.out
+    verified = rtrl(workspace.root, "verify", "--full", "--json")
+    assert (verified.code, verified.document["warnings"]) == (0, []), verified.err
 
 
 def test_torn_tail_of_a_killed_writer_is_no_damage(workspace: Workspace) -> None:

@@ -75,7 +75,7 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
     assert (damage.reason, damage.generations, damage.events) == ("truncated", ("g2", "g3", "g4"), 3)
     assert ids(reader) == ["g0", "g1"]
     assert [g.id for _, g, _ in reader.generations(0, 99, payloads=False)] == ["g0", "g1"]
-    assert verify_spool(tmp_path / "spool", deep=True).problems
+    assert verify_spool(tmp_path / "spool", deep=True).warnings
     path.write_bytes(whole)
     assert ids(reader) == [f"g{i}" for i in range(5)]
     assert reader.check() == 10
@@ -110,3 +110,22 @@ def test_the_index_can_be_made_again(tmp_path: Path, how: str) -> None:
     reader = Spool.open(tmp_path / "spool")
     assert ids(reader) == ["g0", "g1", "g2", "g3", "g4", "g9"]
     assert reader.range()[:4] == (1, 13, 6, 6)
+
+
+def test_what_was_damaged_before_it_was_indexed_is_indexed_when_it_is_put_back(tmp_path: Path) -> None:
+    path = fill(tmp_path)
+    whole = path.read_bytes()
+    for name in ("spool.db", "spool.db-wal", "spool.db-shm"):
+        (tmp_path / "spool" / name).unlink(missing_ok=True)
+    broken = bytearray(whole)
+    broken[offsets(path)[2] + 40] ^= 1  # in generation g1
+    path.write_bytes(bytes(broken))
+    reader = Spool.open(tmp_path / "spool")
+    assert ids(reader) == ["g0", "g2", "g3", "g4"]
+    assert reader.range().generations == 4
+    path.write_bytes(whole)
+    assert reader.recheck() == []
+    assert reader.record("g1")[0].id == "g1"
+    assert reader.range()[:4] == (1, 10, 5, 5)
+    assert verify_spool(tmp_path / "spool", deep=True).problems == []
+    reader.close()
