@@ -17,7 +17,14 @@ from stages.cycle.deadline import Deadline, LateError
 from stages.cycle.ping import ping
 from stages.cycle.record import Record, interrupted
 from stages.cycle_config import STAGES, seconds
-from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError, UsageError
+from stages.errors import (
+    DependencyDownError,
+    GateRejectedError,
+    InputMissingError,
+    LockedError,
+    RtrlError,
+    UsageError,
+)
 from stages.progress import Silent
 from stages.result import SCHEMA, StageResult, Status, result_of
 from stages.runner import run_stage
@@ -226,11 +233,29 @@ class _Turn:
         refs = {kind: self.record.done[stage][output] for kind, (stage, output) in _FEEDS[name].items()}
         if self.listener is not None:
             self.listener(name, None)
+        if name == "deploy":
+            self._refuse_rolled_back(refs["checkpoint"])
         with self.deadline.limit(name):
             ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
         if self.listener is not None:
             self.listener(name, ended)
         return ended
+
+    def _refuse_rolled_back(self, candidate: str) -> None:
+        """Nobody is asked in a cycle, so it does not overrule who took a checkpoint back.
+
+        Raises:
+            GateRejectedError: (exit 3) the candidate's last deployment was rolled back.
+        """
+        line = self.workspace.settings.workspace.line
+        past = self.store.deployments.rolled_back(line, candidate)
+        if past is not None:
+            ref = self.store.resolve(candidate, line).ref
+            why = past.data.get("rollback_reason") or "no reason given"
+            raise GateRejectedError(
+                f"{ref} passed, and was rolled back when it was served: {why}",
+                hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one all the same",
+            )
 
     def _failed(self, result: CycleResult, name: str, error: RtrlError) -> None:
         """A stage raised. Where trying again can help, the next cycle goes on here; else it begins anew."""

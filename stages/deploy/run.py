@@ -102,19 +102,13 @@ class DeployStage:
         }
         if is_served(ctx.workspace, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
+        warnings = [f"deployed without a passing report: {self.reason}"] if overridden else []
+        if past := store.deployments.rolled_back(line, candidate.digest):
+            why = past.data.get("rollback_reason") or "no reason given"
+            warnings.append(f"{candidate.ref} had been rolled back before: {why}")
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("deploy.live", **facts)
-        warnings = [f"deployed without a passing report: {self.reason}"] if overridden else []
-        warnings += _was_rolled_back(store, line, candidate)
         return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
-
-
-def _was_rolled_back(store: Store, line: str, candidate: Artifact) -> list[str]:
-    for past in store.deployments.history(line):
-        if past.checkpoint == candidate.digest and past.state == "rolled_back":
-            why = past.data.get("rollback_reason") or "no reason given"
-            return [f"{candidate.ref} had been rolled back before: {why}"]
-    return []
 
 
 STAGE = DeployStage()

@@ -144,6 +144,12 @@ class Deployments:
         states = ("staged", "verifying", "canary", "rolling_back")
         return self._select(DeploymentRow.line == line, col(DeploymentRow.state).in_(states))
 
+    def rolled_back(self, line: str, checkpoint: str) -> Deployment | None:
+        """The last deployment of a checkpoint (digest) that got anywhere, if it was rolled back."""
+        of_it = (DeploymentRow.line == line, ArtifactRow.digest == checkpoint)
+        last = self._select(*of_it, col(DeploymentRow.state) != "failed", limit=1)
+        return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
+
     def history(self, line: str, limit: int = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)

@@ -131,6 +131,38 @@ def test_a_verdict_ends_the_cycle_and_the_data_stays_usable(
     assert live(world[1]) != before
 
 
+def serve(store: Store, digest: str) -> str:
+    """Deploy as `rtrl deploy` does; the deployment's id."""
+    previous = live(store)
+    made = store.deployments.create("auto", digest, by="test", reason="test", previous=previous)
+    store.deployments.transition(made.id, "staged", "verifying")
+    store.move_alias("auto", "live", digest, reason="test", by="test", deployment_id=made.id)
+    return made.id
+
+
+def test_a_candidate_that_was_rolled_back_is_not_deployed_again(world: tuple[Workspace, Store]) -> None:
+    _, store = world
+    stages, first = chain(), live(store)
+    candidate = run(world, stages).made["train"]["checkpoint"]
+    store.move_alias("auto", "live", first, reason="test")
+    deployment = serve(store, candidate)
+    store.deployments.transition(deployment, "live", "rolling_back", rollback_reason="breaks tests")
+    back = serve(store, first)
+    for _ in range(2):
+        result = run(world, stages)
+        assert result.exit_code == 3
+        assert result.error is not None
+        assert "was rolled back when it was served: breaks tests" in result.error["message"]
+        assert "rtrl deploy --input checkpoint@v2" in result.error["hint"]
+        assert live(store) == first
+    deployment = serve(store, candidate)  # by hand; and what is live is taken back from there
+    assert store.deployments.rolled_back("auto", candidate) is None
+    assert store.deployments.get(back).state == "retired"
+    store.move_alias("auto", "live", first, reason="test")
+    assert run(world, stages).exit_code == 0
+    assert live(store) == candidate
+
+
 def test_what_is_down_is_gone_on_with(world: tuple[Workspace, Store]) -> None:
     stages = chain()
     stages["deploy"].before = fail(DependencyDownError("no gateway", hint="rtrl serve"))
