@@ -107,7 +107,10 @@ def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def check_name(value: str, what: str) -> str:
-    """`value` if it can be the name of a user, session, episode or event. Raises ApiError 400."""
+    """`value` if it can be the name of a user, session, episode or event. Raises ApiError 400.
+
+    Unprintable is also what the spool's own keys are named by, so no client can name one (`spool/pending.py`).
+    """
     if not 0 < len(value) <= MAX_NAME:
         raise invalid(f"{what} must have 1 to {MAX_NAME} characters", param=what)
     if not value.isprintable():

@@ -11,7 +11,8 @@ from stages.errors import DependencyDownError
 from stages.spool.index import EventRow
 from stages.vault import Vault
 
-PENDING_PREFIX = "pending/"
+PENDING_PREFIX = "\x1fpending/"  # clients name their users in printable characters only
+_FORMER_PREFIX = "pending/"  # in stores made before; a user's own name may begin with it
 
 
 class Pending:
@@ -59,16 +60,21 @@ def pending_user(generation_id: str) -> str:
     return PENDING_PREFIX + generation_id
 
 
-def forget_key(vault: Vault, generation_id: str) -> None:
+def waited_as(user: str, generation_id: str) -> bool:
+    """Whether an event sealed for `user` waited for that generation without knowing whose it is."""
+    return user in (pending_user(generation_id), _FORMER_PREFIX + generation_id)
+
+
+def forget_key(vault: Vault, user: str) -> None:
     """Destroy the key of events that no longer wait. Only after what replaces them survives a power cut.
 
     On a full disk it is left for the next writer (`left_over`).
     """
     with contextlib.suppress(DependencyDownError, sqlite3.OperationalError):
-        vault.forget(pending_user(generation_id))
+        vault.forget(user)
 
 
 def left_over(vault: Vault, pending: Pending) -> list[str]:
-    """Generations for which nothing waits and whose waiting key is still there: its writer was killed."""
-    named = (user.removeprefix(PENDING_PREFIX) for user in vault.users(PENDING_PREFIX))
-    return [generation_id for generation_id in named if generation_id not in pending]
+    """Waiting keys (their `pending_user`) under which nothing waits any more: their writer was killed."""
+    named = vault.users(PENDING_PREFIX)
+    return [user for user in named if user.removeprefix(PENDING_PREFIX) not in pending]

@@ -25,7 +25,7 @@ from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits
-from stages.spool.pending import Pending, forget_key, left_over, pending_user
+from stages.spool.pending import Pending, forget_key, left_over, pending_user, waited_as
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
 from stages.vault import UserForgottenError, Vault
 
@@ -89,8 +89,8 @@ class SpoolWriter:
                 row = self._index.generation(generation_id)
                 if row is not None:
                     self._promote(row)
-        for generation_id in left_over(self._vault, self._pending):
-            self._journal.afterwards(partial(forget_key, self._vault, generation_id))
+        for user in left_over(self._vault, self._pending):
+            self._journal.afterwards(partial(forget_key, self._vault, user))
         self.expire()
 
     def expect(self, generation_id: str, key_id: str, user: str, *, no_train: bool) -> None:
@@ -154,7 +154,7 @@ class SpoolWriter:
             for row in late:
                 self._journal.add(row._replace(state="expired"))
             for generation_id in {row.generation_id for row in late}:
-                self._journal.afterwards(partial(forget_key, self._vault, generation_id))
+                self._journal.afterwards(partial(forget_key, self._vault, pending_user(generation_id)))
         return len(late)
 
     def flush(self, timeout: float = 30.0) -> int:
@@ -230,8 +230,7 @@ class SpoolWriter:
 
     def _promote(self, generation: GenerationRow) -> None:
         """Events waited for `generation`: write them again as its own, sealed for its user."""
-        waited_for = pending_user(generation.id)
-        forget = False
+        keys = set()
         for row in self._pending.pop(generation.id):
             frame = segment.read_frame(self._dir, row.segment, row.offset)
             if row.key_id != generation.key_id or frame is None:
@@ -239,7 +238,8 @@ class SpoolWriter:
                 continue
             stored, sealed = codec.unpack_event(frame.body)
             event = stored.event
-            forget = forget or stored.user == waited_for
+            if waited_as(stored.user, generation.id):
+                keys.add(stored.user)
             if sealed and not generation.plain:
                 try:
                     data = self._vault.unseal(stored.user, sealed, codec.event_aad(event.key_id, event.id))
@@ -248,8 +248,8 @@ class SpoolWriter:
                     continue
                 event = msgspec.structs.replace(event, data=codec.decode_data(data))
             self._write_event(event, generation.user, plain=bool(generation.plain), state="attached")
-        if forget:
-            self._journal.afterwards(partial(forget_key, self._vault, generation.id))
+        for user in keys:
+            self._journal.afterwards(partial(forget_key, self._vault, user))
 
     def _sealing_users(self, events: Sequence[Event]) -> list[str]:
         """Whose keys the events will need."""

@@ -14,6 +14,7 @@ import pytest
 
 from stages.errors import IntegrityError, LockedError
 from stages.spool import Spool, SpoolFullError, open_event
+from stages.spool.pending import PENDING_PREFIX, pending_user
 from stages.spool.recovery import WriterLock
 from stages.vault import Vault
 from tests.e2e.small_disk import filled, small_disk
@@ -67,8 +68,8 @@ def test_the_key_of_a_waiting_event_goes_only_when_the_event_is_safe(tmp_path: P
     spool = Spool.open(tmp_path / "spool")
     found = [open_event(e, user, sealed, vault) for _, e, user, sealed in spool.events(0, 1 << 60)]
     assert [(e.id, e.data) for e in found] == [("e1", {"text": "still wrong"})]
-    assert vault.users("pending/") == []
-    assert vault.forgotten("pending/g1")
+    assert vault.users(PENDING_PREFIX) == []
+    assert vault.forgotten(pending_user("g1"))
 
 
 def test_a_user_forgotten_while_an_event_waits_costs_the_event_and_not_the_answer(tmp_path: Path) -> None:

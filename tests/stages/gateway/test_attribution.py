@@ -8,6 +8,7 @@ import pytest
 
 from stages.gateway.attribution import conversation, own_name, position, text_of, user_messages
 from stages.gateway.times import parse_ms
+from stages.spool.pending import pending_user
 from tests.stages.gateway.rig import Rig, running
 
 U = {"role": "user", "content": "fix it"}
@@ -111,6 +112,7 @@ async def test_the_clients_clock_counts_only_where_it_is_told_to(rig: Rig) -> No
         ({}, {"rtrl_session": "x" * 201}),
         ({"x-rtrl-no-train": "perhaps"}, {}),
         ({}, {"rtrl_user": ["a"]}),
+        ({}, {"rtrl_user": pending_user("g1")}),
     ],
 )
 async def test_nonsense_is_refused(rig: Rig, headers: dict[str, str], metadata: dict[str, Any]) -> None:

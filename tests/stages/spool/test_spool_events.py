@@ -86,3 +86,35 @@ def test_events_of_a_no_train_generation_are_counted_without_content(tmp_path: P
     spool.close()
     found = [(e.id, e.data, s) for _, e, _, s in Spool.open(tmp_path / "spool").events(0, 99)]
     assert found == [("e0", {}, b""), ("e1", {}, b""), ("e2", {}, b"")]
+
+
+@pytest.mark.parametrize("name", ["pending/", "pending/g1", "pending/of the review board"])
+def test_a_user_whose_name_looks_like_a_waiting_key_keeps_everything(tmp_path: Path, name: str) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g0", user=name), tokens([1], [2]), "question", "answer")
+    spool.append_events([event("e1", "g1"), event("e2", "g1", key_id="k2")])
+    spool.append_generation(generation("g1", user=name), tokens([1], [2]))
+    spool.close()
+    writer(tmp_path, pending_hours=0).close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    assert reader.payload("g0", vault).answer == "answer"
+    _, e, user, sealed = next(reader.events(0, 99))
+    assert open_event(e, user, sealed, vault).data == {"text": "still wrong"}
+
+
+def test_events_that_wait_in_a_store_made_before_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were sealed under a name that a client could have."""
+    monkeypatch.setattr("stages.spool.writer.pending_user", "pending/{}".format)
+    spool = writer(tmp_path)
+    assert statuses(spool, event("e1", "g1")) == ["pending"]
+    spool.close()
+    monkeypatch.undo()
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    _, e, user, sealed = next(reader.events(0, 99))
+    assert (user, open_event(e, user, sealed, vault).data) == ("ada", {"text": "still wrong"})
+    assert vault.forgotten("pending/g1")
