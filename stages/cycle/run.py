@@ -254,7 +254,7 @@ class _Turn:
             why = past.data.get("rollback_reason") or "no reason given"
             raise GateRejectedError(
                 f"{ref} passed, and was rolled back when it was served: {why}",
-                hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one all the same",
+                hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one still",
             )
 
     def _failed(self, result: CycleResult, name: str, error: RtrlError) -> None:
