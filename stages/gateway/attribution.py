@@ -109,7 +109,7 @@ def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
 def check_name(value: str, what: str) -> str:
     """`value` if it can be the name of a user, session, episode or event. Raises ApiError 400.
 
-    Unprintable is also what the spool's own keys are named by, so no client can name one (`spool/pending.py`).
+    The spool's own keys begin with an unprintable character (`spool/pending.py`): no client can name one.
     """
     if not 0 < len(value) <= MAX_NAME:
         raise invalid(f"{what} must have 1 to {MAX_NAME} characters", param=what)
