@@ -36,22 +36,26 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What is asked of the model: the fields of a chat completion that the harness decides."""
+    """What is asked of the model: the fields of a chat completion that the harness decides.
+
+    Attributes:
+        temperature: of sampling; None leaves it to who serves.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...]
     max_tokens: int
-    temperature: float = 1.0
+    temperature: float | None = 1.0
 
     def body(self, model: str) -> dict[str, Any]:
         """The JSON body of `POST /v1/chat/completions`."""
-        return {
+        body = {
             "model": model,
             "messages": list(self.messages),
             "tools": list(self.tools),
             "max_tokens": self.max_tokens,
-            "temperature": self.temperature,
         }
+        return body if self.temperature is None else {**body, "temperature": self.temperature}
 
 
 @dataclass(frozen=True)

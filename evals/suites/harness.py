@@ -7,12 +7,15 @@ calls break. Clustered by person. Not the benchmark (its tasks come from real re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import cursorbench.harness
 from cursorbench.errors import UsageError
+from cursorbench.harness.loop import ChatRequest
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.population import replay as population
 from evals.population.people import Case
@@ -37,13 +40,13 @@ class HarnessSuite:
         requests: how many.
         seed: which held-out people.
         attempts: answers per request.
-        temperature: of sampling; users are served at this.
+        temperature: of sampling; None for the engine's own, which is what users are served with.
     """
 
     name = "harness"
     batch = 256  # as many as an engine answers at once
 
-    def __init__(self, requests: int, seed: int, attempts: int = 1, temperature: float = 1.0) -> None:
+    def __init__(self, requests: int, seed: int, attempts: int = 1, temperature: float | None = None) -> None:
         self._requests, self._seed = requests, seed
         self._attempts, self._temperature = attempts, temperature
 
@@ -68,13 +71,17 @@ class HarnessSuite:
         if unknown:
             raise UsageError(f"{unknown[0]} is no held-out request of this suite")
         chosen = [self._by_id[case] for case in cases]
+
+        def complete(requests: list[ChatRequest]) -> list[Mapping[str, Any] | None]:
+            asked = [replace(request, temperature=self._temperature) for request in requests]
+            return list(subject.complete_batch(asked))
+
         return [
             _attempt(result, number)
             for number in range(self._attempts)
             for result in population.replay(
                 chosen,
-                lambda requests: list(subject.complete_batch(requests)),
-                temperature=self._temperature,
+                complete,
                 attempt=number,
                 on_progress=advance,
             )

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,7 @@ class InProcessEngine:
     Args:
         checkpoint_dir: a checkpoint folder.
         config: the same settings as the served engine's; `max_num_seqs` may be raised for batches.
+        sampling: parameters of requests that name none (vLLM's names); what a request names wins.
         log: where the worker's output goes; by default a temporary file, kept only when the worker died.
 
     Raises:
@@ -48,9 +49,17 @@ class InProcessEngine:
         IntegrityError (12): it holds something else than the checkpoint.
     """
 
-    def __init__(self, checkpoint_dir: Path, config: EngineConfig, *, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint_dir: Path,
+        config: EngineConfig,
+        *,
+        sampling: Mapping[str, float] | None = None,
+        log: Path | None = None,
+    ) -> None:
         require_checkpoint(checkpoint_dir)
         self.config = config
+        self.sampling = dict(sampling or {})
         self.started_with = checkpoint_dir
         self.checkpoint_dir = checkpoint_dir
         self._temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
@@ -97,7 +106,7 @@ class InProcessEngine:
                 "messages": list(request.messages),
                 "tools": list(request.tools),
                 "max_tokens": request.max_tokens,
-                "temperature": request.temperature,
+                "sampling": sampling_of(request, self.sampling),
             }
             for request in batch
         ]
@@ -190,6 +199,12 @@ class InProcessEngine:
             time.sleep(0.02)
         self._keep_log = True
         return diagnose(tail(self.log), self._process.returncode, self.log, starting=self._starting)
+
+
+def sampling_of(request: ChatRequest, defaults: Mapping[str, float]) -> dict[str, float]:
+    """What one request is sampled with: vLLM's parameters by name."""
+    asked = {} if request.temperature is None else {"temperature": request.temperature}
+    return {**defaults, **asked}
 
 
 def _message(request: ChatRequest, answer: dict[str, Any]) -> dict[str, Any]:

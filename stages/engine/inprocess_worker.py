@@ -47,9 +47,7 @@ class Worker:
         queued: list[int] = []  # vLLM returns the outputs in the order of queueing
         answers: list[dict[str, Any]] = [{} for _ in requests]
         for index, request in enumerate(requests):
-            sampling = SamplingParams(
-                temperature=request["temperature"], max_tokens=request["max_tokens"], logprobs=0
-            )
+            sampling = SamplingParams(**request["sampling"], max_tokens=request["max_tokens"], logprobs=0)
             try:
                 self.llm.enqueue_chat(
                     [request["messages"]], sampling, use_tqdm=False, tools=request["tools"] or None

@@ -31,7 +31,11 @@ class EvalConfig(BaseModel):
         default_factory=dict,
         description="loss tolerated by `suite.metric`, in the metric's unit, in place of the suite's own",
     )
-    temperature: float = Field(1.0, ge=0, description="sampling temperature: what users are served with")
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        description="sampling temperature, in place of the one users are served with (gateway.sampling)",
+    )
     cache: bool = Field(
         True,
         description="reuse the baseline's stored attempts under equal digests of harness, engine and tasks",

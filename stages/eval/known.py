@@ -47,14 +47,20 @@ def engine_facts(config: EngineConfig) -> dict[str, Any]:
     return facts
 
 
+def served_sampling(workspace: Workspace) -> dict[str, float]:
+    """What users are served with when they ask for nothing else, and so what the gate samples with."""
+    return workspace.settings.gateway.sampling.model_dump()
+
+
 def conditions(workspace: Workspace, config: EvalConfig) -> str:
-    """One digest of all that an attempt depends on but the checkpoint: settings, engine, code, own tasks."""
+    """One digest of all that an attempt depends on but the checkpoint: settings, engine, sampling, code, tasks."""
     chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return digest(
         {
             "eval": chosen,
             "engine": engine_facts(workspace.settings.engine),
+            "sampling": served_sampling(workspace),
             "code": code_version(),
             "tasks": _folder(include) if include else {},
         }

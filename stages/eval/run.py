@@ -34,13 +34,15 @@ _ROLES = {"baseline": "baseline_attempts", "anchor": "anchor_attempts"}
 
 
 def start_engine(workspace: Workspace, folder: Path) -> ChatEngine:
-    """The real engine, set up as the served one, for large batches."""
+    """The real engine, set up and sampling as the served one, for large batches."""
     from stages.engine.inprocess import InProcessEngine
+    from stages.eval.known import served_sampling
     from stages.eval.subjects import BATCH_SEQUENCES
 
     config = workspace.settings.engine
     wide = max(config.max_num_seqs, BATCH_SEQUENCES)
-    return InProcessEngine(folder, config.model_copy(update={"max_num_seqs": wide}))
+    sampling = served_sampling(workspace)
+    return InProcessEngine(folder, config.model_copy(update={"max_num_seqs": wide}), sampling=sampling)
 
 
 class EvalStage:
@@ -80,10 +82,10 @@ class EvalStage:
         return {**inputs, **_reports(workspace, store, config, inputs)}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The engine's settings and versions: another engine is another result."""
-        from stages.eval.known import engine_facts
+        """The engine's settings and versions, and how it samples: another engine is another result."""
+        from stages.eval.known import engine_facts, served_sampling
 
-        return {"engine": engine_facts(workspace.settings.engine)}
+        return {"engine": engine_facts(workspace.settings.engine), "sampling": served_sampling(workspace)}
 
     def run(
         self,

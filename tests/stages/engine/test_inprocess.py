@@ -6,13 +6,14 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cursorbench.harness.loop import ChatRequest
 from stages.engine.config import EngineConfig
-from stages.engine.inprocess import InProcessEngine
+from stages.engine.inprocess import InProcessEngine, sampling_of
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 
 STUB = EngineConfig(program="stub")
@@ -59,6 +60,14 @@ def test_answers_come_in_order_as_messages(engine: InProcessEngine) -> None:
         {"id": "call_0_0", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
     ]
     assert (cut["finish_reason"], cut["output_tokens"]) == ("length", 3)
+
+
+def test_requests_that_name_no_temperature_are_sampled_as_the_engine_is_set_up() -> None:
+    served = {"temperature": 0.7, "top_p": 0.9}
+    named = ChatRequest((), (), 5, temperature=0.2)
+    assert sampling_of(replace(named, temperature=None), served) == served
+    assert sampling_of(named, served) == {"temperature": 0.2, "top_p": 0.9}
+    assert "temperature" not in replace(named, temperature=None).body("m")
 
 
 def test_weights_are_verified_when_they_change(engine: InProcessEngine, folders: tuple[Path, Path]) -> None:

@@ -15,7 +15,7 @@ from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
 from stages.eval import kept as kept_files
-from stages.eval.run import EvalStage
+from stages.eval.run import EvalStage, start_engine
 from stages.eval.stub import FILE, StubEngine
 from stages.eval.subjects import Engines
 from stages.eval.suites import build
@@ -125,6 +125,35 @@ def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     assert bench.engines[-1].asked == 480
     fresh = bench.eval([*STEADY, "eval.cache=false"], checkpoint=third.digest)
     assert "baseline_attempts" not in fresh.inputs
+
+
+def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("stages.engine.inprocess.InProcessEngine", lambda *_, **given: made.append(given))
+    served = 'gateway.sampling={"temperature": 0.7, "top_p": 0.9, "top_k": 20, "repetition_penalty": 1.1}'
+    start_engine(bench.workspace.with_overrides([served]), bench.live.path)
+    assert made[0]["sampling"] == {
+        "temperature": 0.7, "top_p": 0.9, "top_k": 20, "min_p": 0.0,
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.1,
+    }  # fmt: skip
+    asked: list[float | None] = []
+
+    class Listening(StubEngine):
+        def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+            asked.extend(request.temperature for request in batch)
+            return super().chat(batch, seed=seed)
+
+    bench.stage = EvalStage(engine=lambda _, folder: Listening(folder))
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    first = bench.eval(STEADY)
+    assert set(asked) == {None}, "left to the engine"
+    asked.clear()
+    other = bench.eval([*STEADY, served])
+    assert other.run_id != first.run_id, "other sampling is another eval"
+    assert len(asked) == 480, "and reuses nothing"
+    asked.clear()
+    bench.eval([*STEADY, "eval.temperature=0.5"])
+    assert set(asked) == {0.5}
 
 
 def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path: Path) -> None:
