@@ -74,12 +74,13 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     done = changes(events)
     edited, clarified = outcome(done, episode.answer)
     answered_at = episode.generations[-1]["at"]
+    persistence_ms = _ms(spec.horizons.persistence_s)
     return {
         "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
-        "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), done),
-        "edit_rejected": edit_rejected(events),
+        "edit_persistence": edit_persistence(events, answered_at, persistence_ms, done),
+        "edit_rejected": edit_rejected(events, answered_at, persistence_ms),
         "dissatisfied_followup": dissatisfied_followup(
             events, episode.request, bool(clarified), answered_at, _ms(spec.horizons.followup_s)
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +12,14 @@ from hypothesis import strategies as st
 
 from stages.distill import stabiliser
 from stages.distill.reward import combine, term
-from stages.distill.signals.edit_persistence import changes
+from stages.distill.signals.edit_persistence import changes, edit_persistence
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import asks, outcome
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
-from tests.stages.distill.events import event
+from tests.stages.distill.events import HOUR, event
 
 NAN = float("nan")
 
@@ -221,3 +222,19 @@ def test_the_shipped_spec_puts_broken_calls_below_everything(
     assert spec.stabiliser is not None
     rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
     assert rewards.tolist() == pytest.approx([1.2 + 0.06, -0.2, -0.3 - 0.45, -1.0 - 0.45])
+
+
+def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(tmp_path: Path) -> None:
+    """An editor that sends `edit_applied` and `edit_rejected`, and a user who says nothing."""
+    spec, _ = load("default", tmp_path)
+    edit = event("edit_applied", 1, path="a.py", before="", after="total = 1 + 1\n")
+    told = [edit, event("edit_rejected", 5, path="a.py")]
+    persistence = [edit_persistence(events, 0, HOUR) for events in (told, told[1:])]
+    values = {name: floats(0, 0, 0, 0) for name in spec.signals}
+    values["edit_persistence"] = np.array([1.0, np.nan, *persistence], dtype=np.float64)
+    values["edit_rejected"] = floats(0, 0, 1, 1)
+    values["dissatisfied_followup"] = floats(NAN, NAN, NAN, NAN)
+    values["clarified"] = floats(0, 1, 0, 0)
+    assert spec.stabiliser is not None
+    rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
+    assert rewards.tolist() == pytest.approx([1.2, -0.2, -0.3 - 0.1, -0.3 - 0.1])

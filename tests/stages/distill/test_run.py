@@ -220,14 +220,25 @@ def test_late_duplicate_and_early_events(world: World) -> None:
     assert row["dissatisfied_followup"] < 0.1
 
 
-def test_an_outcome_six_hours_late_still_counts(world: World) -> None:
+def test_an_outcome_told_six_hours_late_still_counts(world: World) -> None:
     a_click(world)
     first = distilled(world)
     before = rewarded(first.outputs["experience"])["e1"]["edit_rejected"]
-    world.event("g1", "edit_reverted", 6 * HOUR, path="area.py")
+    world.tick(6 * HOUR)
+    world.event("g1", "edit_reverted", 20 * 60_000, path="area.py")
     world.collect()
     row = rewarded(world.run(STAGE).outputs["experience"])["e1"]
     assert (before, row["edit_rejected"], row["edit_persistence"]) == (0.0, 1.0, 0.0)
+
+
+def test_a_revert_after_the_horizon_leaves_the_reward_as_it_was(world: World) -> None:
+    a_click(world)
+    before = rewarded(distilled(world).outputs["experience"])["e1"]
+    world.event("g1", "edit_reverted", 20 * HOUR, path="area.py")
+    world.collect()
+    row = rewarded(world.run(STAGE).outputs["experience"])["e1"]
+    names = ("reward", "edit_persistence", "edit_rejected", "dissatisfied_followup")
+    assert [row[name] for name in names] == [before[name] for name in names]
 
 
 def test_what_cannot_be_reproduced_gives_metrics_only(world: World) -> None:
