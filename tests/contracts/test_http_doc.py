@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from stages.collect.config import CollectConfig
+from stages.distill.signals.edit_persistence import LATEST
+from stages.distill.spec import load
 from stages.gateway import request
 from stages.gateway.config import GatewayConfig
 from stages.gateway.event_data import DATA
@@ -160,6 +163,25 @@ def test_limits_and_their_defaults() -> None:
     assert set(rows) > {"max_body_bytes", "max_header_bytes", "max_events", "max_pending_events"}
     assert f"up to {fields['max_events'].default} at a time" in DOC
     assert f"{fields['port'].default}`" in DOC
+
+
+def test_what_is_said_of_horizons() -> None:
+    spec = load("default", ROOT)[0].horizons
+    assert f"{spec.persistence_s:.0f} to {LATEST * spec.persistence_s:.0f}\n  as shipped" in DOC
+    assert f"measured **{spec.persistence_s:.0f} seconds after the edit**" in DOC
+    assert f"`followup_s` ({spec.followup_s:.0f})" in DOC
+    collect = CollectConfig()
+    assert f"`collect.horizon_s` ({collect.horizon_s:.0f})" in DOC
+    assert f"`collect.grace_s` ({collect.grace_s:.0f})" in DOC
+    assert (collect.horizon_s, collect.grace_s) == (3600, 60), "an hour and a minute"
+
+
+def test_only_commands_that_exist_are_named() -> None:
+    known = {path.stem for path in (ROOT / "rtrl_cli" / "commands").glob("*.py")}
+    for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        if page.name != "lab-notes.md":
+            named = set(re.findall(r"`rtrl ([a-z]+)", page.read_text()))
+            assert named <= known, page.name
 
 
 def codes() -> set[str]:
