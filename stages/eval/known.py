@@ -53,7 +53,7 @@ def served_sampling(workspace: Workspace) -> dict[str, float]:
 
 
 def conditions(workspace: Workspace, config: EvalConfig) -> str:
-    """One digest of all that an attempt depends on but the checkpoint: settings, engine, sampling, code, tasks."""
+    """One digest of all that an attempt depends on but the checkpoint: settings, engine, code, own tasks."""
     chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return digest(
