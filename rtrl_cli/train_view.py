@@ -36,7 +36,7 @@ PROOF_COLUMNS = {"lag": "lag", "tokens": "tokens", "mean": "mean |d|", "p99": "p
 def train_text(result: StageResult) -> str:
     """Scalars as lines, then the tables that there are."""
     metrics = result.envelope()["metrics"]
-    nested = ("batch", "proof", "optimizer_steps", "plan", "users_capped")
+    nested = ("batch", "proof", "optimizer_steps", "plan", "users_capped", "keys_capped")
     parts = [
         default_text(
             replace(result, metrics={key: value for key, value in metrics.items() if key not in nested})
@@ -53,6 +53,8 @@ def train_text(result: StageResult) -> str:
         parts.append("optimizer steps\n" + table(list(STEP_COLUMNS.values()), rows))
     if metrics.get("users_capped"):
         parts.append("users at the cap\n" + table(["user", "factor"], _items(metrics["users_capped"])))
+    if metrics.get("keys_capped"):
+        parts.append("API keys at the cap\n" + table(["key", "factor"], _items(metrics["keys_capped"])))
     return "\n\n".join(parts)
 
 
@@ -69,6 +71,8 @@ def batch_tables(batch: Mapping[str, Any]) -> list[str]:
     ]
     if "users" in batch:
         totals.append(["users", batch["users"], f"largest share {batch['largest_user_share']:.1%}"])
+    if "keys" in batch:
+        totals.append(["API keys", batch["keys"], f"largest share {batch['largest_key_share']:.1%}"])
     shown = ["batch\n" + table(["what", "count", ""], totals)]
     if batch.get("strata"):
         rows = [[name, s["episodes"], _number(s["reward_mean"])] for name, s in batch["strata"].items()]

@@ -60,6 +60,7 @@ class ExperienceEpisode:
 
     episode_id: str
     user: str
+    key_id: str
     stratum: str
     reward: float | None
     trainable: bool
@@ -86,7 +87,7 @@ def load_episodes(experience: Artifact) -> list[ExperienceEpisode]:
     """All episodes of an experience, in its order. Raises IntegrityError when the file is damaged."""
     from stages import schemas, tables
 
-    names = ["episode_id", "user", "stratum", "reward", "trainable", "why_not", "group"]
+    names = ["episode_id", "user", "key_id", "stratum", "reward", "trainable", "why_not", "group"]
     table = tables.read(experience.path / schemas.EPISODES_FILE, schemas.experience_episodes(()), names)
     return [ExperienceEpisode(**row) for row in table.select(names).to_pylist()]
 

@@ -29,6 +29,12 @@ class TrainConfig(BaseModel):
         le=1,
         description="largest share of the gradient one user may contribute (2/users where users are few)",
     )
+    key_cap: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="largest share of the gradient one API key may contribute (2/keys where keys are few)",
+    )
 
     # Advantage
     baseline_half_life: float = Field(

@@ -77,7 +77,7 @@ def refuse_small(batch: Batch, experience: Artifact, config: TrainConfig) -> Non
 
 
 def batch_table(batch: Batch) -> dict[str, Any]:
-    """What is in the batch, as JSON: episodes and tokens by reason, lag, stratum; users by share."""
+    """What is in the batch, as JSON: episodes and tokens by reason, lag, stratum; users and keys by share."""
     table: dict[str, Any] = {
         "episodes": batch.seen,
         "trained_episodes": len(batch.episodes),
@@ -91,9 +91,11 @@ def batch_table(batch: Batch) -> dict[str, Any]:
         return table
     by_stratum: defaultdict[str, list[float]] = defaultdict(list)
     per_user: Counter[str] = Counter()
+    per_key: Counter[str] = Counter()
     for episode in batch.episodes:
         by_stratum[episode.stratum].append(float(episode.reward or 0.0))
         per_user[episode.user] += 1
+        per_key[episode.key_id] += 1
     tokens = np.bincount(batch.sampler_of, minlength=len(batch.samplers))
     return table | {
         "reward_mean": float(batch.rewards.mean()),
@@ -104,6 +106,8 @@ def batch_table(batch: Batch) -> dict[str, Any]:
         },
         "users": len(per_user),
         "largest_user_share": max(per_user.values()) / len(batch.episodes),
+        "keys": len(per_key),
+        "largest_key_share": max(per_key.values()) / len(batch.episodes),
         "tokens_by_lag": {
             str(batch.lags[digest]): int(count)
             for digest, count in zip(batch.samplers, tokens, strict=True)

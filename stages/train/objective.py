@@ -1,9 +1,10 @@
 """From rewards to the coefficient of every token.
 
-    a_t = f_user (A_e - c K_e')        kl_credit "episode":  K_e' = K_e minus the other episodes' mean
-    a_t = f_user (A_e - c w_t k1_t)    kl_credit "token"
+    a_t = f_e (A_e - c K_e')        kl_credit "episode":  K_e' = K_e minus the other episodes' mean
+    a_t = f_e (A_e - c w_t k1_t)    kl_credit "token"
 
-A_e: `advantage.py`; K and k1: `kl.py`; f_user: `user_cap.py`, from contributions sum_t w_t |a_t|.
+A_e: `advantage.py`; K and k1: `kl.py`; f_e = f_user f_key: `contributor_cap.py`, from contributions
+sum_t w_t |a_t|.
 w_t is the truncated weight of the parent against the log, c the KL coefficient. Every sampled token
 of every generation of an episode's chain has its episode's A.
 
@@ -12,7 +13,6 @@ The terms are kept apart, so that each can be shown for one episode.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ from stages.linestate import Baseline
 from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.contributor_cap import capped_shares
 from stages.train.importance import truncated_weights
 from stages.train.kl import episode_penalty, k1
-from stages.train.user_cap import effective_cap, user_factors
 
 Array = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -39,19 +39,21 @@ class Objective:
     Attributes:
         baseline, advantage: [E].
         penalty: [M] price of KL in reward, already times c; zeros without an anchor.
-        user_factor: [E] in (0, 1].
+        factor: [E] in (0, 1], of the episode's user and key.
         coefficient: [M] float32, what multiplies w_t log pi in the loss.
-        cap: the user cap in force, a share.
-        capped: user -> factor, only those below 1.
+        user_cap, key_cap: the caps in force, shares.
+        users_capped, keys_capped: name -> factor, only those below 1.
     """
 
     baseline: Floats
     advantage: Floats
     penalty: Floats
-    user_factor: Floats
+    factor: Floats
     coefficient: Array
-    cap: float
-    capped: dict[str, float]
+    user_cap: float
+    key_cap: float
+    users_capped: dict[str, float]
+    keys_capped: dict[str, float]
 
 
 def build_objective(
@@ -71,22 +73,21 @@ def build_objective(
     weights = _parent_weights(batch, parent, config.importance_cap)
     penalty = _penalty(batch, parent, anchor, weights, config)
     raw = advantage[batch.episode_of] - penalty
-    users = [episode.user for episode in batch.episodes]
-    contributions: defaultdict[str, float] = defaultdict(float)
     sizes = np.bincount(batch.episode_of, weights=weights * np.abs(raw), minlength=len(batch.episodes))
-    for user, size in zip(users, sizes, strict=True):
-        contributions[user] += float(size)
-    cap = effective_cap(config.user_cap, contributions)
-    factors = user_factors(contributions, cap)
-    factor = np.array([factors[user] for user in users])
+    users, keys = ([getattr(one, name) for one in batch.episodes] for name in ("user", "key_id"))
+    user_cap, users_capped, of_user = capped_shares(users, sizes.tolist(), config.user_cap)
+    key_cap, keys_capped, of_key = capped_shares(keys, (sizes * of_user).tolist(), config.key_cap)
+    factor = np.array(of_user) * np.array(of_key)
     return Objective(
         baseline=baseline,
         advantage=advantage,
         penalty=penalty,
-        user_factor=factor,
+        factor=factor,
         coefficient=(factor[batch.episode_of] * raw).astype(np.float32),
-        cap=cap,
-        capped={user: value for user, value in sorted(factors.items()) if value < 1},
+        user_cap=user_cap,
+        key_cap=key_cap,
+        users_capped=users_capped,
+        keys_capped=keys_capped,
     )
 
 

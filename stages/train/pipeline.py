@@ -198,8 +198,10 @@ def _metrics(
         "advantage_std": float(objective.advantage.std()),
         "baseline_mean": float(objective.baseline.mean()),
         "kl_penalty_std": float(np.std(objective.penalty)),
-        "user_cap": objective.cap,
-        "users_capped": objective.capped,
+        "user_cap": objective.user_cap,
+        "users_capped": objective.users_capped,
+        "key_cap": objective.key_cap,
+        "keys_capped": objective.keys_capped,
         "kl_parent": last["kl_parent"],
         "kl_anchor": last["kl_anchor"],
         "entropy": last["entropy"],
@@ -216,8 +218,10 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
     found = []
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
-    if objective.capped:
-        found.append(f"{len(objective.capped)} users reached the cap of {objective.cap:.0%} of the gradient")
+    if count := len(objective.users_capped):
+        found.append(f"{count} users reached the cap of {objective.user_cap:.0%} of the gradient")
+    if count := len(objective.keys_capped):
+        found.append(f"{count} API keys reached the cap of {objective.key_cap:.0%} of the gradient")
     if outliers := proven.batch.excluded.get("proof_outlier", 0):
         found.append(f"{outliers} episodes were left out because their logprobs are not their sampler's")
     return found

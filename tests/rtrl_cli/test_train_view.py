@@ -15,6 +15,8 @@ BATCH = {
     "masked_tokens": {"greedy": 4},
     "users": 3,
     "largest_user_share": 0.5,
+    "keys": 4,
+    "largest_key_share": 0.75,
     "strata": {"rename": {"episodes": 9, "reward_mean": 0.25}},
     "tokens_by_lag": {"0": 300, "1": 21},
 }
@@ -27,6 +29,7 @@ def test_a_run_is_shown_with_its_batch_proof_and_steps() -> None:
         "proof": {"checkpoint@v1": {"lag": 0, "tokens": 321, "mean": 1.234e-6}},
         "optimizer_steps": [step],
         "users_capped": {"loud": 0.25},
+        "keys_capped": {"k_ci": 0.125},
         "grad_norm": 1.5,
     }
     text = train_text(StageResult("train", "succeeded", metrics=metrics))
@@ -41,6 +44,8 @@ def test_a_run_is_shown_with_its_batch_proof_and_steps() -> None:
     assert "checkpoint@v1 0 321 1.23e-06 - -" in lines
     assert "1 - - -0.0123 - - - - 0.99 - - - 12346" in lines
     assert "loud 0.25" in lines
+    assert "API keys 4 largest share 75.0%" in lines
+    assert "k_ci 0.125" in lines
 
 
 def test_a_dry_run_shows_the_batch() -> None:

@@ -193,6 +193,20 @@ def test_a_loud_user_is_capped_and_named(world: TrainWorld) -> None:
     assert any("reached the cap" in warning for warning in result.warnings)
 
 
+def test_a_loud_key_is_capped_whatever_its_users_are_called(world: TrainWorld) -> None:
+    told = world.episodes(40)
+    for number, episode in enumerate(told):
+        episode.user = f"u{number}"
+        episode.key = "loud" if number < 30 else f"k{number}"
+    world.experience(told)
+    result = world.train()
+    assert list(result.metrics["keys_capped"]) == ["loud"]
+    assert result.metrics["users_capped"] == {}
+    assert result.metrics["key_cap"] == 0.25
+    assert result.metrics["batch"]["largest_key_share"] == 0.75
+    assert any("1 API keys reached the cap of 25%" in warning for warning in result.warnings)
+
+
 def test_a_chain_of_turns_is_one_sequence_with_one_advantage(world: TrainWorld) -> None:
     told = world.episodes(8, turns=3)
     world.experience(told)

@@ -69,7 +69,7 @@ def make_batch(sampler: Any, count: int = 10, seed: int = 0) -> Batch:
         whole = (ids, logged, sampled, checkpoint, ("sampler",), generation, infos)
         sequences.append(Sequence(f"e{number}", user, *whole))
         reward = number % 3 / 2
-        episodes.append(ExperienceEpisode(f"e{number}", user, "ab"[number % 2], reward, True, "", ""))
+        episodes.append(ExperienceEpisode(f"e{number}", user, "k", "ab"[number % 2], reward, True, "", ""))
     return build_batch(episodes, sequences, consumed=set(), lag_of=lambda digest: 0, max_lag=1)
 
 

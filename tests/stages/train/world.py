@@ -56,6 +56,7 @@ class Told:
     reward: float | None
     turns: list[Turn]
     user: str = "ada"
+    key: str = "k"
     stratum: str = "a"
     why_not: str = ""
     group: str = ""
@@ -179,7 +180,7 @@ class TrainWorld:
                 prefix = len(before.prompt) + len(before.output) if turn.extends else 0
                 base = f"{episode.id}-g{n - 1}" if turn.extends else ""
                 generation = Generation(
-                    id=f"{episode.id}-g{n}", key_id="k", user=episode.user, session=episode.id,
+                    id=f"{episode.id}-g{n}", key_id=episode.key, user=episode.user, session=episode.id,
                     episode=episode.id, ordinal=n, at=n, wall=n, line="auto", arm="live", deployment="",
                     api="chat", sampling=turn.sampling, spans=(Span(0, len(turn.output), turn.checkpoint),),
                     finish_reason="stop", prompt_tokens=len(turn.prompt), output_tokens=len(turn.output),
@@ -216,6 +217,7 @@ class TrainWorld:
             | {
                 "episode_id": episode.id,
                 "user": episode.user,
+                "key_id": episode.key,
                 "stratum": episode.stratum,
                 "group": episode.group,
                 "reward": episode.reward,
