@@ -162,6 +162,17 @@ class ChainReader:
             self._bytes -= dropped.nbytes
 
 
+def suffixed(generation: Generation, tokens: Tokens, request: str, answer: str) -> Payload:
+    """What is stored of a generation: its prompt without the `prompt_prefix` ids that its base holds."""
+    return Payload(
+        prompt=tokens.prompt[generation.prompt_prefix :].astype("<i4", copy=False).tobytes(),
+        output=tokens.output.astype("<i4", copy=False).tobytes(),
+        logprobs=tokens.logprobs.astype("<f4", copy=False).tobytes(),
+        request=request,
+        answer=answer,
+    )
+
+
 def common_prefix(left: Ids, right: Ids) -> int:
     """How many ids the two have in common from the start."""
     n = min(len(left), len(right))

@@ -19,6 +19,7 @@ from stages.spool.frames import Kind
 from stages.spool.index import Batch, EventRow, GenerationRow, Index
 from stages.spool.segment import SegmentFile
 
+CHORE_S = 3600.0  # between calls of the journal's `chore`
 _RETRY_S = 1.0  # between attempts to write an index whose disk is full
 
 
@@ -44,6 +45,7 @@ class Journal:
     ) -> None:
         self.lock = threading.RLock()
         self.failed: Exception | None = None
+        self.chore: Callable[[], object] = lambda: None  # called now and then by the background thread
         self.epoch = 0  # grows with every new segment
         self.generations: dict[str, GenerationRow] = {}  # appended, not in the index yet
         self.events: dict[tuple[str, str], EventRow] = {}
@@ -170,8 +172,14 @@ class Journal:
             segment.close()
 
     def _run(self) -> None:
+        due = time.monotonic() + CHORE_S
         while True:
-            self._dirty.wait()
+            dirty = self._dirty.wait(max(0.0, due - time.monotonic()))
+            if time.monotonic() >= due:
+                due = time.monotonic() + CHORE_S
+                self.chore()
+            if not dirty:
+                continue
             self._hurry.wait(self._limits.fsync_s)
             self._dirty.clear()
             self._hurry.clear()

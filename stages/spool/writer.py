@@ -18,9 +18,9 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from stages.records import Event, Generation, Payload
+from stages.records import Event, Generation
 from stages.spool import codec, segment
-from stages.spool.chains import SessionCache, Tokens
+from stages.spool.chains import SessionCache, Tokens, suffixed
 from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
@@ -92,6 +92,7 @@ class SpoolWriter:
         for user in left_over(self._vault, self._pending):
             self._journal.afterwards(partial(forget_key, self._vault, user))
         self.expire()
+        self._journal.chore = self.expire
 
     def expect(self, generation_id: str, key_id: str, user: str, *, no_train: bool) -> None:
         """A generation with this id is being made; events for it may come from now on."""
@@ -148,7 +149,10 @@ class SpoolWriter:
         return [self._append_event(event) for event in events]
 
     def expire(self) -> int:
-        """Give up events that have waited too long for their generation. Returns how many."""
+        """Give up events that have waited too long for their generation. Returns how many.
+
+        Called at the start and about every hour.
+        """
         with self._lock:
             late = self._pending.pop_older(_now_ms() - self._pending_ms)
             for row in late:
@@ -281,13 +285,7 @@ class SpoolWriter:
         return linked, depth
 
     def _seal(self, generation: Generation, tokens: Tokens, request: str, answer: str) -> bytes:
-        payload = Payload(
-            prompt=tokens.prompt[generation.prompt_prefix :].astype("<i4", copy=False).tobytes(),
-            output=tokens.output.astype("<i4", copy=False).tobytes(),
-            logprobs=tokens.logprobs.astype("<f4", copy=False).tobytes(),
-            request=request,
-            answer=answer,
-        )
+        payload = suffixed(generation, tokens, request, answer)
         return self._vault.seal(generation.user, codec.encode(payload), codec.generation_aad(generation.id))
 
     def _owner(self, generation_id: str) -> Owner | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,22 @@ def test_waiting_events_are_bounded_and_expire(tmp_path: Path) -> None:
     assert statuses(spool, event("e0", "g0"), event("e2", "g0")) == ["duplicate", "accepted"]
     spool.close()
     assert [e.id for _, e, _, _ in Spool.open(tmp_path / "spool").events(0, 99)] == ["e2"]
+
+
+def test_waiting_events_expire_while_the_gateway_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.spool.journal.CHORE_S", 0.05)
+    spool = writer(tmp_path, pending_hours=0.3 / 3600)
+    assert statuses(spool, event("e0", "g0")) == ["pending"]
+    deadline = time.monotonic() + 20
+    while spool.pending and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert spool.pending == 0
+    spool.append_generation(generation("g0"), tokens([1], [2]))
+    spool.close()
+    assert list(Spool.open(tmp_path / "spool").events(0, 99)) == []
+    assert Vault.open(tmp_path / "keys").forgotten(pending_user("g0"))
 
 
 def test_events_of_a_no_train_generation_are_counted_without_content(tmp_path: Path) -> None:
