@@ -26,6 +26,10 @@ REASONS = {
     "lag": "sampled too many checkpoints ago",
     "immature": "its training horizon has not passed",
 }
+EVENT_REASONS = {
+    "no_generation": "its generation is not in the window: settled before it, of another line, or deleted",
+    "foreign_key": "sent by another API key than the one that made the generation",
+}
 TAKEN = "taken"
 
 
@@ -169,6 +173,17 @@ def audit(scan: Scan, decided: Plan) -> list[dict[str, float | int | str]]:
 def left_behind(rows: Sequence[Mapping[str, float | int | str]]) -> dict[str, int]:
     """Episodes by reason, from an audit."""
     return {str(row["exit"]): int(row["episodes"]) for row in rows if row["exit"] != TAKEN}
+
+
+def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
+    """Events that are not taken, by reason: their episode's, or one of `EVENT_REASONS`."""
+    names = (*REASONS, *EVENT_REASONS)
+    code = np.full(len(scan.v_seq), names.index("no_generation"))
+    known = scan.v_generation >= 0
+    code[known] = decided.left[scan.g_episode[scan.v_generation[known]]]
+    code[known & ~scan.v_own_key] = names.index("foreign_key")
+    counts = np.bincount(code[~decided.take_event], minlength=len(names))
+    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
 
 
 def _any(n: int, episode: Ints, flag: Bools) -> Bools:

@@ -157,6 +157,7 @@ def _outcome(
         if name.startswith("quarantined:")
     }
     left = planning.left_behind(table)
+    events_left = planning.events_left_behind(found, decided)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": live.digest,
@@ -172,12 +173,19 @@ def _outcome(
         "counts": counts,
         "samplers": _samplers(found, decided),
         "left_behind": left,
+        "events_left_behind": events_left,
         "quarantined": quarantined,
         "lost_events": lost_events,
         "other_lines": found.other_lines,
         "audit": table,
     }
-    metrics = {**counts, "left_behind": left, "quarantined": quarantined, "audit": table}
+    metrics = {
+        **counts,
+        "left_behind": left,
+        "events_left_behind": events_left,
+        "quarantined": quarantined,
+        "audit": table,
+    }
     warnings = [f"{n} records quarantined: {reason}" for reason, n in quarantined.items()]
     if lost_events:
         warnings.append(f"{lost_events} events were lost to damage of the spool")

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.collect.plan import REASONS, Plan, Rules, audit, left_behind, plan
+from stages.collect.plan import REASONS, Plan, Rules, audit, events_left_behind, left_behind, plan
 from stages.collect.scan import Scan, scan
 from stages.records import Event, Generation, Sampling, Span
 
@@ -119,6 +119,29 @@ event_lists = st.lists(
 )
 
 
+def test_events_left_behind_by_hand() -> None:
+    made = [
+        generation("1", "ok", 0),
+        generation("2", "e3", 0),
+        generation("3", "old", 0, spans=(Span(0, 2, "c"),)),
+        generation("4", "young", 10 * HOUR),
+    ]
+    said = [
+        event("a", "1", "thumbs", 1),
+        event("b", "1", "thumbs", 1, key="other"),
+        event("c", "2", "thumbs", 1),
+        event("d", "2", "edit_reverted", 30 * HOUR),
+        event("e", "3", "thumbs", 1),
+        event("f", "4", "thumbs", 1),
+        event("g", "gone", "thumbs", 1),
+        event("h", "gone", "thumbs", 1, key="other"),
+    ]
+    found = scanned(made, said)
+    assert events_left_behind(found, decide(found)) == {
+        "consumed": 2, "lag": 1, "immature": 1, "no_generation": 2, "foreign_key": 1,
+    }  # fmt: skip
+
+
 @given(generation_lists, event_lists, st.randoms(use_true_random=False))
 def test_the_order_of_arrival_decides_nothing(
     made: list[dict[str, Any]], said: list[tuple[int, str, int, str]], order: random.Random
@@ -137,6 +160,7 @@ def test_the_order_of_arrival_decides_nothing(
     assert sum(int(row["generations"]) for row in table) == len(generations)
     attached = {n for n, e in enumerate(events) if e.key_id == "k" and e.generation_id in taken}
     assert set(np.flatnonzero(decided.take_event)) == attached
+    assert sum(events_left_behind(found, decided).values()) == len(events) - len(attached)
 
     # everything that a later collect of a descendant may still take has a seq at or after the resume point
     later = {e for e, reason in before.items() if reason in ("taken", "immature", "arm")}

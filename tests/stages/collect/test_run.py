@@ -141,6 +141,7 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     world.collect()
     world.promote(world.checkpoint(parent=world.live, consumed=["e1"]))
     world.generation("b", "e2", HOUR + 1, session="s2")
+    world.event("a", "edit_reverted", 2 * HOUR, path="a.py")
     world.tick(3 * HOUR)
     second = world.collect().outputs["interactions"]
     assert {row["id"] for row in episodes(second)} == {"e2", f"tick-{HOUR}"}
@@ -148,12 +149,14 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     lag = {row["id"]: row["lag"] for row in episodes(second)}
     assert lag == {"e2": 0, f"tick-{HOUR}": 1}
     assert second.meta["window"]["resume_seq"] == 2  # seq 1 is e1: consumed for good
+    assert second.meta["events_left_behind"] == {"consumed": 1}
     world.promote(world.checkpoint(parent=world.live, consumed=["e1", "e2"]))
     world.generation("c", "e3", 4 * HOUR, session="s3")
     world.tick(5 * HOUR)
     third = world.collect().outputs["interactions"]  # e1 is not even looked at again
     assert {row["id"] for row in episodes(third)} == {f"tick-{3 * HOUR}", "e3"}
     assert third.meta["left_behind"] == {"consumed": 1, "lag": 1, "immature": 1}
+    assert third.meta["events_left_behind"] == {"no_generation": 1}
 
 
 def test_a_rejected_candidate_leaves_its_data_usable(world: World) -> None:
