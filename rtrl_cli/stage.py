@@ -64,7 +64,7 @@ def run_command(
     """
     from stages.runner import run_stage
 
-    workspace, store = open_store(flags.workspace, flags.overrides)
+    workspace, store = open_store(flags.workspace)
     stage = load_stage(name)
     if changes:
         import copy
@@ -79,6 +79,7 @@ def run_command(
             store,
             stage,
             list(flags.inputs),
+            list(flags.overrides),
             force=flags.force,
             dry_run=flags.dry_run,
             lock_timeout=flags.lock_timeout,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from cursorbench.errors import (
     DependencyDownError,
     InputMissingError,
@@ -21,6 +25,7 @@ __all__ = [
     "RtrlError",
     "StoreError",
     "UsageError",
+    "classified",
 ]
 
 
@@ -57,3 +62,16 @@ class RolledBackError(RtrlError):
 
     code = 14
     kind = "rolled_back"
+
+
+@contextmanager
+def classified() -> Iterator[None]:
+    """Errors of the machine within become the user's; bugs pass as they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DependencyDownError(
+                "the disk of the store is full", hint="free space (`rtrl gc`) and run again"
+            ) from error
+        raise

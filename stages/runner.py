@@ -7,13 +7,12 @@ protocol survives a kill (`registry/publish.py`), how a result is shown (`rtrl_c
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from stages import faults, locks
-from stages.errors import DependencyDownError, RtrlError, UsageError
+from stages.errors import RtrlError, UsageError, classified
 from stages.identity import code_version, fingerprint
 from stages.progress import Silent
 from stages.registry.check import check_artifact
 from stages.registry.publish import publish
 from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
+from stages.registry.scratch import recorded_plan, scratch_store, unchanged
 from stages.registry.sweep import sweep
 from stages.result import StageResult, attach_result
 from stages.runlog import JsonRunLog, NoLog, heartbeat
@@ -77,20 +77,24 @@ def run_stage(
         dry_run: resolve everything, take no lock, change nothing.
         lock_timeout: seconds to wait for the lock; default the stage's `lock_timeout_s`, else 0.
         seed: default the workspace's.
-        from_run: repeat this recorded run (inputs, settings, seed) into a scratch store.
+        from_run: repeat this recorded run (inputs, settings, seed) into a scratch store; with `dry_run`
+            only say what that would be.
 
     Returns:
         The result. A run whose fingerprint came to a result before is not repeated: `noop` for a
         success, else the recorded `rejected` or `inconclusive` again.
 
     Raises:
+        UsageError: (exit 2) `from_run` with what would make it another run.
         LockedError: (exit 11) another run of the stage, or of the deployment target, is going on.
         RtrlError: whatever the stage could not do; `stages.result.result_of(error)` names the run.
     """
     started = time.monotonic()
     workspace = workspace.with_overrides(overrides)
     if from_run is not None:
-        return _repeat(workspace, store, stage, from_run, progress or Silent(), started)
+        changed = {"--input": bool(refs), "--set": bool(overrides), "--seed": seed is not None}
+        unchanged({**changed, "--force": force})
+        return _repeat(workspace, store, stage, from_run, dry_run, progress or Silent(), started)
     config: BaseModel = getattr(workspace.settings, stage.name)
     if dry_run:
         plan = _plan(workspace, store, stage, refs, config, seed)
@@ -169,9 +173,8 @@ def _dry(
         with tempfile.TemporaryDirectory() as scratch:
             context = RunContext(workspace, store, "dry-run", plan.seed, Path(scratch), progress, NoLog())
             result.metrics["plan"] = explain(plan.config, plan.inputs, plan.extra, context)
-    result.notes.append(
-        f"would run {plan.stage.name}" if known is None else f"nothing to do: {known.id} did this already"
-    )
+    what = f"repeat {plan.from_run}" if plan.from_run else f"run {plan.stage.name}"
+    result.notes.append(f"would {what}" if known is None else f"nothing to do: {known.id} did this already")
     result.duration_s = time.monotonic() - started
     return result
 
@@ -188,14 +191,20 @@ def _known(store: Store, plan: Plan, known: RunRow, started: float) -> StageResu
 
 
 def _repeat(
-    workspace: Workspace, store: Store, stage: Stage, from_run: str, progress: Progress, started: float
+    workspace: Workspace,
+    store: Store,
+    stage: Stage,
+    from_run: str,
+    dry_run: bool,
+    progress: Progress,
+    started: float,
 ) -> StageResult:
-    from stages.registry.scratch import recorded_plan, scratch_store
-
     row = store.run(from_run)
-    scratch = scratch_store(workspace, store, row)
-    config, inputs, extra = recorded_plan(scratch, stage, row)
+    config, inputs, extra = recorded_plan(store, stage, row)
     plan = Plan(stage, config, inputs, extra, row.seed, row.fingerprint, row.lock, from_run=row.id)
+    if dry_run:
+        return _dry(workspace, store, plan, True, progress, started)
+    scratch = scratch_store(workspace, store, row)
     progress.message(f"repeating {row.id} into {scratch.dir}")
     result = _execute(workspace.with_store(scratch.dir), scratch, plan, progress, started)
     result.notes.append(f"repeated {row.id}; the outputs are in {scratch.dir}")
@@ -216,7 +225,7 @@ def _execute(
         JsonRunLog(store.dir / "logs" / f"{run_id}.jsonl") as log,
     ):
         try:
-            with _classified():
+            with classified():
                 begin_run(
                     store,
                     run_id,
@@ -279,16 +288,3 @@ def _note_holder(store: Store, lock: str, run_id: str) -> None:
     path = store.lock_path(lock)
     if lock and path.exists():
         locks.note_run(path, run_id)
-
-
-@contextlib.contextmanager
-def _classified() -> Iterator[None]:
-    """Errors of the machine become the user's; bugs pass as they are."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DependencyDownError(
-                "the disk of the store is full", hint="free space (`rtrl gc`) and run again"
-            ) from error
-        raise

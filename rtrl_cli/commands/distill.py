@@ -10,6 +10,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, show
 from rtrl_cli.stage import StageFlags, open_store, run_command
+from stages.errors import UsageError
 
 
 def command(
@@ -30,6 +31,19 @@ def command(
 ) -> None:
     """Turn interactions into experience: signals and rewards. --explain prints the terms of one episode."""
     if explain is not None:
+        given = {
+            "--dry-run": dry_run,
+            "--force": force,
+            "--set": bool(overrides),
+            "--lock-timeout": lock_timeout is not None,
+            "--from-run": from_run is not None,
+            "--seed": seed is not None,
+        }
+        if named := ", ".join(name for name, is_given in given.items() if is_given):
+            raise UsageError(
+                f"--explain shows an episode as it was distilled; {named} would change nothing of that",
+                hint=f"leave {named} away",
+            )
         _explain(workspace, inputs or [], explain, as_json)
         return
     flags = StageFlags(

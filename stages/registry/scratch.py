@@ -7,6 +7,7 @@ Its aliases stand where they stood when the run began.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,18 @@ def _rewind_aliases(scratch: Store, moment: str) -> None:
                 row.artifact_id = artifact_id
 
 
+def unchanged(flags: Mapping[str, bool]) -> None:
+    """A recorded run is repeated as it was. Raises UsageError (exit 2) for a flag that was given."""
+    given = [name for name, is_given in flags.items() if is_given]
+    if given:
+        raise UsageError(
+            f"--from-run repeats a run as it was; {', '.join(given)} would make it another one",
+            hint=f"leave {', '.join(given)} away, or --from-run",
+        )
+
+
 def recorded_plan(
-    scratch: Store, stage: Stage, run: RunRow
+    store: Store, stage: Stage, run: RunRow
 ) -> tuple[BaseModel, dict[str, Artifact], dict[str, Any]]:
     """Settings, inputs and extra facts of a recorded run.
 
@@ -79,7 +90,7 @@ def recorded_plan(
     """
     if run.stage != stage.name:
         raise UsageError(f"{run.id} is a run of {run.stage}", hint=f"use `rtrl {run.stage} --from-run`")
-    inputs = scratch.inputs_by_role(run.id)
+    inputs = store.inputs_by_role(run.id)
     for artifact in inputs.values():
         if not artifact.path.is_dir():
             raise InputMissingError(f"{artifact.ref}, an input of {run.id}, was removed by gc")

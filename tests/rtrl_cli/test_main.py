@@ -208,3 +208,14 @@ def test_doctor_looks_at_machine_and_workspace(workspace: Workspace) -> None:
     assert {"python", "torch", "vllm", "disk", "memory", "store", "settings"} <= set(checks)
     assert checks["store"]["ok"]
     assert done.returncode == (0 if all(c["ok"] or c["level"] == "warning" for c in checks.values()) else 13)
+
+
+def test_flags_that_would_be_ignored_are_refused(workspace: Workspace) -> None:
+    where = ("-w", str(workspace.root))
+    for flags in (("--set", "distill.spec=x"), ("--dry-run",), ("--from-run", "distill-1")):
+        done = rtrl("distill", "--explain", "e1", *flags, *where)
+        assert done.returncode == 2
+        assert f"{flags[0]} would change nothing" in done.stderr
+    done = rtrl("collect", "--from-run", "collect-1", "--set", "collect.max_lag=1", *where)
+    assert done.returncode == 2
+    assert "--set would make it another one" in done.stderr

@@ -197,6 +197,33 @@ def test_a_recorded_run_is_repeated_elsewhere(workspace: Workspace, store: Store
     assert scratch.resolve("checkpoint@v2").path == two.path, "reads the original's objects"
 
 
+def test_repeating_a_run_can_be_planned_and_not_changed(
+    workspace: Workspace, store: Store, tmp_path: Path
+) -> None:
+    first = run_stage(workspace, store, Toy("then"), seed=11)
+    toy = Toy("now")
+    planned = run_stage(workspace, store, toy, from_run=first.run_id, dry_run=True)
+    assert (planned.status, planned.metrics["seed"], planned.metrics["extra"]) == (
+        "noop",
+        11,
+        {"text": "then"},
+    )
+    assert planned.notes == [f"would repeat {first.run_id}"]
+    assert (toy.runs, (workspace.root / "debug").exists()) == (0, False)
+    one = checkpoint(store, tmp_path / "c", "one")
+    other: list[tuple[str, dict[str, Any]]] = [
+        ("--set", {"overrides": ["collect.max_lag=5"]}),
+        ("--seed", {"seed": 0}),
+        ("--input", {"refs": [one.digest]}),
+        ("--force", {"force": True}),
+    ]
+    for flag, options in other:
+        with pytest.raises(UsageError, match=f"; {flag} would make it another") as caught:
+            run_stage(workspace, store, toy, from_run=first.run_id, **options)
+        assert caught.value.code == 2
+    assert toy.runs == 0
+
+
 def test_only_a_run_of_the_same_stage_is_repeated(workspace: Workspace, store: Store, tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "f").write_text("x")
