@@ -113,10 +113,11 @@ class Sealer:
                 row += 1
 
     def finish(self, ripe_at: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Write episodes and quarantine, close everything."""
-        for n in range(max(1, len(self._parts))):
+        """Write episodes and quarantine, close everything. A part may have lost all of its generations."""
+        taken = self._plan.taken.tolist()
+        for n, start in enumerate(range(0, max(1, len(taken)), schemas.PART_EPISODES)):
             self._part(n).close()
-            codes = [e for e in self._plan.taken if self._part_of[e] == n and e in self._heads]
+            codes = [e for e in taken[start : start + schemas.PART_EPISODES] if e in self._heads]
             path = self._folder / schemas.part_name(n) / schemas.EPISODES_FILE
             tables.write(path, self._episodes(codes, ripe_at))
             self.counts["episodes"] += len(codes)
