@@ -138,14 +138,16 @@ def _document(
     arguments: Sequence[str], error: BaseException, described: dict[str, Any], duration: float
 ) -> dict[str, Any]:
     """The envelope of a failure; of the run that failed, when there was one."""
+    status = "failed"
     if "stages.result" in sys.modules:
-        from stages.result import result_of
+        from stages.result import result_of, status_of
 
+        status = status_of(described["code"])
         if result := result_of(error):
             result.error = described
             return result.envelope()
     command = next((a for a in arguments if not a.startswith("-")), "rtrl")
-    return envelope(command, "failed", error=described, duration_s=round(duration, 3))
+    return envelope(command, status, error=described, duration_s=round(duration, 3))
 
 
 if __name__ == "__main__":

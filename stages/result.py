@@ -14,8 +14,13 @@ from stages.stage import Artifact
 
 SCHEMA = "rtrl/1"
 Status = Literal["succeeded", "noop", "rejected", "inconclusive", "failed"]
-_CODES = {"rejected": 3, "inconclusive": 4}
+_CODES: dict[Status, int] = {"rejected": 3, "inconclusive": 4}
 _KEY = "_rtrl_result"
+
+
+def status_of(code: object) -> Status:
+    """The status of what ended in an error with this exit code: 3 rejected, 4 inconclusive, else failed."""
+    return next((status for status, known in _CODES.items() if known == code), "failed")
 
 
 @dataclass
@@ -24,7 +29,7 @@ class StageResult:
 
     Attributes:
         notes: lines for people (stderr); not part of the envelope.
-        error: code, kind, message, hint when `status` is failed.
+        error: code, kind, message, hint when it ended in an error.
     """
 
     command: str

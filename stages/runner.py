@@ -28,7 +28,7 @@ from stages.registry.publish import publish
 from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
 from stages.registry.scratch import recorded_plan, scratch_store, unchanged
 from stages.registry.sweep import sweep
-from stages.result import StageResult, attach_result
+from stages.result import StageResult, attach_result, status_of
 from stages.runlog import JsonRunLog, NoLog, heartbeat
 from stages.stage import Artifact, Outcome, Progress, RunContext, Stage
 
@@ -258,6 +258,7 @@ def _execute(
             with contextlib.suppress(RtrlError):  # on a full disk the run stays open, and is swept
                 fail_run(store, run_id, error)
             result.error = describe_error(error)
+            result.status = status_of(result.error["code"])
             result.duration_s = time.monotonic() - started
             attach_result(error, result)
             raise

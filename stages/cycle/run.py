@@ -26,7 +26,7 @@ from stages.errors import (
     UsageError,
 )
 from stages.progress import Silent
-from stages.result import SCHEMA, StageResult, Status, result_of
+from stages.result import SCHEMA, StageResult, Status, result_of, status_of
 from stages.runner import run_stage
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class _Turn:
         """A stage raised. Where trying again can help, the next cycle goes on here; else it begins anew."""
         described = {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
         result.error, result.failure = described, error
-        result.status = "inconclusive" if error.code == 4 else "failed"
+        result.status = status_of(error.code)
         known = result_of(error)
         if known is not None:
             known.error = described

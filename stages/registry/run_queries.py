@@ -75,11 +75,15 @@ class RunQueries:
             return list(session.exec(query).all())
 
     def finished_run(self, fingerprint: str) -> RunRow | None:
-        """The newest run that came to a result under this fingerprint and whose outputs are all there."""
+        """The newest run that came to a result under this fingerprint and whose outputs are all there.
+
+        A run that raised (too little data, too late) came to none, whatever its state is called.
+        """
         query = (
             select(RunRow)
             .where(RunRow.fingerprint == fingerprint)
             .where(col(RunRow.state).in_(("succeeded", "rejected", "inconclusive")))
+            .where(col(RunRow.error).is_(None))
             .order_by(desc(col(RunRow.ended_at)))
         )
         gone = (

@@ -15,6 +15,7 @@ from stages.errors import InputMissingError, RtrlError
 from stages.registry.canonical import canonical, plain
 from stages.registry.models import ArtifactRow, RunInputRow, RunRow
 from stages.registry.states import now, record, transition
+from stages.result import status_of
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -109,19 +110,22 @@ def end_run(
 
 
 def fail_run(store: Store, run_id: str, error: BaseException) -> str:
-    """End a run that raised: `cancelled` when interrupted, else `failed`.
+    """End a run that raised: `cancelled` when interrupted, else as `status_of` its exit code.
 
+    With its error it is no result: the same run again is made, not answered from here (`finished_run`).
     Its artifacts stay `writing` for the sweep, which also knows whether an object was left behind.
 
     Returns:
         The state. "" when the run was never begun or has ended already.
     """
-    state = "cancelled" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+    described = describe_error(error)
+    interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+    state = "cancelled" if interrupted else status_of(described["code"])
     with store.write("run.fail") as session:
         row = session.get(RunRow, run_id)
         if row is None or row.state != "running":
             return ""
-        end_run(session, run_id, state, error=describe_error(error))
+        end_run(session, run_id, state, error=described)
     return state
 
 

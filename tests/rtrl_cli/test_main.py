@@ -219,3 +219,9 @@ def test_flags_that_would_be_ignored_are_refused(workspace: Workspace) -> None:
     done = rtrl("collect", "--from-run", "collect-1", "--set", "collect.max_lag=1", *where)
     assert done.returncode == 2
     assert "--set would make it another one" in done.stderr
+
+
+def test_what_the_gate_refuses_is_rejected_and_not_failed(workspace: Workspace, tmp_path: Path) -> None:
+    two = checkpoint(Store.open(workspace.store_dir), tmp_path / "c", "two")
+    done = rtrl("deploy", "--input", two.digest, "--json", "-w", str(workspace.root))
+    assert (done.returncode, document(done)["status"]) == (3, "rejected")

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from stages.errors import InputMissingError, UsageError
+from stages.errors import (
+    GateRejectedError,
+    InconclusiveError,
+    InputMissingError,
+    IntegrityError,
+    RtrlError,
+    UsageError,
+)
 from stages.registry.store import Store
 from stages.result import result_of
 from stages.runner import run_stage
@@ -195,6 +202,28 @@ def test_a_recorded_run_is_repeated_elsewhere(workspace: Workspace, store: Store
     assert scratch.run(repeated.run_id or "").from_run == first.run_id
     assert json.loads(scratch.run(repeated.run_id or "").config)["max_lag"] == 5
     assert scratch.resolve("checkpoint@v2").path == two.path, "reads the original's objects"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (GateRejectedError("worse"), "rejected"),
+        (InconclusiveError("too little use"), "inconclusive"),
+        (IntegrityError("damaged"), "failed"),
+    ],
+)
+def test_an_error_has_the_status_of_its_exit_code_and_is_tried_again(
+    workspace: Workspace, store: Store, error: RtrlError, status: str
+) -> None:
+    toy = Toy(error=error)
+    for _ in range(2):
+        with pytest.raises(type(error)) as caught:
+            run_stage(workspace, store, toy)
+        result = result_of(caught.value)
+        assert result is not None
+        assert (result.envelope()["status"], result.exit_code) == (status, error.code)
+        assert store.run(result.run_id or "").state == status
+    assert toy.runs == 2, "it came to no result: the same run again is no noop"
 
 
 def test_repeating_a_run_can_be_planned_and_not_changed(

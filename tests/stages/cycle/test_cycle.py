@@ -150,7 +150,7 @@ def test_a_candidate_that_was_rolled_back_is_not_deployed_again(world: tuple[Wor
     back = serve(store, first)
     for _ in range(2):
         result = run(world, stages)
-        assert result.exit_code == 3
+        assert (result.status, result.exit_code) == ("rejected", 3)
         assert result.error is not None
         assert "was rolled back when it was served: breaks tests" in result.error["message"]
         assert "rtrl deploy --input checkpoint@v2" in result.error["hint"]
