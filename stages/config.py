@@ -1,8 +1,10 @@
 """Typed settings of a workspace: file < environment < `--set`. Unknown keys are errors.
 
-    rtrl.toml     [train] lr = 1e-4
-    environment   RTRL_TRAIN__LR=1e-4
-    flag          --set train.lr=1e-4
+    rtrl.toml     [train] learning_rate = 1e-4
+    environment   RTRL_TRAIN__LEARNING_RATE=1e-4
+    flag          --set train.learning_rate=1e-4
+
+Tables are merged key by key, at every depth: a later layer replaces only what it names.
 
 Each section belongs to its stage (`stages/<name>/config.py`); this module puts them together and
 turns what is wrong into one sentence that says where it stands. Not for: settings of a single run
@@ -37,6 +39,7 @@ from stages.rollback.config import RollbackConfig
 from stages.train.config import TrainConfig
 
 _VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
+_EXAMPLE = "train.learning_rate=1e-4"
 Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
 
 
@@ -101,12 +104,20 @@ class Settings(BaseModel):
 
 
 def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
-    """The layers put together key by key; the later one wins."""
+    """The layers put together key by key, at every depth; the later one wins."""
     merged: dict[str, Any] = {}
     for _, layer in layers:
-        for section, values in layer.items():
-            merged[section] = {**merged.get(section, {}), **values}
+        merged = _over(merged, layer)
     return merged
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _over(below[key], value)
+        for key, value in above.items()
+        if isinstance(value, Mapping) and isinstance(below.get(key), Mapping)
+    }
+    return {**below, **above, **both}
 
 
 def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
@@ -124,7 +135,7 @@ def override_layer(text: str) -> Layer:
     name, equals, value = text.partition("=")
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or not key:
-        raise UsageError(f"--set {text!r} is not section.key=value", hint="for example --set train.lr=1e-4")
+        raise UsageError(f"--set {text!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
     return f"--set {text}", {section: {key: _value(value.strip())}}
 
 
@@ -167,10 +178,21 @@ def _explain(error: ValidationError, layers: Sequence[Layer]) -> UsageError:
     path = [str(part) for part in first["loc"]]
     where = "the defaults"
     for name, layer in layers:
-        section = layer.get(path[0]) if path else None
-        if isinstance(section, Mapping) and (len(path) < 2 or path[1] in section):
+        if _names(layer, path):
             where = name
     message = first["msg"].removeprefix("Value error, ")
     return UsageError(
         f"setting {'.'.join(path)} in {where}: {message}", hint="docs/settings.md lists every setting"
     )
+
+
+def _names(layer: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Whether a layer sets what stands at `path`, or something it is part of."""
+    value: Any = layer
+    for key in path:
+        if not isinstance(value, Mapping):
+            return True
+        if key not in value:
+            return False
+        value = value[key]
+    return bool(path)

@@ -36,6 +36,3 @@ class EngineConfig(BaseModel):
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")
-    verify_min_slope: float = Field(
-        0.5, gt=0, lt=1, description="served probes must lie on the child's side of the parent by this share"
-    )

@@ -64,6 +64,23 @@ def test_what_is_wrong_is_said_with_its_place(
     assert caught.value.hint
 
 
+def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "[gateway.sampling]\ntop_p = 0.9\ntemperature = 1.2\n[eval.margins]\n'harness.turns' = 1.0\n"
+    monkeypatch.setenv("RTRL_GATEWAY__SAMPLING", '{"top_k": 20}')
+    found = parse(text, 'gateway.sampling={"temperature": 0.7}', 'eval.margins={"harness.tokens": 5}')
+    sampling = found.gateway.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.7, 0.9, 20)
+    assert found.eval.margins == {"harness.turns": 1.0, "harness.tokens": 5.0}
+    with pytest.raises(UsageError, match=r"gateway\.sampling\.top_p in rtrl\.toml: "):
+        parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
+
+
+def test_the_example_of_a_setting_is_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("", "nonsense")
+    assert parse("", caught.value.hint.rpartition(" ")[2]).train.learning_rate == 1e-4
+
+
 def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTRL_WORKSPACE__SED", "1")
     with pytest.raises(UsageError, match="environment variable RTRL_WORKSPACE__SED"):
