@@ -32,8 +32,8 @@ from stages.records import Sampling
 
 @dataclass(frozen=True)
 class Penalty:
-    """The penalties of one generation: `targets` [n] index the tokens scored, `steps` [n] say how many
-    of `outputs` [L] had been sampled before each; `prompt` [P] holds the ids before the answer."""
+    """The penalties of one generation: `targets` [n] index the tokens scored, `steps` [n] (ascending) say
+    how many of `outputs` [L] had been sampled before each; `prompt` [P] holds the ids before the answer."""
 
     targets: Tensor
     steps: Tensor
@@ -125,9 +125,7 @@ def processed_logits(logits: Tensor, processing: Processing) -> Tensor:
 
 def _penalised(logits: Tensor, penalty: Penalty) -> Tensor:
     size = logits.shape[-1]
-    drawn = torch.nn.functional.one_hot(penalty.outputs, size)
-    before = torch.cat([drawn.new_zeros(1, size), drawn.cumsum(0)])  # [L + 1, V]
-    counts = before[penalty.steps].to(logits.dtype)
+    counts = _counts(penalty, size)
     seen = counts > 0
     in_prompt = torch.zeros(size, dtype=torch.bool, device=logits.device)
     in_prompt[penalty.prompt] = True
@@ -137,6 +135,16 @@ def _penalised(logits: Tensor, penalty: Penalty) -> Tensor:
         logits = torch.where(seen | in_prompt, repeated, logits)
     logits = logits - penalty.sampling.frequency_penalty * counts
     return logits - penalty.sampling.presence_penalty * seen.to(logits.dtype)
+
+
+def _counts(penalty: Penalty, size: int) -> Tensor:
+    """[n, V] int32: how often each id had been sampled before each target. No larger than the logits."""
+    counts = torch.zeros(len(penalty.steps), size, dtype=torch.int32, device=penalty.outputs.device)
+    drawn = penalty.outputs[: int(penalty.steps[-1])]
+    # the first target that came after output j; what came before it counts for all that follow
+    after = torch.searchsorted(penalty.steps, torch.arange(len(drawn), device=drawn.device), right=True)
+    counts.index_put_((after, drawn), counts.new_ones(()), accumulate=True)
+    return counts.cumsum_(0)
 
 
 def _truncated(logits: Tensor, processing: Processing) -> Tensor:

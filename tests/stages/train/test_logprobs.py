@@ -1,9 +1,11 @@
 """Processed logits against hand-computed distributions, and block-wise logprobs against plain ones."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stages.records import Sampling
 from stages.train.logprobs import rows_within, token_logprobs
@@ -62,6 +64,32 @@ def test_penalties_by_hand() -> None:
     # 0: 3 / 2 - 2 * .5 - .25; 1: -1 * 2 - .5 - .25; 2: untouched; 3: in the prompt only, -2 * 2
     expected = torch.tensor([0.25, -2.75, 0.5, -4.0]).softmax(-1).tolist()
     assert distribution(logits, sampling, penalty) == pytest.approx(expected)
+
+
+def test_counts_of_penalties_take_no_more_room_than_the_logits() -> None:
+    size, length, rows = 5000, 300, 4
+    outputs = torch.randint(size, (length,))
+    steps = torch.tensor([0, 7, 8, 299])
+    penalty = Penalty(torch.arange(rows), steps, torch.tensor([1]), outputs, Sampling(frequency_penalty=0.5))
+    processing = Processing.of([penalty.sampling] * rows, [penalty])
+    logits = torch.randn(rows, size)
+    with Largest() as largest:
+        got = processed_logits(logits, processing)
+    assert largest.numel <= rows * size
+    counts = [torch.bincount(outputs[:step], minlength=size) for step in steps.tolist()]
+    assert torch.allclose(got, logits - 0.5 * torch.stack(counts))
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the size of the largest tensor that any operation made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor):
+            self.numel = max(self.numel, out.numel())
+        return out
 
 
 def test_blocks_give_the_same_values_and_gradients_as_one_piece() -> None:
