@@ -94,6 +94,11 @@ class TrainConfig(BaseModel):
     # Machine
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes CUDA where there is any")
     threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
+    model_copies: int = Field(
+        4,
+        ge=1,
+        description="CPU: micro-batches of a small model at a time, each with gradients of its own in memory",
+    )
     micro_batch_tokens: int = Field(8192, ge=1, description="tokens per forward and backward pass")
     logits_mib: int = Field(
         256, ge=1, description="largest float32 logits block at a time; larger ones are recomputed"

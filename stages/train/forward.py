@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a pass over the rows may use: packed tokens and mebibytes of float32 logits at a time, and
-    CPU threads."""
+    """What a pass over the rows may use: packed tokens and mebibytes of float32 logits at a time, CPU
+    threads, and copies of the model."""
 
     tokens: int
     logits_mib: int
     threads: int = 1
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,6 @@ def score(
         logp[batch.flat] = values.cpu().numpy()
         entropy[batch.flat] = entropies.cpu().numpy()
 
-    with torch.no_grad(), Replicas(model, copies_for(model, budget.threads)) as replicas:
+    with torch.no_grad(), Replicas(model, copies_for(model, budget.threads, budget.copies)) as replicas:
         replicas.map(one, plan(rows, budget))
     return logp, entropy

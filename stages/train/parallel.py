@@ -1,4 +1,4 @@
-"""Micro-batches of a small model on several CPU cores: one copy of the model per thread.
+"""Micro-batches of a small model on several CPU cores: a few copies of the model, a thread each.
 
 The copies share the weights and have gradients of their own, added up in a fixed order, so that the
 result is the same every time. Two cores each working on their own micro-batch are faster than two
@@ -26,10 +26,15 @@ Result = TypeVar("Result")
 SMALL = 64_000_000  # parameters up to which every thread has its own gradients
 
 
-def copies_for(model: PreTrainedModel, threads: int) -> int:
-    """How many copies use `threads` CPU threads best; 1 means that torch itself uses the threads."""
+def copies_for(model: PreTrainedModel, threads: int, at_most: int) -> int:
+    """How many copies use `threads` CPU threads best; 1 means that torch itself uses the threads.
+
+    Args:
+        at_most: bound on copies: each has gradients and activations of its own, so memory grows with
+            them. Torch uses what threads are left over, within each copy.
+    """
     small = sum(parameter.numel() for parameter in model.parameters()) <= SMALL
-    return threads if small and model.device.type == "cpu" else 1
+    return min(threads, at_most) if small and model.device.type == "cpu" else 1
 
 
 class Replicas:

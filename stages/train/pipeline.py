@@ -97,7 +97,9 @@ class _Run:
         model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
         if checkpoint.digest == self.parent.digest:
             self._parent_model = model
-        torch.set_num_threads(self.threads if copies_for(model, self.threads) == 1 else 1)
+        torch.set_num_threads(
+            max(1, self.threads // copies_for(model, self.threads, self.config.model_copies))
+        )
         return model
 
     def gather(self, batch: Batch) -> Evidence:
@@ -107,7 +109,9 @@ class _Run:
             self.parent,
             self.anchor,
             tolerance=self.tolerance,
-            budget=Budget(self.config.micro_batch_tokens, self.config.logits_mib, self.threads),
+            budget=Budget(
+                self.config.micro_batch_tokens, self.config.logits_mib, self.threads, self.config.model_copies
+            ),
             load=self.load,
             ctx=self.ctx,
         )

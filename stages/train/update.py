@@ -108,11 +108,11 @@ def run_update(
         progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
         log.write("train.resumed", steps=len(result.steps))
     restore(optimizer, parameters, result.moments)
-    budget = Budget(config.micro_batch_tokens, config.logits_mib, threads)
+    budget = Budget(config.micro_batch_tokens, config.logits_mib, threads, config.model_copies)
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
     progress.start("optimizer steps", len(parts))
     progress.advance(len(result.steps))
-    with Replicas(model, copies_for(model, threads)) as replicas:
+    with Replicas(model, copies_for(model, threads, config.model_copies)) as replicas:
         for number in range(len(result.steps), len(parts)):
             if result.stopped:
                 break

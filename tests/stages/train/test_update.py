@@ -25,6 +25,7 @@ from stages.train.config import TrainConfig
 from stages.train.forward import Budget, score
 from stages.train.moments import NEW
 from stages.train.objective import build_objective
+from stages.train.parallel import copies_for
 from stages.train.update import TokenData, Updated, deal, learning_rate, run_update
 from tests.stages.train import naive
 from tests.stages.train.tiny import tiny_model
@@ -164,6 +165,12 @@ def test_several_threads_add_up_to_the_same_gradient_every_time(tmp_path: Path) 
     for name, expected in gradients[0].items():
         assert torch.allclose(gradients[1][name], expected, atol=1e-6 * float(expected.abs().max())), name
         assert torch.equal(gradients[1][name], gradients[2][name])
+
+
+def test_many_cores_do_not_mean_many_gradients() -> None:
+    model = tiny_model(1)
+    assert [copies_for(model, threads, 4) for threads in (1, 2, 4, 96)] == [1, 2, 4, 4]
+    assert copies_for(model, 96, 1) == 1
 
 
 def test_what_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path: Path) -> None:
