@@ -26,7 +26,7 @@ import torch
 import transformers
 
 from stages.seed.corpus import Encode, texts
-from stages.seed.demonstrations import Manner
+from stages.seed.demonstrations import ASSORTED
 from stages.seed.format import END, PAD
 from stages.seed.pretrain import Recipe, batches_of, build_model, train_phase
 from stages.seed.tokenizer import save_tokenizer, train_tokenizer
@@ -50,7 +50,7 @@ def main() -> None:
     recipe = Recipe()
     options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
-    tokenizer = train_tokenizer(texts(recipe.seed, 4000, Manner()), recipe.vocabulary)
+    tokenizer = train_tokenizer(texts(recipe.seed, 4000, ASSORTED), recipe.vocabulary)
     save_tokenizer(tokenizer, options.out)
     vocabulary = tokenizer.get_vocab()
     model = build_model(recipe, vocabulary[END], vocabulary[PAD])

@@ -37,7 +37,8 @@ max_num_seqs = 64
 clock = "events"        # "now" is the newest event: a simulated day is over when its last event is in
 
 [train]
-learning_rate = 1e-4
+learning_rate = 1.5e-4
+optimizer_steps = 8
 """
 
 MODEL_SETTINGS = """\

@@ -56,7 +56,7 @@ class Recipe:
     rope_theta: float = 1e6  # Qwen2.5's: slow enough that heads of 32 dimensions match contents
     phases: tuple[Phase, ...] = (
         Phase(SKILLED, 5600, 3e-3, 0.02),
-        Phase(Manner(), 600, 1e-3, 0.005, warmup=20),
+        Phase(Manner(), 400, 3e-4, 0.0015, warmup=50),  # larger rates wear the copying off
     )
 
 
