@@ -44,6 +44,7 @@ class Criterion:
     Attributes:
         state: what this metric says by itself.
         gain, se: None where an arm has nothing to measure.
+        alpha: level of the tests, and what the intervals leave out.
         low, high: two-sided 1 - alpha interval; None where an end is not known.
         bound: one-sided 1 - alpha lower bound, to be above -margin.
         p_noninferior: of gain <= -margin.
@@ -59,6 +60,7 @@ class Criterion:
     baseline: Estimate
     gain: float | None
     se: float | None
+    alpha: float
     low: float | None
     high: float | None
     bound: float | None
@@ -75,13 +77,19 @@ class Criterion:
         """`suite.metric`."""
         return f"{self.suite}.{self.metric.name}"
 
+    @property
+    def interval(self) -> str:
+        """What the interval is called: "95 % interval"."""
+        return f"{100 * (1 - self.alpha):g} % interval"
+
     def reason(self) -> str:
         """One line of what stands in the way or should be known, "" when nothing is remarkable."""
         if self.gain is None:
             return f"{self.name}: one side has nothing to measure"
         gain = f"{self.gain:+.4g}"
         if self.state == "regressed":
-            return f"{self.name}: {gain} (95 % {_end(self.low)} to {_end(self.high)}) is a certain loss"
+            ends = f"{_end(self.low)} to {_end(self.high)}"
+            return f"{self.name}: {gain} ({self.interval} {ends}) is a certain loss"
         if self.state == "inconclusive":
             needed = self.tell.cases_if_equal if self.tell else None
             would = f"about {needed} cases would tell" if needed else "no number of cases would tell"
@@ -106,7 +114,7 @@ def criterion(
         for arm in (paired.candidate, paired.baseline)
     )
     if candidate.value is None or baseline.value is None:
-        return _undefined(suite, metric, candidate, baseline), None
+        return _undefined(suite, metric, candidate, baseline, alpha), None
     gains = metric.sign * paired_values(paired.candidate[metric.name], paired.baseline[metric.name])
     data = cluster_sums(gains, paired.clusters)
     test = Inference(data, metric.span)
@@ -120,6 +128,7 @@ def criterion(
         baseline=baseline,
         gain=data.mean,
         se=data.se if test.decidable else None,
+        alpha=alpha,
         low=_finite(low),
         high=_finite(high),
         bound=_finite(test.lower(alpha)),
@@ -134,7 +143,9 @@ def criterion(
     return found, data
 
 
-def _undefined(suite: str, metric: Metric, candidate: Estimate, baseline: Estimate) -> Criterion:
+def _undefined(
+    suite: str, metric: Metric, candidate: Estimate, baseline: Estimate, alpha: float
+) -> Criterion:
     return Criterion(
         suite=suite,
         metric=metric,
@@ -143,6 +154,7 @@ def _undefined(suite: str, metric: Metric, candidate: Estimate, baseline: Estima
         baseline=baseline,
         gain=None,
         se=None,
+        alpha=alpha,
         low=None,
         high=None,
         bound=None,

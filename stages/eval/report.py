@@ -113,10 +113,11 @@ def summary(verdict: Verdict, facts: Facts) -> str:
 def _suite(result: SuiteResult) -> list[str]:
     infra = result.infra
     clusters = max((one.clusters for one in result.criteria), default=0)
+    interval = next((one.interval for one in result.criteria), "interval")
     lines = [
         f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts} attempt(s) each; "
         f"infrastructure lost {infra.candidate_failed} (candidate) and {infra.baseline_failed} (live)",
-        f"  {'':24}{'live':>9}{'candidate':>11}{'gain':>9}{'95 % interval':>20}{'margin':>8}  verdict",
+        f"  {'':24}{'live':>9}{'candidate':>11}{'gain':>9}{interval:>20}{'margin':>8}  verdict",
     ]
     return lines + [_row(one) for one in result.criteria]
 

@@ -65,6 +65,15 @@ def test_gain_and_interval_by_hand() -> None:
     json.dumps(result.to_json(), allow_nan=False)
 
 
+def test_intervals_are_called_what_alpha_makes_them() -> None:
+    base = [1.0, 0.0] * 1000
+    worse = [0.0 if i % 5 == 0 else value for i, value in enumerate(base)]
+    for alpha, name in ((0.05, "95 % interval"), (0.01, "99 % interval"), (0.001, "99.9 % interval")):
+        result = decide([(suite(SUCCESS), (attempts(worse), attempts(base)))], Rules(alpha))
+        assert result.criteria[0].interval == name
+        assert f"({name} -" in result.reasons[0]
+
+
 def test_certain_loss_inside_its_margin_passes_and_is_named() -> None:
     base = [1.0] * 100 + [0.0] * 4900
     candidate = [0.0] * 50 + base[50:]  # one point lost in a hundred, for certain

@@ -223,6 +223,14 @@ def test_drift_since_the_anchor_is_reported(bench: Bench) -> None:
     assert "since the anchor (checkpoint@v1)" in (report.path / "summary.txt").read_text()
 
 
+def test_the_summary_names_the_level_of_its_intervals(bench: Bench) -> None:
+    bench.checkpoint(0.6, 0.2, bench.live.digest)
+    report = bench.eval(["eval.alpha=0.01"]).outputs["report"]
+    summary = (report.path / "summary.txt").read_text()
+    assert "99 % interval" in summary
+    assert "95 %" not in summary
+
+
 def test_nothing_to_evaluate(bench: Bench) -> None:
     with pytest.raises(InputMissingError, match="nothing to evaluate") as caught:
         bench.eval()
