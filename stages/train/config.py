@@ -44,7 +44,7 @@ class TrainConfig(BaseModel):
         16.0, ge=0, description="a stratum's baseline is mixed with the line's mean, worth this many episodes"
     )
     scale_advantages: bool = Field(
-        False, description="divide all advantages of the batch by their standard deviation"
+        False, description="divide all advantages of the batch by their root mean square"
     )
 
     # Objective
