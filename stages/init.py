@@ -42,7 +42,7 @@ optimizer_steps = 8
 """
 
 MODEL_SETTINGS = """\
-# A workspace of `rtrl init --model`. All settings with their defaults: docs/cli.md.
+# A workspace of `rtrl init --model`. All settings with their defaults: docs/settings.md.
 
 [engine]
 max_model_len = 4096

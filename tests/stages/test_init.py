@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,9 @@ def test_an_interrupted_init_goes_on(tmp_path, monkeypatch):
 
 def test_any_hugging_face_folder(tmp_path):
     made = init_model(tmp_path / "ws", seed_folder())
+    page = re.search(r"docs/\w+\.md", (made.workspace.root / "rtrl.toml").read_text())
+    assert page is not None
+    assert "[engine]" in Path(__file__).parents[2].joinpath(page[0]).read_text(), "where all settings are"
     assert made.checkpoint.meta["dtype"] == "bfloat16"
     assert (made.checkpoint.path / "chat_template.jinja").is_file()
 
