@@ -21,7 +21,6 @@ __all__ = [
     "InputMissingError",
     "IntegrityError",
     "LockedError",
-    "RolledBackError",
     "RtrlError",
     "StoreError",
     "UsageError",
@@ -55,13 +54,6 @@ class LockedError(RtrlError):
 
     code = 11
     kind = "locked"
-
-
-class RolledBackError(RtrlError):
-    """The deployment rolled itself back."""
-
-    code = 14
-    kind = "rolled_back"
 
 
 @contextmanager

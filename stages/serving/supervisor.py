@@ -51,7 +51,6 @@ class Supervisor:
         self.served = served
         self.log = log
         self.verification: Verification | None = None
-        self.restarts = 0
         self._say = say
         self._changed = changed
         self._port = config.port or free_port()
@@ -109,7 +108,6 @@ class Supervisor:
             if time.monotonic() - begun > STEADY_S:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
-            self.restarts += 1
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
             self.process.kill()
             await self.control.close()
