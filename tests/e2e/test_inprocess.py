@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine
 from stages.engine.process import environment
 from stages.errors import DependencyDownError
+from stages.gateway.config import DefaultSampling
 from stages.served_fingerprint import write_fingerprint
 from tests.e2e.conftest import World
 from tests.e2e.tiny import nudge_checkpoint, write_checkpoint
@@ -75,6 +77,15 @@ def test_answers_are_reproducible_and_their_logprobs_exact(engine: InProcessEngi
         assert answer["finish_reason"] in ("stop", "length")
         (scored,) = engine.score([answer["prompt_ids"] + answer["token_ids"]])
         assert answer["logprobs"] == pytest.approx(scored[-len(answer["token_ids"]) :], abs=1e-4)
+
+
+def test_what_a_request_leaves_open_is_sampled_as_the_engine_is_set_up(
+    engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "sampling", DefaultSampling(top_k=1).model_dump())
+    batch = [replace(request, temperature=None) for request in requests()]
+    first, other = engine.chat(batch, seed=3), engine.chat(batch, seed=4)
+    assert [a["token_ids"] for a in first] == [a["token_ids"] for a in other], "the likeliest token each time"
 
 
 def test_a_prompt_that_does_not_fit_spoils_no_other(engine: InProcessEngine) -> None:
