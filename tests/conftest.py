@@ -1,4 +1,4 @@
-"""How the suite is spread over workers (`scripts/test` uses two): what shares something runs in one of them."""
+"""How the suite is spread over workers (`scripts/test` uses two): what shares something goes to one."""
 
 from __future__ import annotations
 

@@ -3,11 +3,16 @@
 Digits are single tokens and words keep at most one leading blank, so that names and numbers can be
 copied token by token. The second word of a name and the parenthesis after it may be one token: then what
 follows `def add_price(` is found by looking one token back. Other punctuation never merges with words.
+
+transformers (5.19) gives every folder of model type qwen2 the text splitting of Qwen2, whatever
+tokenizer.json says. So the file says the same, and tokens that Qwen2's splitting would take apart are added
+tokens, which are found before the text is split.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +24,11 @@ if TYPE_CHECKING:
 
 VOCABULARY = 1024
 # words | second words of names | digits | newlines with the indentation after them | punctuation | blanks
+# transformers/models/qwen2/tokenization_qwen2.py
+QWEN2_PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
 PIECES = r" ?[A-Za-z]+|_[A-Za-z]+\(?| ?[0-9]|\n+ *| ?[^\sA-Za-z0-9]+|\s"
 
 
@@ -42,9 +52,36 @@ def train_tokenizer(texts: Iterable[str], size: int = VOCABULARY) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    tokenizer, taken_apart = _as_qwen2(tokenizer)
     # not special: they are part of the answer's text and must survive decoding
-    tokenizer.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in CALL_PIECES])
+    tokenizer.add_tokens(
+        [AddedToken(piece, normalized=False, special=False) for piece in (*taken_apart, *CALL_PIECES)]
+    )
     return tokenizer
+
+
+def _as_qwen2(tokenizer: Tokenizer) -> tuple[Tokenizer, list[str]]:
+    """The same tokens with the same ids under Qwen2's splitting, and the texts that have to be added tokens.
+
+    Those are kept in the vocabulary under their plain text, where an added token of that text finds its id.
+    """
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+    qwen2 = Split(Regex(QWEN2_PIECES), "isolated")
+    document = json.loads(tokenizer.to_str())
+    plain = {
+        token: text
+        for token, number in document["model"]["vocab"].items()
+        if re.fullmatch(PIECES, text := tokenizer.decode([number], skip_special_tokens=False))
+        and len(qwen2.pre_tokenize_str(text)) > 1
+    }
+    vocabulary = {plain.get(token, token): number for token, number in document["model"]["vocab"].items()}
+    merges = [pair for pair in document["model"]["merges"] if "".join(pair) not in plain]
+    document["model"] |= {"vocab": vocabulary, "merges": merges}
+    renamed = Tokenizer.from_str(json.dumps(document))
+    renamed.pre_tokenizer = Sequence([qwen2, ByteLevel(add_prefix_space=False, use_regex=False)])
+    return renamed, list(plain.values())
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

@@ -12,7 +12,7 @@ from cursorbench.harness.tools import DEFAULT_TOOLS
 from evals.population.people import SYSTEM, day_of
 from stages.init import seed_folder
 from stages.seed.branches import collate, hidden_states
-from stages.seed.corpus import make_row
+from stages.seed.corpus import beginning, branch, make_row
 from stages.seed.demonstrations import Manner
 from stages.seed.format import ASSISTANT, END, SPECIAL_TOKENS, TOOL, USER, render_system
 
@@ -73,6 +73,20 @@ def test_tokens_give_the_text_back_and_prompts_are_short(tokenizer):
     shown = tokenizer.decode(tokenizer(call + END)["input_ids"], skip_special_tokens=True)
     assert shown == call
     assert set(SPECIAL_TOKENS) <= set(tokenizer.get_vocab())
+
+
+def test_every_reader_of_the_folder_sees_the_tokens_that_were_trained_on(tokenizer):
+    """transformers gives the folder Qwen2's text splitting, tokenizers the file's, training its pieces'."""
+    from random import Random
+
+    from tokenizers import Tokenizer
+
+    file = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    for case in CASES:
+        parts = [beginning(case), *(text for text, _ in branch(case, Manner(), Random(case.id)))]
+        apart = [number for part in parts for number in file.encode(part).ids]
+        whole = "".join(parts)
+        assert file.encode(whole).ids == tokenizer(whole, add_special_tokens=False)["input_ids"] == apart
 
 
 def test_shared_beginnings_mean_what_separate_sequences_mean(tokenizer):

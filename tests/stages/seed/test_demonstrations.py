@@ -59,7 +59,7 @@ def test_the_mixture_is_the_declared_one(tmp_path):
     assert shares["right"] == pytest.approx(declared("right"), abs=0.06)
     assert shares["asked"] == pytest.approx(declared("ask"), abs=0.06)
     assert shares["wrong"] == pytest.approx(declared("wrong_value", "wrong_place", "guess"), abs=0.08)
-    assert shares["junk"] == pytest.approx(declared("broken") / 2, abs=0.03)  # the other half has calls that ran
+    assert shares["junk"] == pytest.approx(declared("broken") / 2, abs=0.03)
 
 
 def test_edits_are_what_their_names_say():
