@@ -32,6 +32,7 @@ TABLE: dict[str, Entry] = {
     "rollback": Entry(STAGES, "rollback", "Serve the previous checkpoint again."),
     "init": Entry(LOOP, "init", "Make a workspace."),
     "serve": Entry(LOOP, "serve", "Serve the live checkpoint and capture what is done with it."),
+    "keys": Entry(LOOP, "keys", "List, add or revoke API keys of the gateway."),
     "simulate": Entry(LOOP, "simulate", "Let simulated users work with what is served."),
     "cycle": Entry(LOOP, "cycle", "Run the chain of stages once."),
     "demo": Entry(LOOP, "demo", "Show the whole loop on a tiny model."),

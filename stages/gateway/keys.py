@@ -1,6 +1,7 @@
 """API keys: who may use the gateway. Hashed at rest; the plaintext is shown once, when a key is made.
 
     keys/api_keys.json   ids, names, SHA-256 of each key (mode 0600)
+    keys/api_keys.lock   held while it is changed
 
 A key is 256 random bits, so one round of SHA-256 is enough. Not for: keys that seal content
 (`stages/vault.py`), the admin key (made anew by each `rtrl serve`).
@@ -12,22 +13,28 @@ import hashlib
 import os
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from stages import faults
+from stages import faults, locks
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.spool.segment import sync_folder
 
 FILE = "api_keys.json"
 SCHEMA = "rtrl-api-keys/1"
+LOCK = "api_keys.lock"
+LOCK_WAIT_S = 10.0
 PREFIX = "rtrl-"
 _RECHECK_S = 1.0
 
 
-class _Key(msgspec.Struct, omit_defaults=True):
+class ApiKey(msgspec.Struct, omit_defaults=True):
+    """What is stored of a key. `revoked` is "" or when."""
+
     id: str
     name: str
     sha256: str
@@ -37,7 +44,7 @@ class _Key(msgspec.Struct, omit_defaults=True):
 
 class _Keys(msgspec.Struct):
     schema: str
-    keys: list[_Key]
+    keys: list[ApiKey]
 
 
 class ApiKeys:
@@ -68,24 +75,31 @@ class ApiKeys:
             UsageError: there is an unrevoked key of that name.
         """
         path = keys_dir / FILE
-        keys = _read(path) if path.exists() else []
-        if any(key.name == name and not key.revoked for key in keys):
-            raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
         plaintext = PREFIX + secrets.token_urlsafe(32)
-        keys.append(_Key(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now()))
-        _write(path, keys)
+        with _held(keys_dir):
+            keys = _read(path) if path.exists() else []
+            if any(key.name == name and not key.revoked for key in keys):
+                raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
+            keys.append(ApiKey(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now()))
+            _write(path, keys)
         return plaintext
 
     @classmethod
     def revoke(cls, keys_dir: Path, name: str) -> None:
         """Refuse the key of that name from now on. Raises UsageError when there is none."""
         path = keys_dir / FILE
-        keys = _read(path)
-        found = [key for key in keys if key.name == name and not key.revoked]
-        if not found:
-            raise UsageError(f"there is no API key named {name!r}", hint=f"the names are in {path}")
-        found[0].revoked = _now()
-        _write(path, keys)
+        with _held(keys_dir):
+            keys = _read(path)
+            found = [key for key in keys if key.name == name and not key.revoked]
+            if not found:
+                raise UsageError(f"there is no API key named {name!r}", hint="`rtrl keys list` names them")
+            found[0].revoked = _now()
+            _write(path, keys)
+
+    @classmethod
+    def listed(cls, keys_dir: Path) -> list[ApiKey]:
+        """All keys, oldest first. Raises InputMissingError when there is no key file."""
+        return _read(keys_dir / FILE)
 
     def identify(self, plaintext: str) -> str | None:
         """The id of a valid key, None for any other text."""
@@ -104,7 +118,17 @@ class ApiKeys:
             self._stamp = stamp
 
 
-def _read(path: Path) -> list[_Key]:
+@contextmanager
+def _held(keys_dir: Path) -> Iterator[None]:
+    """Two that change the file at once: one after the other."""
+    lock = locks.acquire(keys_dir / LOCK, what="rtrl keys", timeout=LOCK_WAIT_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read(path: Path) -> list[ApiKey]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Keys)
     except FileNotFoundError:
@@ -116,7 +140,7 @@ def _read(path: Path) -> list[_Key]:
     return document.keys
 
 
-def _write(path: Path, keys: list[_Key]) -> None:
+def _write(path: Path, keys: list[ApiKey]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,54 @@
+"""`rtrl keys`: made once, listed without the secret, refused after revoking; nobody's change is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stages.errors import UsageError
+from stages.gateway.keys import ApiKeys
+from stages.workspace import Workspace
+
+
+def rtrl(workspace: Workspace, *arguments: str) -> tuple[int, dict[str, object], str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "rtrl_cli.main", "keys", *arguments, "--json", "-w", str(workspace.root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_a_key_is_added_listed_and_revoked(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    code, document, said = rtrl(workspace, "add", "ide")
+    key = document["metrics"]["key"]  # type: ignore[index]
+    assert code == 0
+    assert "only now" in said
+    keys = ApiKeys.open(workspace.keys_dir)
+    identity = keys.identify(key)
+    assert identity is not None
+    code, document, _ = rtrl(workspace, "list")
+    (listed,) = document["metrics"]["keys"]  # type: ignore[index]
+    assert (code, listed["name"], listed["id"], listed["revoked"]) == (0, "ide", identity, "")
+    assert key not in json.dumps(document)
+    assert rtrl(workspace, "revoke", "ide")[0] == 0
+    assert ApiKeys.open(workspace.keys_dir).identify(key) is None
+    code, document, _ = rtrl(workspace, "revoke", "ide")
+    assert (code, "keys list" in document["error"]["hint"]) == (2, True)  # type: ignore[index]
+
+
+def test_keys_added_at_once_are_all_there(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: ApiKeys.create(tmp_path, f"k{n}"), range(24)))
+    keys = ApiKeys.open(tmp_path)
+    assert len({keys.identify(key) for key in made} - {None}) == 24
+    with pytest.raises(UsageError):
+        ApiKeys.create(tmp_path, "k3")
