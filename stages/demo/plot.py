@@ -34,7 +34,7 @@ def draw(path: Path, rows: Sequence[Mapping[str, Any]], final: Mapping[str, Any]
     cycles = [int(row["cycle"]) for row in rows]
     for axes, name in zip(figure.subplots(1, len(NAMES)), NAMES, strict=True):
         estimates = [row["figures"][name] for row in rows]
-        _errorbar(axes, cycles, estimates, _USE, "use in each cycle", "o-")
+        _errorbar(axes, cycles, estimates, _USE, "use in each cycle, as read from events and messages", "o-")
         held = (final or {}).get("figures", {}).get(name)
         if held:
             ends = [min(cycles, default=1) - 0.25, max(cycles, default=1) + 0.25]

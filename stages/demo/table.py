@@ -35,7 +35,10 @@ def cell(estimate: Mapping[str, Any], digits: int = 3) -> str:
 
 def summary(document: Mapping[str, Any]) -> str:
     """Both tables, for a terminal 120 columns wide."""
-    lines = ["use, cycle by cycle (95 % intervals, clustered by user)", ""]
+    lines = [
+        "use, cycle by cycle (95 % intervals, clustered by user; dissatisfaction as read from the messages)",
+        "",
+    ]
     lines += columns(HEADER, [row(each) for each in document["cycles"]])
     final = document["final"]
     if final:
@@ -47,7 +50,8 @@ def final_lines(final: Mapping[str, Any]) -> list[str]:
     """First against last on the same held-out users."""
     head = (
         f"the same {final['requests']} requests of {final['users']} held-out users, "
-        f"{final['first']['ref']} (first) and {final['last']['ref']} (last served)"
+        f"{final['first']['ref']} (first) and {final['last']['ref']} (last served), "
+        "judged by what they meant"
     )
     rows = []
     for name in FINAL:
