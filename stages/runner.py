@@ -226,21 +226,7 @@ def _execute(
     ):
         try:
             with classified():
-                begin_run(
-                    store,
-                    run_id,
-                    stage=name,
-                    line=line,
-                    inputs=plan.inputs,
-                    config=plan.config.model_dump(mode="json"),
-                    extra=plan.extra,
-                    seed=plan.seed,
-                    fingerprint=plan.fingerprint,
-                    code_version=code_version(),
-                    lock=plan.lock,
-                    from_run=plan.from_run,
-                )
-                _note_holder(store, plan.lock, run_id)
+                _begin(store, plan, run_id, line)
                 for folder in (work / "out", scratch):
                     folder.mkdir(parents=True, exist_ok=True)
                 log.write("run.begin", stage=name, inputs={k: v.digest for k, v in plan.inputs.items()})
@@ -269,6 +255,25 @@ def _execute(
     result.metrics, result.warnings = dict(outcome.metrics), list(outcome.warnings)
     result.duration_s = time.monotonic() - started
     return result
+
+
+def _begin(store: Store, plan: Plan, run_id: str, line: str) -> None:
+    """Put the run on record, and its name beside the lock that it holds."""
+    begin_run(
+        store,
+        run_id,
+        stage=plan.stage.name,
+        line=line,
+        inputs=plan.inputs,
+        config=plan.config.model_dump(mode="json"),
+        extra=plan.extra,
+        seed=plan.seed,
+        fingerprint=plan.fingerprint,
+        code_version=code_version(),
+        lock=plan.lock,
+        from_run=plan.from_run,
+    )
+    _note_holder(store, plan.lock, run_id)
 
 
 def _publish(store: Store, run_id: str, line: str, outcome: Outcome, out: Path) -> dict[str, Artifact]:

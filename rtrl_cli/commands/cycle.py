@@ -61,6 +61,12 @@ def command(
     finally:
         if close := getattr(progress, "close", None):
             close()
+    _say(result, as_json)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _say(result: CycleResult, as_json: bool) -> None:
     for warning in result.warnings:
         message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: _text(result))
@@ -68,8 +74,6 @@ def command(
         message(str(result.error["message"]), kind="error")
         if result.error["hint"]:
             message(str(result.error["hint"]), kind="hint")
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
 
 
 def _tell(name: str, ended: StageResult | None) -> None:

@@ -11,6 +11,9 @@ from rtrl_cli.output import envelope, message, pairs, show
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stages.registry.store import Store
     from stages.serve import Ready
     from stages.target.endpoint import Endpoint
     from stages.workspace import Workspace
@@ -40,28 +43,10 @@ def command(
 
     found, store = open_store(workspace, overrides or ())
     if stop:
-        from stages.serving.detach import stop as stop_running
-
-        pid = stop_running(found)
-        status = "noop" if pid is None else "succeeded"
-        text = "nothing is being served" if pid is None else f"stopped (pid {pid})"
-        show(as_json, envelope("serve", status, metrics={"stopped_pid": pid}), lambda: text)
+        _stop(found, as_json)
         return
     if detach:
-        from stages.serving.detach import start_detached
-        from stages.target.admin import Admin
-
-        endpoint = start_detached(found, say=say)
-        facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
-        with Admin(endpoint) as admin:
-            served = admin.served()
-        artifact = store.artifact(served.checkpoint)
-        facts |= {
-            "checkpoint": artifact.ref if artifact else served.checkpoint,
-            "digest": served.checkpoint,
-            "deployment": served.deployment,
-        }
-        show(as_json, envelope("serve", "succeeded", metrics=facts), lambda: _text(facts))
+        _detach(found, store, say, as_json)
         return
     from stages.serve import serve
 
@@ -77,6 +62,32 @@ def command(
     number = serve(found, store, say=say, ready=ready)
     say("stopped")
     raise typer.Exit(128 + number)
+
+
+def _stop(found: Workspace, as_json: bool) -> None:
+    from stages.serving.detach import stop as stop_running
+
+    pid = stop_running(found)
+    status = "noop" if pid is None else "succeeded"
+    text = "nothing is being served" if pid is None else f"stopped (pid {pid})"
+    show(as_json, envelope("serve", status, metrics={"stopped_pid": pid}), lambda: text)
+
+
+def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json: bool) -> None:
+    from stages.serving.detach import start_detached
+    from stages.target.admin import Admin
+
+    endpoint = start_detached(found, say=say)
+    facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
+    with Admin(endpoint) as admin:
+        served = admin.served()
+    artifact = store.artifact(served.checkpoint)
+    facts |= {
+        "checkpoint": artifact.ref if artifact else served.checkpoint,
+        "digest": served.checkpoint,
+        "deployment": served.deployment,
+    }
+    show(as_json, envelope("serve", "succeeded", metrics=facts), lambda: _text(facts))
 
 
 def _key_file(workspace: Workspace) -> str:

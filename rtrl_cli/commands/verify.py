@@ -68,13 +68,18 @@ def command(
     lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
-    for warning in spool.warnings:
+    _say(spool.warnings, problems)
+    if problems:
+        raise typer.Exit(12)
+
+
+def _say(warnings: list[str], problems: list[str]) -> None:
+    for warning in warnings:
         message(warning, kind="warning")
     for problem in problems:
         message(problem, kind="error")
     if problems:
         message(HINT, kind="hint")
-        raise typer.Exit(12)
 
 
 def _error(problems: list[str]) -> dict[str, Any]:

@@ -148,16 +148,8 @@ def _outcome(
     live: Artifact,
     damages: Iterable[Damage],
 ) -> Outcome:
-    table = planning.audit(found, decided)
     lost_events = sum(damage.events for damage in damages)
-    counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
-    quarantined = {
-        name.removeprefix("quarantined:"): n
-        for name, n in sorted(sealer.counts.items())
-        if name.startswith("quarantined:")
-    }
-    left = planning.left_behind(table)
-    events_left = planning.events_left_behind(found, decided)
+    counts, counted = _counts(found, decided, sealer)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": live.digest,
@@ -172,24 +164,34 @@ def _outcome(
         },
         "counts": counts,
         "samplers": _samplers(found, decided),
-        "left_behind": left,
-        "events_left_behind": events_left,
-        "quarantined": quarantined,
         "lost_events": lost_events,
         "other_lines": found.other_lines,
-        "audit": table,
+        **counted,
     }
-    metrics = {
-        **counts,
-        "left_behind": left,
-        "events_left_behind": events_left,
-        "quarantined": quarantined,
-        "audit": table,
-    }
-    warnings = [f"{n} records quarantined: {reason}" for reason, n in quarantined.items()]
+    warnings = [f"{n} records quarantined: {reason}" for reason, n in counted["quarantined"].items()]
     if lost_events:
         warnings.append(f"{lost_events} events were lost to damage of the spool")
-    return Outcome(outputs={"interactions": Output("interactions", meta)}, metrics=metrics, warnings=warnings)
+    return Outcome(
+        outputs={"interactions": Output("interactions", meta)},
+        metrics={**counts, **counted},
+        warnings=warnings,
+    )
+
+
+def _counts(found: Scan, decided: planning.Plan, sealer: Sealer) -> tuple[dict[str, int], dict[str, Any]]:
+    """What was sealed, and what was not, by reason."""
+    table = planning.audit(found, decided)
+    counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
+    return counts, {
+        "left_behind": planning.left_behind(table),
+        "events_left_behind": planning.events_left_behind(found, decided),
+        "quarantined": {
+            name.removeprefix("quarantined:"): n
+            for name, n in sorted(sealer.counts.items())
+            if name.startswith("quarantined:")
+        },
+        "audit": table,
+    }
 
 
 def _samplers(found: Scan, decided: planning.Plan) -> dict[str, int]:

@@ -141,21 +141,27 @@ def run_cycle(
         locks.note_run(lock, record.id)
         turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())
         turn.progress, turn.listener = progress or Silent(), listener
-        said = [ping(url, "start", {"cycle": record.id, "line": line}, config.ping_timeout_s)]
-        try:
-            result = turn.run()
-        except BaseException as error:
-            if isinstance(error, Exception):  # a bug would only come again; a signal would not
-                record.status = "failed"
-                record.save(workspace.run_dir)
-            code = getattr(error, "code", None)
-            end = {"cycle": record.id, "error": type(error).__name__}
-            ping(url, str(code if isinstance(code, int) else 1), end, config.ping_timeout_s)
-            raise
-        body = {"cycle": record.id, "status": result.status, "error": result.error}
-        said.append(ping(url, str(result.exit_code or ""), body, config.ping_timeout_s))
-        result.warnings += [text for text in said if text]
-        return result
+        return _told(turn, url, config.ping_timeout_s)
+
+
+def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
+    """Run the turn; whoever listens at `url` hears of its start and of how it ended, by whatever way."""
+    record = turn.record
+    said = [ping(url, "start", {"cycle": record.id, "line": record.line}, timeout_s)]
+    try:
+        result = turn.run()
+    except BaseException as error:
+        if isinstance(error, Exception):  # a bug would only come again; a signal would not
+            record.status = "failed"
+            record.save(turn.workspace.run_dir)
+        code = getattr(error, "code", None)
+        end = {"cycle": record.id, "error": type(error).__name__}
+        ping(url, str(code if isinstance(code, int) else 1), end, timeout_s)
+        raise
+    body = {"cycle": record.id, "status": result.status, "error": result.error}
+    said.append(ping(url, str(result.exit_code or ""), body, timeout_s))
+    result.warnings += [text for text in said if text]
+    return result
 
 
 def plan_cycle(workspace: Workspace, store: Store, deadline: str | None = None) -> CycleResult:

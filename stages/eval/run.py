@@ -18,7 +18,6 @@ from stages.stage import Artifact, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
     from evals.cases import Attempt, SuiteSpec
-    from evals.gate import SuiteResult
     from evals.suites.base import Suite
     from stages.eval.arms import Reuse
     from stages.eval.subjects import ChatEngine, Engines
@@ -112,19 +111,20 @@ class EvalStage:
             work = _Work(config, inputs, ctx, engines)
             arms = [(spec, work.arms(suite, spec)) for suite, spec in suites]
         verdict = decide(arms, rules)
-        drift: list[SuiteResult] = []
-        for spec, (candidate, baseline) in arms:
-            files.write(folder / files.file_name(spec.name, "candidate"), spec, candidate)
-            files.write(folder / files.file_name(spec.name, "baseline"), spec, baseline)
-            if (anchor := work.stored("anchor", spec)) is not None:
-                drift.append(compare(spec, (candidate, anchor), rules))
+        for spec, pair in arms:
+            for role, tried in zip(("candidate", "baseline"), pair, strict=True):
+                files.write(folder / files.file_name(spec.name, role), spec, tried)
         facts = report.Facts(
             line=ctx.workspace.settings.workspace.line,
             candidate=inputs["candidate"],
             baseline=inputs["baseline"],
             anchor=inputs.get("anchor"),
             reuse=work.reuse,
-            drift=drift,
+            drift=[
+                compare(spec, (candidate, anchor), rules)
+                for spec, (candidate, _) in arms
+                if (anchor := work.stored("anchor", spec)) is not None
+            ],
             notes=work.notes,
         )
         report.write(folder, verdict, facts)

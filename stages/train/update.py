@@ -100,11 +100,8 @@ def run_update(
         eps=config.adam_eps,
         weight_decay=config.weight_decay,
     )
-    result = Updated(moments=moments)
-    if (found := resume.load(scratch / resume.STEP, digest)) is not None:
-        tensors, about = found
-        model.load_state_dict({name: tensors.pop(f"weight.{name}") for name in parameters}, strict=False)
-        result = Updated(about["steps"], about["used"], about["stopped"], Moments(about["step"], tensors))
+    result = _resumed(model, scratch / resume.STEP, digest) or Updated(moments=moments)
+    if result.steps:
         progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
         log.write("train.resumed", steps=len(result.steps))
     restore(optimizer, parameters, result.moments)
@@ -131,6 +128,16 @@ def run_update(
             _remember(scratch / resume.STEP, parameters, result, digest)
             progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
     return result
+
+
+def _resumed(model: PreTrainedModel, kept: Path, digest: str) -> Updated | None:
+    """Where an earlier attempt of `digest` stopped, its weights loaded into `model`; None: there was none."""
+    if (found := resume.load(kept, digest)) is None:
+        return None
+    tensors, about = found
+    names = [name for name, _ in model.named_parameters()]
+    model.load_state_dict({name: tensors.pop(f"weight.{name}") for name in names}, strict=False)
+    return Updated(about["steps"], about["used"], about["stopped"], Moments(about["step"], tensors))
 
 
 def _rows_of(batch: Batch, episodes: NDArray[np.int64]) -> list[Row]:
