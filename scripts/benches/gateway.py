@@ -58,6 +58,7 @@ def measure(ports: dict[str, int], key: str) -> dict[str, Any]:
         for rate in RATES:
             servers = ("stub", "gateway", "litellm") if rate == PEER_RATE else ("stub", "gateway")
             for server in servers if run % 2 == 0 else reversed(servers):
+                print(f"run {run + 1} of {RUNS}: {server} at {rate}/s", file=sys.stderr, flush=True)
                 result = load(ports[server], key, rate)
                 found.setdefault(f"{server}/{rate}", []).append(sorted(result["ms"]))
                 if server == "gateway":
