@@ -1,4 +1,7 @@
-"""How the suite is spread over workers (`scripts/test` uses two): what shares something goes to one."""
+"""Settings of all tests, and how they are spread over workers (`scripts/test` uses two).
+
+What shares something goes to one worker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# a busy machine is no failure: what an example has to be is right, not quick
+settings.register_profile("rtrl", deadline=None)
+settings.load_profile("rtrl")
 
 ROOT = Path(__file__).resolve().parent.parent
 

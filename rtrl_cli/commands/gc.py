@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
-from typing import Annotated
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +14,20 @@ from rtrl_cli import options
 from rtrl_cli.output import envelope, message, show, size, table
 from rtrl_cli.stage import open_store
 
+if TYPE_CHECKING:
+    from stages.collect.retention import Retention
+    from stages.registry.gc import Plan
+    from stages.registry.store import Store
+
 
 def command(
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it the plan is shown.")] = False,
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0, help="Keep whatever is younger than this.")
     ] = 7.0,
+    keep_spool_days: Annotated[
+        float, typer.Option("--keep-spool-days", min=0, help="Keep captured records younger than this.")
+    ] = 30.0,
     pin: Annotated[
         str | None, typer.Option("--pin", metavar="REF", help="Keep REF whatever happens.")
     ] = None,
@@ -26,37 +36,59 @@ def command(
     as_json: options.Json = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Remove artifacts that nothing needs. Without --yes, only say which, and why the rest is kept."""
+    """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
+    from stages.collect import retention
     from stages.registry import gc
 
     found, store = open_store(workspace)
-    line, by = found.settings.workspace.line, getpass.getuser()
     if pin is not None or unpin is not None:
-        if pin is not None and not reason:
-            raise UsageError("--pin needs a reason", hint='give --reason "..."')
-        if pin is not None:
-            gc.pin(store, store.resolve(pin, line).digest, by=by, reason=reason)
-        if unpin is not None and not gc.unpin(store, store.resolve(unpin, line).digest, by=by):
-            message(f"{unpin} was not pinned")
+        _pins(store, found.settings.workspace.line, pin, unpin, reason)
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
         return
+    by = getpass.getuser()
     plan = gc.collect(store, keep_days, by=by) if yes else gc.plan(store, keep_days)
+    if yes:
+        segments = retention.delete(found, store, keep_spool_days, time.time())
+    else:
+        segments = retention.plan(found, store, keep_spool_days, time.time())
+    _show(plan, segments, yes=yes, as_json=as_json)
+
+
+def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> None:
+    from stages.registry import gc
+
+    if pin is not None and not reason:
+        raise UsageError("--pin needs a reason", hint='give --reason "..."')
+    if pin is not None:
+        gc.pin(store, store.resolve(pin, line).digest, by=getpass.getuser(), reason=reason)
+    if unpin is not None and not gc.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser()):
+        message(f"{unpin} was not pinned")
+
+
+def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool) -> None:
     rows = [(f"{row.kind}@v{row.version}", size(row.bytes or 0), row.created_at[:19]) for row in plan.remove]
-    reasons: dict[str, int] = {}
-    for why in plan.keep.values():
-        reasons[why] = reasons.get(why, 0) + 1
+    begun = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.created / 1000)) for row in segments.remove]
+    rows += [
+        (f"spool segment {row.id}", size(row.bytes), at)
+        for row, at in zip(segments.remove, begun, strict=True)
+    ]
+    done = "removed" if yes else "would_remove"
     metrics = {
-        "removed" if yes else "would_remove": [row[0] for row in rows],
-        "bytes": plan.bytes,
+        done: [row[0] for row in rows],
+        "bytes": plan.bytes + segments.bytes,
         "kept": len(plan.keep),
-        "kept_because": reasons,
+        "kept_because": Counter(plan.keep.values()),
+        "spool_kept": segments.kept.total(),
+        "spool_kept_because": segments.kept,
     }
     show(
         as_json,
         envelope("gc", "succeeded" if rows else "noop", metrics=metrics),
         lambda: table(("REMOVED" if yes else "WOULD REMOVE", "SIZE", "MADE"), rows),
     )
-    verb = "removed" if yes else "would remove"
-    message(f"{verb} {len(rows)} artifacts, {size(plan.bytes)}; {len(plan.keep)} kept")
+    message(
+        f"{done.replace('_', ' ')} {len(plan.remove)} artifacts and {len(segments.remove)} spool segments, "
+        f"{size(plan.bytes + segments.bytes)}; kept {len(plan.keep)} and {segments.kept.total()}"
+    )
     if rows and not yes:
         message("`rtrl gc --yes` removes them", kind="hint")

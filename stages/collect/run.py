@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from stages import schemas
 from stages.collect import plan as planning
+from stages.collect import position
 from stages.collect.config import CollectConfig
 from stages.collect.scan import Bools, Scan, scan
 from stages.collect.seal import Sealer
@@ -69,7 +70,7 @@ class CollectStage:
                     hint="start `rtrl serve` and use the model, or `rtrl simulate`",
                 )
             damaged = _damaged(spool)
-            resume = _resume(store, line, config, damaged)
+            resume = position.resume(store, line, config, damaged)
             first = max(bounds.first_seq, resume["seq"])
             found = self._scan(workspace, spool, first, bounds.last_seq)
             clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
@@ -101,6 +102,7 @@ class CollectStage:
         spool = Spool.open(ctx.workspace.spool_dir)
         vault = Vault.open(ctx.workspace.keys_dir)
         try:
+            _refuse_deleted(spool, first)
             ctx.progress.start("collect: reading the spool")
             found = self._scan(ctx.workspace, spool, first, last)
             rules = _rules(config, found, ctx.store, inputs)
@@ -215,26 +217,6 @@ def _damaged(spool: Spool) -> dict[str, int]:
     return {str(row.id): row.first_seq for row in spool.segments() if row.id in numbers}
 
 
-def _resume(store: Store, line: str, config: CollectConfig, damaged: Mapping[str, int]) -> dict[str, Any]:
-    """Where episodes that can still be taken begin, by the newest interactions made for an ancestor of live.
-
-    Not by those made for live itself, or collecting twice would not be the same twice. A segment that was
-    damaged then and is not now was put back: it is read again, from its first seq on. What is in it and
-    was trained on stays out, as everywhere, by its episode.
-    """
-    live = store.alias(line, "live")
-    if live is None:
-        return {"checkpoint": "", "seq": 0}
-    ancestors = set(store.ancestors(live.digest))
-    rules = {"arm": config.arm, "max_lag": config.max_lag}
-    for earlier in store.all_of("interactions", line, rules) if ancestors else ():
-        if earlier.meta["checkpoint"] in ancestors:
-            window = earlier.meta["window"]
-            healed = [seq for number, seq in window.get("damaged", {}).items() if number not in damaged]
-            return {"checkpoint": live.digest, "seq": int(min([window["resume_seq"], *healed]))}
-    return {"checkpoint": live.digest, "seq": 0}
-
-
 def _rules(
     config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact]
 ) -> planning.Rules:
@@ -269,6 +251,16 @@ def _forgotten(found: Scan, spool: Spool, vault: Vault, window: tuple[int, int])
             except UserForgottenError:
                 gone[rows[seq]] = True
     return gone
+
+
+def _refuse_deleted(spool: Spool, first: int) -> None:
+    """A recorded run is repeated with all that it read, or not at all."""
+    there = spool.range().first_seq
+    if there > first:
+        raise InputMissingError(
+            f"the spool begins at record {there}; this run read it from record {first} on",
+            hint="`rtrl gc` deleted what was settled; what the run took is in its interactions artifact",
+        )
 
 
 def _refuse_too_few(

@@ -98,15 +98,6 @@ class EngineClient:
         except (EngineUnreachableError, EngineBrokeOffError, orjson.JSONDecodeError):
             raise (_down() if first else EngineLostError(timeout=False)) from None
 
-    async def healthy(self) -> bool:
-        """Whether the engine says that it is up."""
-        try:
-            async with asyncio.timeout(5), self._sent("GET", "/health") as response:
-                await response.read()
-                return response.status == 200
-        except (EngineUnreachableError, EngineBrokeOffError, TimeoutError):
-            return False
-
     @asynccontextmanager
     async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
         response = await self._transport.send(method, path, body)

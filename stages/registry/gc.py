@@ -6,8 +6,7 @@ candidate leaves it usable), whatever is younger than `keep_days`; and what any 
 bases of deltas, a checkpoint's line state, the interactions of an experience, a deployment's report.
 A checkpoint's parent is not kept for the child's sake.
 
-Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool, whose sealed segments stay until
-there is a rule for how long.
+Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages/collect/retention.py`).
 """
 
 from __future__ import annotations

@@ -139,10 +139,19 @@ class Store(RunQueries):
         return self.artifact(digest) is not None
 
     def all_of(
-        self, kind: str, line: str | None = None, where: Mapping[str, Any] | None = None
+        self,
+        kind: str,
+        line: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        removed: bool = False,
     ) -> Iterator[Artifact]:
-        """Committed artifacts of a kind, newest first; `where` are equalities on meta keys."""
-        query = select(ArtifactRow).where(ArtifactRow.kind == kind, ArtifactRow.state == "committed")
+        """Committed artifacts of a kind, newest first; `where` are equalities on meta keys.
+
+        With `removed` also those that gc removed: their meta stays, their bytes are gone.
+        """
+        states = ("committed", "tombstoned") if removed else ("committed",)
+        query = select(ArtifactRow).where(ArtifactRow.kind == kind, col(ArtifactRow.state).in_(states))
         if line is not None:
             query = query.where(ArtifactRow.line == line)
         with self.read() as session:
@@ -174,6 +183,11 @@ class Store(RunQueries):
                 .where(AliasRow.line == line, AliasRow.name == name)
             ).first()
         return self.artifact_of(row) if row else None
+
+    def lines(self) -> list[str]:
+        """The lines that have a checkpoint with a name (live, anchor)."""
+        with self.read() as session:
+            return sorted(session.exec(select(AliasRow.line).distinct()))
 
     def move_alias(
         self,

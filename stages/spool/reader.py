@@ -6,7 +6,7 @@ reported, never silently: through `on_damage`, or, without it, by `SpoolDamagedE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,9 @@ import msgspec
 
 from stages import faults
 from stages.errors import InputMissingError, IntegrityError, LockedError
-from stages.records import Event, Generation, Payload
+from stages.records import Event, Generation
 from stages.spool import codec, frames, segment
-from stages.spool.chains import ChainReader, Tokens
+from stages.spool.chains import ChainReader
 from stages.spool.damage import Damage, SpoolDamagedError
 from stages.spool.frames import Kind
 from stages.spool.index import Index, SegmentRow
@@ -132,22 +132,6 @@ class Spool:
         """A reader of payloads that puts full prompts together; keep it for a whole pass."""
         return ChainReader(vault, self.record)
 
-    def full_tokens(self, generation_id: str, vault: Vault) -> Tokens:
-        """Exact prompt and output ids and logprobs of one generation. For many use `chains`."""
-        return self.chains(vault).open(*self.record(generation_id))[1]
-
-    def payload(self, generation_id: str, vault: Vault) -> Payload:
-        """The stored payload of one generation (its prompt is a suffix)."""
-        return self.chains(vault).open(*self.record(generation_id))[0]
-
-    def check(self, first_seq: int = 0, last_seq: int = 1 << 62) -> int:
-        """Read every byte of the segments in question. Returns the number of good records.
-
-        Raises:
-            SpoolDamagedError: something cannot be read that nobody was told of yet.
-        """
-        return sum(1 for _ in self._frames(first_seq, last_seq, None))
-
     def segments(self) -> list[SegmentRow]:
         """The segments that are there, oldest first."""
         return self._index.segments()
@@ -155,8 +139,10 @@ class Spool:
     def read_segment(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
         """Good frames and damage of the indexed part of one segment. Records nothing."""
         try:
-            data = segment.path_of(self._dir, row.id).read_bytes()[: row.bytes]
+            data = self.path_of(row.id).read_bytes()[: row.bytes]
         except FileNotFoundError:
+            if row.id not in {there.id for there in self._index.segments()}:
+                return [], []  # deleted since `row` was read
             return [], [self._damage(row.id, 0, row.bytes, "missing")]
         good: list[frames.Frame] = []
         damages: list[Damage] = []
@@ -205,18 +191,22 @@ class Spool:
         self._index.record(news, told=True)
         return news
 
-    def delete_sealed(self, up_to_seq: int) -> list[int]:
-        """Delete sealed segments whose records all have seq <= `up_to_seq`. Returns their numbers."""
-        numbers = [
-            row.id for row in self._index.segments() if row.state == "sealed" and row.last_seq <= up_to_seq
-        ]
+    def path_of(self, number: int) -> Path:
+        """The file of a segment."""
+        return segment.path_of(self._dir, number)
+
+    def waiting_segments(self) -> set[int]:
+        """Numbers of the segments with events that wait for their generation."""
+        return {row.segment for row in self._index.pending()}
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete sealed segments, whole. A kill in between is finished by the next who opens the spool."""
         for number in numbers:
             self._index.mark_deleting(number)
             faults.point("spool.delete.mark.after")
-            segment.path_of(self._dir, number).unlink(missing_ok=True)
+            self.path_of(number).unlink(missing_ok=True)
             faults.point("spool.delete.unlink.after")
             self._index.write("UPDATE segments SET state = 'deleted' WHERE id = ?", [(number,)])
-        return numbers
 
     def _frames(self, first_seq: int, last_seq: int, on_damage: OnDamage | None) -> Iterator[frames.Frame]:
         for row in self._index.segments(first_seq, last_seq):

@@ -18,7 +18,7 @@ from stages.spool.pending import PENDING_PREFIX, pending_user
 from stages.spool.recovery import WriterLock
 from stages.vault import Vault
 from tests.e2e.small_disk import filled, small_disk
-from tests.stages.spool.spool_records import event, generation, tokens, writer
+from tests.stages.spool.spool_records import event, full_tokens, generation, payload, tokens, writer
 
 
 def test_a_full_disk_at_the_start_of_a_segment_is_over_when_there_is_room_again(tmp_path: Path) -> None:
@@ -34,15 +34,15 @@ def test_a_full_disk_at_the_start_of_a_segment_is_over_when_there_is_room_again(
         spool.close()
         reader = Spool.open(disk / "spool")
         vault = Vault.open(disk / "keys")
-        assert reader.payload("g1", vault).answer == "a"
-        assert reader.full_tokens("g2", vault).output.tolist() == [4]
+        assert payload(reader, "g1", vault).answer == "a"
+        assert full_tokens(reader, "g2", vault).output.tolist() == [4]
         reader.close()
 
 
 _WAITS_FOR_ITS_GENERATION = """
 import sys
 from pathlib import Path
-from tests.stages.spool.spool_records import event, generation, tokens, writer
+from tests.stages.spool.spool_records import event, full_tokens, generation, payload, tokens, writer
 spool = writer(Path(sys.argv[1]))
 print([r.status for r in spool.append_events([event("e1", "g1", data={"text": "still wrong"})])])
 spool.flush()
@@ -120,7 +120,7 @@ def test_a_deleted_segment_that_comes_back_after_a_power_cut_goes_again(tmp_path
     path = next((tmp_path / "spool" / "segments").iterdir())
     content = path.read_bytes()
     reader = Spool.open(tmp_path / "spool")
-    assert reader.delete_sealed(reader.range().last_seq) == [1]
+    reader.delete([1])
     path.write_bytes(content)
     again = Spool.open(tmp_path / "spool")
     assert not path.exists()

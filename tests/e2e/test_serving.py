@@ -20,6 +20,7 @@ from stages.spool import Spool
 from stages.target.admin import Admin
 from stages.vault import Vault
 from tests.e2e.conftest import World
+from tests.stages.spool.spool_records import full_tokens
 
 pytestmark = pytest.mark.vllm
 
@@ -60,7 +61,7 @@ def test_answers_and_records_exact_tokens(served: World) -> None:
     with Admin(served.endpoint) as admin:
         admin.flush_spool()
     spool = Spool.open(served.workspace.spool_dir)
-    tokens = spool.full_tokens(generation_id, Vault.open(served.workspace.keys_dir))
+    tokens = full_tokens(spool, generation_id, Vault.open(served.workspace.keys_dir))
     shown = [entry["logprob"] for entry in answer.json()["choices"][0]["logprobs"]["content"]]
     assert len(tokens.output) == len(shown)
     assert tokens.logprobs.tolist() == pytest.approx(shown, abs=1e-6)

@@ -21,6 +21,7 @@ from stages.train.batch import Row
 from stages.train.forward import Budget, score
 from stages.vault import Vault
 from tests.e2e.conftest import World
+from tests.stages.spool.spool_records import full_tokens
 
 pytestmark = pytest.mark.vllm
 
@@ -56,7 +57,7 @@ def test_logged_logprobs_are_reproduced(served: World, name: str) -> None:
     rows: list[Row] = []
     for generation_id in ids:
         generation, _ = spool.record(generation_id)
-        tokens = spool.full_tokens(generation_id, vault)
+        tokens = full_tokens(spool, generation_id, vault)
         start, count = len(tokens.prompt), len(tokens.output)
         info = GenerationInfo(generation_id, start, start + count, generation.sampling)
         first = rows[-1].first + len(rows[-1].targets) if rows else 0

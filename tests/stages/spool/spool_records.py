@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.records import Event, Generation, Sampling, Span
+from stages.records import Event, Generation, Payload, Sampling, Span
 from stages.spool import Spool, SpoolWriter, Tokens
 from stages.spool.frames import FRAME, HEADER
 from stages.spool.segment import path_of
@@ -44,6 +44,22 @@ def writer(root: Path, **limits: Any) -> SpoolWriter:
 
 def ids(reader: Spool) -> list[str]:
     return [g.id for _, g, _ in reader.generations(0, 1 << 60, on_damage=lambda _: None)]
+
+
+def full_tokens(reader: Spool, gid: str, vault: Vault) -> Tokens:
+    """Exact tokens of one generation, its prompt in full."""
+    return reader.chains(vault).open(*reader.record(gid))[1]
+
+
+def payload(reader: Spool, gid: str, vault: Vault) -> Payload:
+    """What is stored of one generation; its prompt is a suffix."""
+    return reader.chains(vault).open(*reader.record(gid))[0]
+
+
+def checked(reader: Spool) -> int:
+    """Read every byte. Returns the number of good records; raises SpoolDamagedError as any reader would."""
+    generations = sum(1 for _ in reader.generations(0, 1 << 62))
+    return generations + sum(1 for _ in reader.events(0, 1 << 62))
 
 
 def fill(root: Path, n: int = 5) -> Path:

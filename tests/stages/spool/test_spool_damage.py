@@ -12,7 +12,17 @@ from stages.spool import Damage, Spool, SpoolDamagedError
 from stages.spool.frames import HEADER
 from stages.spool.segment import path_of
 from stages.spool.verify import verify_spool
-from tests.stages.spool.spool_records import event, fill, generation, ids, offsets, statuses, tokens, writer
+from tests.stages.spool.spool_records import (
+    checked,
+    event,
+    fill,
+    generation,
+    ids,
+    offsets,
+    statuses,
+    tokens,
+    writer,
+)
 
 
 def test_cut_at_any_byte_the_rest_is_recovered(tmp_path: Path) -> None:
@@ -32,7 +42,7 @@ def test_cut_at_any_byte_the_rest_is_recovered(tmp_path: Path) -> None:
         reader.close()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6))
 def test_a_flipped_byte_is_met_once_then_counted(
     tmp_path_factory: pytest.TempPathFactory, place: int
@@ -70,7 +80,7 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
     assert len(verify_spool(tmp_path / "spool", deep=False).problems) == 1
     reader = Spool.open(tmp_path / "spool")
     with pytest.raises(SpoolDamagedError) as caught:
-        reader.check()
+        checked(reader)
     (damage,) = caught.value.damages
     assert (damage.reason, damage.generations, damage.events) == ("truncated", ("g2", "g3", "g4"), 3)
     assert ids(reader) == ["g0", "g1"]
@@ -78,15 +88,15 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
     assert verify_spool(tmp_path / "spool", deep=True).warnings
     path.write_bytes(whole)
     assert ids(reader) == [f"g{i}" for i in range(5)]
-    assert reader.check() == 10
+    assert checked(reader) == 10
 
 
 def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     fill(tmp_path).unlink()
     reader = Spool.open(tmp_path / "spool")
     with pytest.raises(SpoolDamagedError, match="5 generations and 5 events"):
-        reader.check()
-    assert reader.check() == 0
+        checked(reader)
+    assert checked(reader) == 0
 
 
 @pytest.mark.parametrize("how", ["lost", "garbage"])

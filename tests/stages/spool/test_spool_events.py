@@ -10,7 +10,7 @@ import pytest
 from stages.spool import Spool, open_event
 from stages.spool.pending import pending_user
 from stages.vault import UserForgottenError, Vault
-from tests.stages.spool.spool_records import event, generation, statuses, tokens, writer
+from tests.stages.spool.spool_records import event, generation, payload, statuses, tokens, writer
 
 
 def test_the_same_event_counts_once_also_after_a_restart(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_user_whose_name_looks_like_a_waiting_key_keeps_everything(tmp_path: P
     spool.close()
     writer(tmp_path, pending_hours=0).close()
     reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
-    assert reader.payload("g0", vault).answer == "answer"
+    assert payload(reader, "g0", vault).answer == "answer"
     _, e, user, sealed = next(reader.events(0, 99))
     assert open_event(e, user, sealed, vault).data == {"text": "still wrong"}
 

@@ -1,0 +1,46 @@
+"""How far the spool is settled: where the next `collect` begins, and what nobody will collect any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stages.collect.config import CollectConfig
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+
+def resume(store: Store, line: str, config: CollectConfig, damaged: Mapping[str, int]) -> dict[str, Any]:
+    """Where episodes that can still be taken begin: the live checkpoint, and a seq.
+
+    A segment that was damaged when the spool was last read and is not now was put back: it is read again,
+    from its first seq on. What is in it and was trained on stays out, as everywhere, by its episode.
+
+    Args:
+        damaged: first seq of each segment that is damaged now, by its number.
+    """
+    live = store.alias(line, "live")
+    if live is None:
+        return {"checkpoint": "", "seq": 0}
+    return {"checkpoint": live.digest, "seq": settled_before(store, live.digest, config, damaged)}
+
+
+def settled_before(
+    store: Store, checkpoint: str, config: CollectConfig, damaged: Mapping[str, int] | None = None
+) -> int:
+    """The first seq that a `collect` for `checkpoint` needs; 0 when none was made for an ancestor.
+
+    By the newest interactions made for an ancestor (also those whose bytes gc removed), not by those made
+    for the checkpoint itself, or collecting twice would not be the same twice.
+    """
+    ancestors = set(store.ancestors(checkpoint))
+    rules = {"arm": config.arm, "max_lag": config.max_lag}
+    for earlier in store.all_of("interactions", where=rules, removed=True) if ancestors else ():
+        if earlier.meta["checkpoint"] in ancestors:
+            window = earlier.meta["window"]
+            if damaged is None:
+                return int(window["resume_seq"])
+            healed = [seq for number, seq in window.get("damaged", {}).items() if number not in damaged]
+            return int(min([window["resume_seq"], *healed]))
+    return 0

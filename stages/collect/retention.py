@@ -1,0 +1,99 @@
+"""Which sealed segments of the spool nobody needs any more, and their deletion (`rtrl gc`).
+
+A segment goes, whole, when it is old enough; every line that is served has settled all its records, also
+for the checkpoints that a rollback can bring back; and no event in it waits for its generation.
+Not for: forgetting a user, which destroys the user's key and leaves the segments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages.collect.position import settled_before
+from stages.registry.gc import LAST_DEPLOYMENTS
+from stages.spool import Spool
+from stages.spool.index import SegmentRow
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+ACTIVE, YOUNG = "being written", "younger than {:g} days"
+OPEN, WAITING = "a collect may still need it", "an event in it waits for its generation"
+
+
+@dataclass
+class Retention:
+    """What may be deleted of the spool; how many segments are kept, by the first reason that holds."""
+
+    remove: list[SegmentRow] = field(default_factory=list)
+    kept: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def bytes(self) -> int:
+        """What deleting would free."""
+        return sum(row.bytes for row in self.remove)
+
+
+def plan(workspace: Workspace, store: Store, keep_days: float, now: float) -> Retention:
+    """What may go, for records written before `now` (s since 1970) less `keep_days`. Deletes nothing."""
+    if not workspace.spool_dir.is_dir():
+        return Retention()
+    spool = Spool.open(workspace.spool_dir)
+    try:
+        return _plan(spool, settled(workspace, store), keep_days, now)
+    finally:
+        spool.close()
+
+
+def delete(workspace: Workspace, store: Store, keep_days: float, now: float) -> Retention:
+    """Delete what the plan, made anew, says. After a kill half-way, whoever opens the spool finishes it."""
+    decided = plan(workspace, store, keep_days, now)
+    if decided.remove:
+        spool = Spool.open(workspace.spool_dir)
+        try:
+            spool.delete([row.id for row in decided.remove])
+        finally:
+            spool.close()
+    return decided
+
+
+def settled(workspace: Workspace, store: Store) -> int:
+    """Records before this seq will not be collected for any checkpoint that is, or may again be, live."""
+    config = workspace.settings.collect
+    checkpoints: set[str] = set()
+    for line in store.lines():
+        live = store.alias(line, "live")
+        if live is not None:
+            checkpoints.add(live.digest)
+        for deployment in store.deployments.history(line, LAST_DEPLOYMENTS):
+            checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
+    return min((settled_before(store, digest, config) for digest in checkpoints), default=0)
+
+
+def _plan(spool: Spool, before: int, keep_days: float, now: float) -> Retention:
+    found = Retention()
+    waiting = spool.waiting_segments()
+    for row in spool.segments():
+        if row.state != "sealed":
+            found.kept[ACTIVE] += 1
+        elif now - _written(spool.path_of(row.id)) < keep_days * 86400:
+            found.kept[YOUNG.format(keep_days)] += 1
+        elif row.last_seq >= before:
+            found.kept[OPEN] += 1
+        elif row.id in waiting:
+            found.kept[WAITING] += 1
+        else:
+            found.remove.append(row)
+    return found
+
+
+def _written(path: Path) -> float:
+    """When the segment got its last record (s since 1970); a file that is gone counts as old."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

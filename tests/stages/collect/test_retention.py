@@ -1,0 +1,130 @@
+"""Which segments of the spool may be deleted: old ones that no collect, also after a rollback, can need."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages.collect import retention
+from stages.collect.retention import ACTIVE, OPEN, WAITING, Retention
+from stages.errors import InputMissingError
+from stages.registry import gc
+from stages.spool import Spool
+from stages.spool.verify import verify_spool
+from tests.stages.world import HOUR, World
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def plan(world: World, days: float = 30.0, after: float = 60 * DAY) -> Retention:
+    """The plan as it will be in sixty days."""
+    return retention.plan(world.workspace, world.store, days, time.time() + after)
+
+
+def removable(world: World) -> list[int]:
+    return [row.id for row in plan(world).remove]
+
+
+def serve(world: World, consumed: tuple[str, ...]) -> str:
+    """Train on `consumed`, deploy the child with a record of it. Returns the deployment's id."""
+    made = world.checkpoint(parent=world.live, consumed=consumed)
+    one = world.store.deployments.create("auto", made, by="me", reason="x", previous=world.live)
+    world.store.deployments.transition(one.id, "staged", "verifying")
+    world.store.move_alias("auto", "live", made, reason="x", deployment_id=one.id)
+    world.live = made
+    return one.id
+
+
+def cycle(world: World, name: str, at: int, consumed: tuple[str, ...]) -> tuple[str, ...]:
+    """One episode in a segment of its own, collected, trained on, served. Returns all trained on so far."""
+    world.generation(name, name, at, session=name)
+    world.tick(at + HOUR)
+    world.writer.seal()
+    world.collect()
+    consumed = (*consumed, name, f"tick-{at + HOUR}")
+    serve(world, consumed)
+    return consumed
+
+
+def test_what_no_line_collected_stays(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.writer.seal()
+    world.generation("b", "e2", 0)
+    world.writer.flush()
+    assert plan(world).kept == {OPEN: 1, ACTIVE: 1}
+
+
+def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(world: World) -> None:
+    """Eight cycles, a segment each. The last three deployments and what they replaced still need 5 to 8."""
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    found = plan(world)
+    oldest = found.remove[-1].last_seq
+    assert [row.id for row in found.remove] == [1, 2, 3, 4]
+    assert found.kept[OPEN] == 4
+    assert plan(world, after=29 * DAY).remove == []
+    assert plan(world, after=29 * DAY).kept == {"younger than 30 days": 8}
+
+    done = retention.delete(world.workspace, world.store, 30.0, time.time() + 60 * DAY)
+    assert done == found
+    spool = Spool.open(world.workspace.spool_dir)
+    assert spool.range().first_seq == oldest + 1
+    spool.close()
+    assert verify_spool(world.workspace.spool_dir, deep=True).problems == []
+    assert removable(world) == []
+    world.generation("new", "new", 40 * HOUR, session="new")
+    world.tick(41 * HOUR)
+    taken = world.collect().outputs["interactions"]
+    assert taken.meta["counts"]["episodes"] >= 1
+
+
+def test_positions_outlive_the_artifacts_they_come_from(world: World) -> None:
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    expected = removable(world)
+    gc.collect(world.store, 0.0, by="me")
+    assert len(list(world.store.all_of("interactions"))) < 8
+    assert removable(world) == expected == [1, 2, 3, 4]
+
+
+def test_a_segment_with_a_waiting_event_stays(world: World) -> None:
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        if n == 1:
+            assert world.event("later", "user_message", 0, text="still wrong") == "pending"
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    assert removable(world) == [1, 3, 4]
+    assert plan(world).kept[WAITING] == 1
+
+
+def test_a_recorded_run_is_not_repeated_with_less_than_it_read(world: World) -> None:
+    world.generation("a", "e1", 0)
+    world.tick(HOUR)
+    world.writer.seal()
+    run = world.collect()
+    spool = Spool.open(world.workspace.spool_dir)
+    spool.delete([1])
+    spool.close()
+    with pytest.raises(InputMissingError, match="this run read it from record 1 on"):
+        world.collect(from_run=run.run_id)
+
+
+def test_a_workspace_that_never_served_has_nothing_to_delete(world: World) -> None:
+    world.writer.close()
+    shutil.rmtree(world.workspace.spool_dir)
+    assert plan(world) == Retention()
+    world.workspace.spool_dir.mkdir()
+    world.writer = type(world.writer)(world.workspace.spool_dir, world.vault)
