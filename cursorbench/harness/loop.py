@@ -45,7 +45,7 @@ class ChatRequest:
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...]
     max_tokens: int
-    temperature: float | None = 1.0
+    temperature: float | None = None
 
     def body(self, model: str) -> dict[str, Any]:
         """The JSON body of `POST /v1/chat/completions`."""
@@ -98,6 +98,7 @@ class AgentLoop:
         tools: OpenAI tool definitions, a subset of the harness's own.
         max_turns: model calls at most.
         max_tokens: output tokens of one model call at most.
+        temperature: of sampling; None leaves it to who serves.
         history: earlier messages of the session, after the system prompt.
     """
 
@@ -110,7 +111,7 @@ class AgentLoop:
         max_turns: int = MAX_TURNS,
         *,
         max_tokens: int = 192,
-        temperature: float = 1.0,
+        temperature: float | None = None,
         history: Sequence[Message] = (),
     ) -> None:
         self._toolbox = Toolbox(workdir)

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cursorbench.harness.loop import AgentLoop
+from cursorbench.harness.loop import MAX_TURNS, AgentLoop
 from evals.population.intents import Kind
 from evals.population.people import SYSTEM, Case, message
 from evals.population.reactions import Reaction, react
 
-MAX_TURNS = 4
 MAX_TOKENS = 96  # of one model call: an edit of a small file is 30, and a ramble should end
 
 
@@ -44,8 +43,11 @@ class Episode:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def begin(case: Case, root: Path, temperature: float = 1.0) -> Episode:
-    """Write the case's file into a new folder under `root` and start the agent on it."""
+def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
+    """Write the case's file into a new folder under `root` and start the agent on it.
+
+    Without a temperature the agent names none: who serves decides.
+    """
     folder = Path(tempfile.mkdtemp(prefix="case-", dir=root))
     (folder / case.path).write_text(case.before, "utf-8")
     loop = AgentLoop(

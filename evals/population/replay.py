@@ -6,12 +6,10 @@ episode for every checkpoint. The same cases with the same luck meet candidate a
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from cursorbench.harness.loop import ChatRequest
@@ -19,7 +17,8 @@ from evals.population.episode import Episode, begin, scratch
 from evals.population.people import Case, day_of
 from evals.population.reactions import Outcome
 
-CompleteBatch = Callable[[list[ChatRequest]], list[Mapping[str, Any] | None]]
+CompleteBatch = Callable[[list[ChatRequest]], Sequence[Mapping[str, Any] | None]]
+BATCH = 512  # cases worked on at a time
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,6 @@ def heldout(seed: int, requests: int, users: int = 0) -> list[Case]:
     """The held-out requests of a population seed; by default six a person."""
     people = users or max(1, requests // 6)
     return list(chain.from_iterable(day_of("heldout", seed, people, requests)))
-
-
-# what people are, want, judge and do; carrying it to a model (this file, `simulate.py`) is no part of them
-PEOPLE = ("words", "files", "phrases", "intents", "people", "evaluator", "judge", "reactions", "episode")
-
-
-def digest() -> str:
-    """sha256 over the people's source files: which users a figure was measured with."""
-    total = hashlib.sha256()
-    for name in PEOPLE:
-        total.update(name.encode() + b"\0" + (Path(__file__).parent / f"{name}.py").read_bytes())
-    return f"sha256:{total.hexdigest()}"
 
 
 @dataclass
@@ -126,9 +113,8 @@ def replay(
     cases: Sequence[Case],
     complete_batch: CompleteBatch,
     *,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     attempt: int = 0,
-    batch: int = 512,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[CaseResult]:
     """Answer every case once and see how its person reacts.
@@ -137,15 +123,14 @@ def replay(
         cases: see `heldout`.
         complete_batch: model calls in, OpenAI assistant messages out, in order; None where the engine
             failed. A message may also carry `output_tokens` and `finish_reason`.
-        temperature: of sampling.
+        temperature: of sampling; None leaves it to the engine.
         attempt: number of this attempt at the cases; part of the people's luck.
-        batch: cases worked on at a time.
         on_progress: told how many cases were finished since the last call.
     """
     results: list[CaseResult] = []
     with scratch() as root:
-        for start in range(0, len(cases), batch):
-            running = [_Running(begin(case, root, temperature)) for case in cases[start : start + batch]]
+        for start in range(0, len(cases), BATCH):
+            running = [_Running(begin(case, root, temperature)) for case in cases[start : start + BATCH]]
             while active := [one for one in running if one.episode.loop.stop is None]:
                 _turn(active, complete_batch)
             results += [_result(one, attempt) for one in running]

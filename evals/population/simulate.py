@@ -40,7 +40,7 @@ class Traffic:
         split: "train", or "heldout" for people nobody trains on.
         day: which day of these people's lives, from 0; each has requests of its own, and a later date.
         concurrency: people at work at a time.
-        temperature: of sampling.
+        temperature: of sampling; None asks for none, so that people get what the gateway serves with.
         patience_s: how long the service may be away before the day is given up.
     """
 
@@ -52,7 +52,7 @@ class Traffic:
     split: Split = "train"
     day: int = 0
     concurrency: int = 48
-    temperature: float = 1.0
+    temperature: float | None = None
     patience_s: float = PATIENCE_S
 
 

@@ -6,8 +6,6 @@ engine behind `complete_batch`, what is decided.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,24 +45,8 @@ class Suite(Protocol):
     def batch(self) -> int:
         """Cases worth trying at once: what a killed eval may lose."""
 
-    def digest(self) -> str:
-        """Over everything but the checkpoint that decides an attempt: cases, code, sampling, versions."""
-
     def cases(self) -> Sequence[str]:
         """Case names in a fixed order."""
 
     def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
         """Try the named cases as often as the spec says. `advance(n)` after n attempts ended."""
-
-
-def digest_of(*parts: Any) -> str:
-    """sha256 of JSON-able parts and of the bytes of files (given as Path)."""
-    total = hashlib.sha256()
-    for part in parts:
-        data = part.read_bytes() if isinstance(part, Path) else _canonical(part)
-        total.update(hashlib.sha256(data).digest())
-    return f"sha256:{total.hexdigest()}"
-
-
-def _canonical(part: Any) -> bytes:
-    return json.dumps(part, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

