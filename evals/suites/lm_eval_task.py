@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
 from evals.cases import Attempt, Direction, Metric, SuiteSpec
-from evals.suites.base import Advance, Subject, digest_of
+from evals.suites.base import Advance, Subject
 
 OWN_TASKS = Path(__file__).with_name("tasks")
 SHARE_MARGIN = 0.05
@@ -70,14 +68,6 @@ class LmEvalSuite:
         )
         return SuiteSpec(self.name, metrics, attempts=1, cluster="document")
 
-    def digest(self) -> str:
-        """Over the documents, the task's settings and the harness's version."""
-        config = self._task.config.to_dict()
-        config.pop("custom_dataset", None)
-        documents = json.loads(json.dumps([dict(doc) for doc in self._documents], default=str))
-        settings = json.loads(json.dumps(config, default=str, sort_keys=True))
-        return digest_of(documents, settings, version("lm_eval"), self._batch_size, Path(__file__))
-
     def cases(self) -> Sequence[str]:
         """`TASK:INDEX` of each document."""
         return [f"{self._task_name}:{index}" for index in range(len(self._documents))]
@@ -116,7 +106,8 @@ class LmEvalSuite:
             batch_size=self._batch_size,
         )
         threads = torch.get_num_threads()
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))  # one core is left to who is served
+        cores = len(os.sched_getaffinity(0))
+        torch.set_num_threads(max(1, min(threads, cores - 1)))  # one core is left to who is served
         try:
             results = simple_evaluate(
                 model=model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -93,11 +94,38 @@ def test_scores_by_document_and_repeats_itself(random_model: Path) -> None:
     assert [(one.case, one.values) for one in some] == [(one.case, one.values) for one in every[3:9]]
 
 
-def test_digest_is_of_the_cases() -> None:
+def test_a_limit_takes_the_first_documents() -> None:
     whole, part = LmEvalSuite("rtrl_snippets"), LmEvalSuite("rtrl_snippets", limit=10)
-    assert whole.digest() == LmEvalSuite("rtrl_snippets").digest()
-    assert whole.digest() != part.digest()
     assert len(whole.cases()) == 240
+    assert part.cases() == whole.cases()[:10]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "cores", "used"),
+    [(1, 8, 1), (4, 8, 4), (8, 8, 7), (8, 3, 2), (2, 1, 1)],
+    ids=["OMP_NUM_THREADS=1", "four of eight", "one is left", "taskset", "one core"],
+)
+def test_scoring_takes_no_more_threads_than_it_may(
+    random_model: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, cores: int, used: int
+) -> None:
+    import lm_eval
+    import torch
+
+    taken: list[int] = []
+
+    def evaluate(**_: object) -> dict[str, object]:
+        taken.append(torch.get_num_threads())
+        return {"samples": {"rtrl_snippets": []}}
+
+    monkeypatch.setattr(lm_eval, "simple_evaluate", evaluate)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    before = torch.get_num_threads()
+    torch.set_num_threads(allowed)
+    try:
+        LmEvalSuite("rtrl_snippets").run(subject(random_model), [], lambda _: None)
+        assert (taken, torch.get_num_threads()) == ([used], allowed)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_useless_weights_are_no_zeros(tmp_path: Path) -> None:
