@@ -81,9 +81,9 @@ class EngineControl:
 
     async def close(self) -> None:
         """Drop the connections. The object can be used again."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        client, self._client = self._client, None  # at once: who asks while it closes opens another
+        if client is not None:
+            await client.aclose()
 
     async def health(self) -> Health:
         """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer within 5 s."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -142,6 +144,28 @@ async def test_a_dead_engine_is_a_dependency_that_is_down(checkpoint: Path) -> N
         with pytest.raises(DependencyDownError) as caught:
             await control.load_weights(checkpoint)
     assert (caught.value.code, bool(caught.value.hint)) == (13, True)
+
+
+async def test_it_can_be_used_while_its_old_connections_close(
+    control: EngineControl, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor drops the connections of an engine it killed; a swap's way back asks meanwhile."""
+    closing, go_on = asyncio.Event(), asyncio.Event()
+    really_close = httpx.AsyncHTTPTransport.aclose
+
+    async def slowly(transport: httpx.AsyncHTTPTransport) -> None:
+        closing.set()
+        await go_on.wait()
+        await really_close(transport)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "aclose", slowly)
+    assert await control.health() == "ok"
+    dropping = asyncio.create_task(control.close())
+    await closing.wait()
+    await control.load_weights(checkpoint)
+    go_on.set()
+    await dropping
+    assert await control.health() == "ok"
 
 
 async def test_a_refusal_carries_the_engines_words(control: EngineControl, checkpoint: Path) -> None:
