@@ -12,7 +12,6 @@ from stages.spool.index import EventRow
 from stages.vault import Vault
 
 PENDING_PREFIX = "\x1fpending/"  # clients name their users in printable characters only
-_FORMER_PREFIX = "pending/"  # in stores made before; a user's own name may begin with it
 
 
 class Pending:
@@ -58,11 +57,6 @@ class Pending:
 def pending_user(generation_id: str) -> str:
     """Under whose key the data of an event waits when nobody knows yet whose generation it is for."""
     return PENDING_PREFIX + generation_id
-
-
-def waited_as(user: str, generation_id: str) -> bool:
-    """Whether an event sealed for `user` waited for that generation without knowing whose it is."""
-    return user in (pending_user(generation_id), _FORMER_PREFIX + generation_id)
 
 
 def forget_key(vault: Vault, user: str) -> None:

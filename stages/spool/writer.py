@@ -25,7 +25,7 @@ from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits
-from stages.spool.pending import Pending, forget_key, left_over, pending_user, waited_as
+from stages.spool.pending import Pending, forget_key, left_over, pending_user
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
 from stages.vault import UserForgottenError, Vault
 
@@ -242,7 +242,7 @@ class SpoolWriter:
                 continue
             stored, sealed = codec.unpack_event(frame.body)
             event = stored.event
-            if waited_as(stored.user, generation.id):
+            if stored.user == pending_user(generation.id):
                 keys.add(stored.user)
             if sealed and not generation.plain:
                 try:

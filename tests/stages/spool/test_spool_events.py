@@ -117,21 +117,3 @@ def test_a_user_whose_name_looks_like_a_waiting_key_keeps_everything(tmp_path: P
     assert payload(reader, "g0", vault).answer == "answer"
     _, e, user, sealed = next(reader.events(0, 99))
     assert open_event(e, user, sealed, vault).data == {"text": "still wrong"}
-
-
-def test_events_that_wait_in_a_store_made_before_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They were sealed under a name that a client could have."""
-    monkeypatch.setattr("stages.spool.writer.pending_user", "pending/{}".format)
-    spool = writer(tmp_path)
-    assert statuses(spool, event("e1", "g1")) == ["pending"]
-    spool.close()
-    monkeypatch.undo()
-    spool = writer(tmp_path)
-    spool.append_generation(generation("g1"), tokens([1], [2]))
-    spool.close()
-    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
-    _, e, user, sealed = next(reader.events(0, 99))
-    assert (user, open_event(e, user, sealed, vault).data) == ("ada", {"text": "still wrong"})
-    assert vault.forgotten("pending/g1")
