@@ -176,7 +176,7 @@ def _api_key(keys_dir: Path) -> Path:
     path.unlink(missing_ok=True)
     with contextlib.suppress(UsageError, InputMissingError):  # none yet
         ApiKeys.revoke(keys_dir, KEY_NAME)
-    plaintext = ApiKeys.create(keys_dir, KEY_NAME)
+    plaintext = ApiKeys.create(keys_dir, KEY_NAME, shared=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write(plaintext + "\n")

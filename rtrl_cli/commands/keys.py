@@ -1,4 +1,4 @@
-"""`rtrl keys list | add | revoke`: who may use the gateway."""
+"""`rtrl keys list | add | set | revoke`: who may use the gateway."""
 
 from __future__ import annotations
 
@@ -14,10 +14,19 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List, add or revoke API keys of the gateway.",
+    help="List, add, change or revoke API keys of the gateway.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is called: a client, a team.")]
+
+Shared = Annotated[
+    bool,
+    typer.Option(
+        "--shared/--personal",
+        help="Shared: many people come through it, and its holder answers for their names; `train` then caps "
+        "each of them, not the key.",
+    ),
+]
 
 
 def _keys_dir(workspace: Path | None) -> Path:
@@ -32,9 +41,9 @@ def list_keys(as_json: options.Json = False, workspace: options.Workspace = None
     from stages.gateway.keys import ApiKeys
 
     found = ApiKeys.listed(_keys_dir(workspace))
-    rows = [(key.name, key.id, key.created, key.revoked or "") for key in found]
-    columns = ("name", "id", "created", "revoked")
-    metrics = {"keys": [dict(zip(columns, row, strict=True)) for row in rows]}
+    columns = ("name", "id", "shared", "created", "revoked")
+    metrics = {"keys": [{column: getattr(key, column) for column in columns} for key in found]}
+    rows = [(key.name, key.id, "yes" if key.shared else "", key.created, key.revoked) for key in found]
     show(
         as_json,
         envelope("keys list", "succeeded", metrics=metrics),
@@ -43,13 +52,33 @@ def list_keys(as_json: options.Json = False, workspace: options.Workspace = None
 
 
 @app.command()
-def add(name: Name, as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def add(
+    name: Name,
+    shared: Shared = False,
+    as_json: options.Json = False,
+    workspace: options.Workspace = None,
+) -> None:
     """Make a key and print it, this once. A running gateway takes it within a second."""
     from stages.gateway.keys import ApiKeys
 
-    key = ApiKeys.create(_keys_dir(workspace), name)
+    key = ApiKeys.create(_keys_dir(workspace), name, shared=shared)
     show(as_json, envelope("keys add", "succeeded", metrics={"name": name, "key": key}), lambda: key)
     message("keep it: it is shown only now, and stored hashed", kind="hint")
+
+
+@app.command("set")
+def change(
+    name: Name,
+    shared: Shared,
+    as_json: options.Json = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Say whether many people come through a key. What is trained from now on goes by it."""
+    from stages.gateway.keys import ApiKeys
+
+    ApiKeys.share(_keys_dir(workspace), name, shared)
+    text = f"{name} is {'shared: capped by user only' if shared else 'one contributor'}"
+    show(as_json, envelope("keys set", "succeeded", metrics={"name": name, "shared": shared}), lambda: text)
 
 
 @app.command()

@@ -33,7 +33,14 @@ class TrainConfig(BaseModel):
         0.25,
         gt=0,
         le=1,
-        description="largest share of the gradient one API key may contribute (2/keys where keys are few)",
+        description="largest share of the gradient one API key may contribute (2/keys where keys are few);"
+        " shared ones, `rtrl keys add --shared`, are not capped",
+    )
+    min_kept: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="with less than this share of the gradient left by the caps: inconclusive, keep waiting",
     )
 
     # Advantage

@@ -6,61 +6,130 @@ level L, such that afterwards each of them has exactly the share `cap` of the to
 
     f_u = min(1, L / c_u),   L = cap * sum_u min(c_u, L)
 
-Clients choose users' names, so one client could be many users; keys are given out. Users are capped
-first and keys then, on what is left: the keys' cap holds exactly, a user's share is that of the batch
-before keys were scaled down. A single key, or one of two, is never scaled down: all there is to learn
-from came through it.
+Clients choose users' names, so one client could be many users; keys are given out. Scaling users changes
+the keys' shares and the other way round, so both are repeated until both caps hold. A key that is marked
+as shared (`rtrl keys add --shared`: of a product that answers for its users' names) is its users, not one
+contributor, and is not capped as a whole.
+
+Where next to nothing can be left within the caps, as when one personal key brings nearly all there is,
+`kept` says so, and whoever calls decides.
 
 Not here: who the contributors are, and detecting that they act together.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TOLERANCE = 1e-9
+_ROUNDS = 1000
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
-def effective_cap(cap: float, contributions: Mapping[str, float]) -> float:
+@dataclass(frozen=True)
+class Capped:
+    """What the caps do to a batch of E episodes.
+
+    Attributes:
+        user_cap, key_cap: the caps in force, shares.
+        users, keys: name -> factor, only those below 1.
+        factor: [E] in (0, 1], user's times key's.
+        kept: share of the batch's contributions that is left.
+    """
+
+    user_cap: float
+    key_cap: float
+    users: dict[str, float]
+    keys: dict[str, float]
+    factor: Floats
+    kept: float
+
+
+def effective_cap(cap: float, contributors: int) -> float:
     """The cap in force: at least 2 / (contributors), so that a small team is not flattened.
 
     Without this, five users could never all stay below a share of 0.1, and every one of them would be
     scaled down to the quietest.
     """
-    contributors = sum(1 for value in contributions.values() if value > 0)
     return min(1.0, max(cap, 2.0 / contributors)) if contributors else 1.0
 
 
-def cap_factors(contributions: Mapping[str, float], cap: float) -> dict[str, float]:
-    """Factor in (0, 1] for each contributor's coefficients. `contributions` are not negative.
+def cap_factors(contributions: Floats, cap: float, exempt: Bools | None = None) -> Floats:
+    """Factor in (0, 1] for each contributor's coefficients, [N]. `contributions` [N] are not negative.
 
-    `cap` is a share of at least 1 / (contributors), see `effective_cap`; 1 scales nobody.
+    Those `exempt` [N] count in the total and are not scaled. A `cap` of 1 scales nobody.
     """
-    largest_first = sorted((value for value in contributions.values() if value > 0), reverse=True)
-    rest = sum(largest_first)
-    level = float("inf")
-    for capped, value in enumerate(largest_first):
+    capping = contributions > 0 if exempt is None else (contributions > 0) & ~exempt
+    largest_first = np.sort(contributions[capping])[::-1]
+    rest, level = float(contributions.sum()), float("inf")
+    for capped in range(len(largest_first) + 1):
         if capped * cap >= 1:
             break
         # the common level if exactly the `capped` largest are scaled down to it
         level = cap * rest / (1 - capped * cap)
-        if value <= level:
+        if capped == len(largest_first) or largest_first[capped] <= level:
             break
-        rest -= value
-    return {name: min(1.0, level / value) if value > 0 else 1.0 for name, value in contributions.items()}
+        rest -= largest_first[capped]
+    factors = np.ones(len(contributions))
+    above = capping & (contributions > level)
+    factors[above] = level / contributions[above]
+    return factors
 
 
-def capped_shares(
-    names: Sequence[str], sizes: Sequence[float], cap: float
-) -> tuple[float, dict[str, float], list[float]]:
-    """The cap over a batch: episode e is `names[e]`'s and contributes `sizes[e]`.
+def cap_contributions(
+    users: Sequence[str],
+    keys: Sequence[str],
+    sizes: Floats,
+    *,
+    user_cap: float,
+    key_cap: float,
+    shared: Collection[str] = (),
+    least: float = 0.0,
+) -> Capped:
+    """Both caps over a batch: episode e is `users[e]`'s through `keys[e]` and contributes `sizes[e]`, [E].
 
-    Returns:
-        The cap in force, the factors below 1 by name, and the factor of each episode.
+    A key cap of 2 / (contributors) is in force where there are few: personal keys, and users of shared ones.
+
+    Args:
+        shared: keys that are not capped as a whole.
+        least: no use in going on when less than this share is kept.
     """
-    contributions: defaultdict[str, float] = defaultdict(float)
-    for name, size in zip(names, sizes, strict=True):
-        contributions[name] += size
-    in_force = effective_cap(cap, contributions)
-    factors = cap_factors(contributions, in_force)
-    reached = {name: value for name, value in sorted(factors.items()) if value < 1}
-    return in_force, reached, [factors[name] for name in names]
+    user_names, user_of = np.unique(np.array(users, dtype=object), return_inverse=True)
+    key_names, key_of = np.unique(np.array(keys, dtype=object), return_inverse=True)
+    is_shared = np.array([key in shared for key in key_names], dtype=np.bool_)
+    there, through_shared = sizes > 0, is_shared[key_of]
+    personal = len(set(key_of[there & ~through_shared]))
+    caps = (
+        effective_cap(user_cap, len(set(user_of[there]))),
+        effective_cap(key_cap, personal + len(set(user_of[there & through_shared]))),
+    )
+    by_user, by_key = np.ones(len(user_names)), np.ones(len(key_names))
+    left = sizes
+    for _ in range(_ROUNDS):
+        of_users = cap_factors(np.bincount(user_of, left, len(user_names)), caps[0])
+        by_user *= of_users
+        left = sizes * by_user[user_of] * by_key[key_of]
+        of_keys = cap_factors(np.bincount(key_of, left, len(key_names)), caps[1], is_shared)
+        by_key *= of_keys
+        left = sizes * by_user[user_of] * by_key[key_of]
+        done = min(of_users.min(initial=1.0), of_keys.min(initial=1.0)) > 1 - _TOLERANCE
+        if done or left.sum() < least * sizes.sum():
+            break
+    return Capped(
+        *caps,
+        users=_below_one(user_names, by_user),
+        keys=_below_one(key_names, by_key),
+        factor=by_user[user_of] * by_key[key_of],
+        kept=float(left.sum() / sizes.sum()) if there.any() else 1.0,
+    )
+
+
+def _below_one(names: NDArray[np.object_], factors: Floats) -> dict[str, float]:
+    below = factors < 1 - _TOLERANCE
+    return dict(zip(map(str, names[below]), factors[below].tolist(), strict=True))

@@ -13,7 +13,7 @@ The terms are kept apart, so that each can be shown for one episode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from stages.linestate import Baseline
 from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.contributor_cap import capped_shares
+from stages.train.contributor_cap import Capped, cap_contributions
 from stages.train.importance import truncated_weights
 from stages.train.kl import episode_penalty, k1
 
@@ -39,27 +39,29 @@ class Objective:
     Attributes:
         baseline, advantage: [E].
         penalty: [M] price of KL in reward, already times c; zeros without an anchor.
-        factor: [E] in (0, 1], of the episode's user and key.
         coefficient: [M] float32, what multiplies w_t log pi in the loss.
-        user_cap, key_cap: the caps in force, shares.
-        users_capped, keys_capped: name -> factor, only those below 1.
+        capped: the factors f_e, and whose caps made them.
     """
 
     baseline: Floats
     advantage: Floats
     penalty: Floats
-    factor: Floats
     coefficient: Array
-    user_cap: float
-    key_cap: float
-    users_capped: dict[str, float]
-    keys_capped: dict[str, float]
+    capped: Capped
 
 
 def build_objective(
-    batch: Batch, parent: Array, anchor: Array | None, table: Mapping[str, Baseline], config: TrainConfig
+    batch: Batch,
+    parent: Array,
+    anchor: Array | None,
+    table: Mapping[str, Baseline],
+    config: TrainConfig,
+    shared_keys: Collection[str] = (),
 ) -> Objective:
-    """`parent` and `anchor` are the logprobs [M] of the batch's tokens, nats; `table` the baselines."""
+    """`parent` and `anchor` are the logprobs [M] of the batch's tokens, nats; `table` the baselines.
+
+    `shared_keys` are ids of API keys that are not capped as a whole.
+    """
     strata = [episode.stratum for episode in batch.episodes]
     groups = [episode.group for episode in batch.episodes]
     advantage, baseline = advantages(
@@ -74,20 +76,21 @@ def build_objective(
     penalty = _penalty(batch, parent, anchor, weights, config)
     raw = advantage[batch.episode_of] - penalty
     sizes = np.bincount(batch.episode_of, weights=weights * np.abs(raw), minlength=len(batch.episodes))
-    users, keys = ([getattr(one, name) for one in batch.episodes] for name in ("user", "key_id"))
-    user_cap, users_capped, of_user = capped_shares(users, sizes.tolist(), config.user_cap)
-    key_cap, keys_capped, of_key = capped_shares(keys, (sizes * of_user).tolist(), config.key_cap)
-    factor = np.array(of_user) * np.array(of_key)
+    capped = cap_contributions(
+        [one.user for one in batch.episodes],
+        [one.key_id for one in batch.episodes],
+        sizes,
+        user_cap=config.user_cap,
+        key_cap=config.key_cap,
+        shared=shared_keys,
+        least=config.min_kept,
+    )
     return Objective(
         baseline=baseline,
         advantage=advantage,
         penalty=penalty,
-        factor=factor,
-        coefficient=(factor[batch.episode_of] * raw).astype(np.float32),
-        user_cap=user_cap,
-        key_cap=key_cap,
-        users_capped=users_capped,
-        keys_capped=keys_capped,
+        coefficient=(capped.factor[batch.episode_of] * raw).astype(np.float32),
+        capped=capped,
     )
 
 

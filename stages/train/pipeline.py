@@ -21,6 +21,7 @@ from stages.train import attention, export
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.contributor_cap import Capped
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget
 from stages.train.load import refuse_small
@@ -82,6 +83,7 @@ class _Run:
         self.spec = str(self.experience.meta["spec"])
         found = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = found if config.device == "auto" else config.device
+        self.shared_keys = extra["shared_keys"]
         self.threads = config.threads or torch.get_num_threads()
         self.attention = attention.register()
         usual = TOLERANCES[extra["engine_dtype"]]
@@ -117,14 +119,17 @@ class _Run:
         )
 
     def objective(self, proven: Evidence) -> Objective:
-        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
+        """The terms of the loss. Raises InconclusiveError when all advantages are equal or capped away."""
         table = self.state.baselines.get(self.spec, {})
-        objective = build_objective(proven.batch, proven.parent, proven.anchor, table, self.config)
+        objective = build_objective(
+            proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
+        )
         if why := is_degenerate(proven.batch.rewards, objective.advantage):
             raise InconclusiveError(
                 f"the batch teaches nothing: {why}",
                 hint="`rtrl distill --explain EPISODE` shows where a reward comes from; else collect more",
             )
+        _refuse_one_sided(objective.capped, self.config)
         return objective
 
     def policy(self) -> PreTrainedModel:
@@ -190,6 +195,17 @@ class _Run:
         }
 
 
+def _refuse_one_sided(capped: Capped, config: TrainConfig) -> None:
+    if capped.kept < config.min_kept:
+        who = [f"{kind} {name}" for kind in ("keys", "users") for name in getattr(capped, kind)]
+        raise InconclusiveError(
+            f"nearly all there is to learn came from few: the caps leave {capped.kept:.1%} of the gradient "
+            f"(capped: {', '.join(who[:5])}{' and more' if len(who) > 5 else ''})",
+            hint="collect more; if a key is a product's own and its users' names can be relied on, "
+            "`rtrl keys set NAME --shared`; `train.user_cap` and `train.key_cap` are the caps",
+        )
+
+
 def _metrics(
     table: dict[str, Any], proven: Evidence, objective: Objective, updated: Updated
 ) -> dict[str, Any]:
@@ -202,10 +218,11 @@ def _metrics(
         "advantage_std": float(objective.advantage.std()),
         "baseline_mean": float(objective.baseline.mean()),
         "kl_penalty_std": float(np.std(objective.penalty)),
-        "user_cap": objective.user_cap,
-        "users_capped": objective.users_capped,
-        "key_cap": objective.key_cap,
-        "keys_capped": objective.keys_capped,
+        "user_cap": objective.capped.user_cap,
+        "users_capped": objective.capped.users,
+        "key_cap": objective.capped.key_cap,
+        "keys_capped": objective.capped.keys,
+        "kept": objective.capped.kept,
         "kl_parent": last["kl_parent"],
         "kl_anchor": last["kl_anchor"],
         "entropy": last["entropy"],
@@ -222,10 +239,10 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
     found = []
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
-    if count := len(objective.users_capped):
-        found.append(f"{count} users reached the cap of {objective.user_cap:.0%} of the gradient")
-    if count := len(objective.keys_capped):
-        found.append(f"{count} API keys reached the cap of {objective.key_cap:.0%} of the gradient")
+    if count := len(objective.capped.users):
+        found.append(f"{count} users reached the cap of {objective.capped.user_cap:.0%} of the gradient")
+    if count := len(objective.capped.keys):
+        found.append(f"{count} API keys reached the cap of {objective.capped.key_cap:.0%} of the gradient")
     if outliers := proven.batch.excluded.get("proof_outlier", 0):
         found.append(f"{outliers} episodes were left out because their logprobs are not their sampler's")
     return found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from stages.gateway.keys import ApiKeys
 from stages.stage import Artifact, Outcome, RunContext
 from stages.train.config import TrainConfig
 
@@ -37,8 +38,12 @@ class TrainStage:
         return resolve_inputs(store, settings.workspace.line, refs, settings.train.max_lag)
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The dtype the engine serves in decides the tolerance of the on-policy proof."""
-        return {"engine_dtype": workspace.settings.engine.dtype}
+        """What else decides: the dtype the engine serves in (the tolerance of the on-policy proof), and
+        which API keys are shared by many people (the caps)."""
+        return {
+            "engine_dtype": workspace.settings.engine.dtype,
+            "shared_keys": ApiKeys.shared_ids(workspace.keys_dir),
+        }
 
     def plan(
         self,

@@ -45,6 +45,19 @@ def test_a_key_is_added_listed_and_revoked(tmp_path: Path) -> None:
     assert (code, "keys list" in document["error"]["hint"]) == (2, True)  # type: ignore[index]
 
 
+def test_a_key_is_shared_or_personal(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    rtrl(workspace, "add", "product", "--shared")
+    rtrl(workspace, "add", "ada")
+    product, ada = ApiKeys.listed(workspace.keys_dir)
+    assert ApiKeys.shared_ids(workspace.keys_dir) == [product.id]
+    assert rtrl(workspace, "set", "ada", "--shared")[0] == 0
+    assert rtrl(workspace, "set", "product", "--personal")[0] == 0
+    assert ApiKeys.shared_ids(workspace.keys_dir) == [ada.id]
+    assert rtrl(workspace, "set", "nobody", "--shared")[0] == 2
+    assert rtrl(workspace, "set", "ada")[0] == 2
+
+
 def test_keys_added_at_once_are_all_there(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda n: ApiKeys.create(tmp_path, f"k{n}"), range(24)))

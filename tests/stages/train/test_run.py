@@ -8,6 +8,7 @@ import torch
 
 from stages import served_fingerprint
 from stages.errors import InconclusiveError, InputMissingError
+from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState, consumed_episodes
 from stages.records import Sampling
 from tests.stages.train import naive
@@ -199,12 +200,41 @@ def test_a_loud_key_is_capped_whatever_its_users_are_called(world: TrainWorld) -
         episode.user = f"u{number}"
         episode.key = "loud" if number < 30 else f"k{number}"
     world.experience(told)
-    result = world.train()
+    result = world.train("train.user_cap=0.5")
     assert list(result.metrics["keys_capped"]) == ["loud"]
     assert result.metrics["users_capped"] == {}
     assert result.metrics["key_cap"] == 0.25
     assert result.metrics["batch"]["largest_key_share"] == 0.75
     assert any("1 API keys reached the cap of 25%" in warning for warning in result.warnings)
+
+
+def test_a_batch_that_is_nearly_all_one_personal_keys_waits_for_more(world: TrainWorld) -> None:
+    told = world.episodes(80)
+    for number, episode in enumerate(told):
+        episode.user = f"u{number}"
+        episode.key = "mine" if number < 78 else f"k{number}"
+    world.experience(told)
+    with pytest.raises(InconclusiveError, match=r"nearly all there is to learn .*keys mine") as caught:
+        world.train()
+    assert "rtrl keys set NAME --shared" in caught.value.hint
+
+
+def test_a_key_marked_as_shared_is_not_capped_and_the_mark_is_in_the_fingerprint(world: TrainWorld) -> None:
+    ApiKeys.create(world.workspace.keys_dir, "product")
+    (key,) = ApiKeys.listed(world.workspace.keys_dir)
+    told = world.episodes(80)
+    for number, episode in enumerate(told):
+        episode.user = f"u{number}"
+        episode.key = key.id if number < 60 else f"k{number}"
+    world.experience(told)
+    before = world.train()
+    assert list(before.metrics["keys_capped"]) == [key.id]
+    assert before.metrics["kept"] == pytest.approx(1 / 3, abs=0.1)
+    ApiKeys.share(world.workspace.keys_dir, "product", True)
+    after = world.train()
+    assert after.run_id != before.run_id
+    assert after.metrics["keys_capped"] == {}
+    assert after.metrics["kept"] == 1.0
 
 
 def test_a_chain_of_turns_is_one_sequence_with_one_advantage(world: TrainWorld) -> None:

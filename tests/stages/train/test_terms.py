@@ -1,14 +1,11 @@
-"""Importance weights, KL and user caps, against numbers computed by hand."""
+"""Importance weights and KL, against numbers computed by hand."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from stages.train.contributor_cap import cap_factors, capped_shares, effective_cap
 from stages.train.importance import effective_sample_share, truncated_weights
 from stages.train.kl import episode_penalty, k1, k3
 
@@ -52,50 +49,3 @@ def test_the_penalty_is_relative_to_the_other_episodes() -> None:
     # K = [0.3, 0.5, 0.1]; others' means 0.3, 0.2, 0.4
     result = episode_penalty(np.array([0.1, 0.2, 0.5, 0.1]), np.array([0, 0, 1, 2]), 3)
     assert result == pytest.approx([0.0, 0.3, -0.3])
-
-
-def test_a_user_above_the_cap_is_scaled_to_exactly_the_cap() -> None:
-    # others sum to 9, cap 0.1: L = 0.1 * 9 / 0.9 = 1
-    contributions = {"loud": 5.0} | {f"u{i}": 0.9 for i in range(10)}
-    factors = cap_factors(contributions, 0.1)
-    assert factors["loud"] == pytest.approx(0.2)
-    assert all(factors[f"u{i}"] == 1.0 for i in range(10))
-
-
-def test_two_users_above_the_cap_share_one_level() -> None:
-    # cap 0.25, rest 2: L = 0.25 * 2 / 0.5 = 1
-    factors = cap_factors({"a": 4.0, "b": 2.0, "c": 0.8, "d": 0.7, "e": 0.5}, 0.25)
-    assert factors["a"] == pytest.approx(0.25)
-    assert factors["b"] == pytest.approx(0.5)
-    assert factors["c"] == factors["d"] == factors["e"] == 1.0
-
-
-def test_small_teams_are_not_flattened() -> None:
-    assert effective_cap(0.1, {"a": 1.0}) == 1.0
-    assert effective_cap(0.1, {"a": 1.0, "b": 2.0, "c": 0.0}) == 1.0
-    assert effective_cap(0.1, {str(i): 1.0 for i in range(5)}) == pytest.approx(0.4)
-    assert effective_cap(0.1, {str(i): 1.0 for i in range(100)}) == 0.1
-    assert cap_factors({"only": 3.0, "silent": 0.0}, 1.0) == {"only": 1.0, "silent": 1.0}
-
-
-@given(
-    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30),
-    st.floats(0.01, 1.0),
-)
-def test_no_share_exceeds_the_cap(values: list[float], cap: float) -> None:
-    contributions = {str(i): value for i, value in enumerate(values)}
-    cap = effective_cap(cap, contributions)
-    factors = cap_factors(contributions, cap)
-    scaled = {user: contributions[user] * factors[user] for user in contributions}
-    assert all(0 < factor <= 1 for factor in factors.values())
-    assert max(scaled.values()) <= cap * sum(scaled.values()) * (1 + 1e-9)
-
-
-def test_a_client_that_invents_users_is_capped_by_its_key() -> None:
-    # key "bad" is eight users of 1 each, three others one user of 1 each: no user is loud, the key is.
-    # cap 0.5 (two of four): L = 0.5 * 3 / 0.5 = 3, so its episodes keep 3/8
-    keys = ["bad"] * 8 + ["k1", "k2", "k3"]
-    cap, reached, factors = capped_shares(keys, [1.0] * 11, 0.25)
-    assert (cap, reached) == (0.5, {"bad": pytest.approx(0.375)})
-    assert factors == pytest.approx([0.375] * 8 + [1.0] * 3)
-    assert capped_shares(["only"] * 3, [1.0, 2.0, 3.0], 0.25) == (1.0, {}, [1.0] * 3)
