@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,13 +34,15 @@ _RECHECK_S = 1.0
 
 
 class ApiKey(msgspec.Struct, omit_defaults=True):
-    """What is stored of a key. `revoked` is "" or when."""
+    """What is stored of a key. `revoked` is "" or when; `shared` says that many people come through it, whose
+    names (`user`) its holder answers for."""
 
     id: str
     name: str
     sha256: str
     created: str
     revoked: str = ""
+    shared: bool = False
 
 
 class _Keys(msgspec.Struct):
@@ -68,7 +71,7 @@ class ApiKeys:
         return cls(keys_dir)
 
     @classmethod
-    def create(cls, keys_dir: Path, name: str) -> str:
+    def create(cls, keys_dir: Path, name: str, *, shared: bool = False) -> str:
         """Make a key and return its plaintext, which is stored nowhere.
 
         Raises:
@@ -80,26 +83,43 @@ class ApiKeys:
             keys = _read(path) if path.exists() else []
             if any(key.name == name and not key.revoked for key in keys):
                 raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
-            keys.append(ApiKey(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now()))
+            made = ApiKey(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now(), shared=shared)
+            keys.append(made)
             _write(path, keys)
         return plaintext
 
     @classmethod
     def revoke(cls, keys_dir: Path, name: str) -> None:
         """Refuse the key of that name from now on. Raises UsageError when there is none."""
+        cls._change(keys_dir, name, revoked=_now())
+
+    @classmethod
+    def share(cls, keys_dir: Path, name: str, shared: bool) -> None:
+        """Say whether many people come through the key of that name. Raises UsageError when there is none."""
+        cls._change(keys_dir, name, shared=shared)
+
+    @classmethod
+    def _change(cls, keys_dir: Path, name: str, **fields: Any) -> None:
         path = keys_dir / FILE
         with _held(keys_dir):
             keys = _read(path)
-            found = [key for key in keys if key.name == name and not key.revoked]
+            found = [i for i, key in enumerate(keys) if key.name == name and not key.revoked]
             if not found:
                 raise UsageError(f"there is no API key named {name!r}", hint="`rtrl keys list` names them")
-            found[0].revoked = _now()
+            keys[found[0]] = msgspec.structs.replace(keys[found[0]], **fields)
             _write(path, keys)
 
     @classmethod
     def listed(cls, keys_dir: Path) -> list[ApiKey]:
         """All keys, oldest first. Raises InputMissingError when there is no key file."""
         return _read(keys_dir / FILE)
+
+    @classmethod
+    def shared_ids(cls, keys_dir: Path) -> list[str]:
+        """Ids of the keys that many people come through, also revoked ones; none without a key file."""
+        if not (keys_dir / FILE).exists():
+            return []
+        return sorted(key.id for key in _read(keys_dir / FILE) if key.shared)
 
     def identify(self, plaintext: str) -> str | None:
         """The id of a valid key, None for any other text."""
