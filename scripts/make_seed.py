@@ -5,7 +5,7 @@ Usage: python scripts/make_seed.py [--out FOLDER] [--work FOLDER] [--threads N]
 Writes config.json, model.safetensors (bfloat16), tokenizer.json, tokenizer_config.json,
 chat_template.jinja, generation_config.json, and recipe.json with the recipe, the versions, the time it took
 and the sha256 of each file. What a phase ends with is kept in the work folder: run again, it goes on after
-the last phase whose part of the recipe has not changed. Deterministic on one machine; another processor
+the last phase for which nothing has changed (its part of the recipe, the tokens, code, versions). Deterministic on one machine; another processor
 adds up in another order and gives another model that behaves alike. Half an hour on two cores.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import io
 import json
 import platform
 import sys
@@ -25,6 +26,7 @@ import tokenizers
 import torch
 import transformers
 
+from stages.linestate import write_atomically
 from stages.seed.corpus import Encode, texts
 from stages.seed.demonstrations import ASSORTED
 from stages.seed.format import END, PAD
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_OUT = ROOT / "stages" / "seed" / "asset"
 DEFAULT_WORK = ROOT / "build" / "seed"
+CODE = ("stages/seed", "evals/population", "cursorbench/harness")  # what the demonstrations are made by
 
 
 def main() -> None:
@@ -59,7 +62,7 @@ def main() -> None:
             model,
             recipe,
             number,
-            options.work,
+            options.work / kept_name(recipe, number, options.out / "tokenizer.json"),
             lambda lines: [one.ids for one in tokenizer.encode_batch(lines)],
         )
         for number in range(len(recipe.phases))
@@ -68,11 +71,17 @@ def main() -> None:
     _write_recipe(options.out, recipe, sum(seconds))
 
 
-def _phase(model: PreTrainedModel, recipe: Recipe, number: int, work: Path, encode: Encode) -> float:
-    """Train one phase, or take what it ended with from the work folder. Returns the seconds it took."""
+def kept_name(recipe: Recipe, number: int, tokenizer: Path) -> str:
+    """The file of what phase `number` ends with, named for all that decides it."""
     so_far = dataclasses.asdict(dataclasses.replace(recipe, phases=recipe.phases[: number + 1]))
-    name = hashlib.sha256(json.dumps(so_far).encode()).hexdigest()[:16]
-    kept = work / f"phase-{number}-{name}.pt"
+    total = hashlib.sha256(json.dumps([so_far, _versions()]).encode())
+    for path in (tokenizer, *(path for folder in CODE for path in sorted((ROOT / folder).glob("*.py")))):
+        total.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return f"phase-{number}-{total.hexdigest()[:16]}.pt"
+
+
+def _phase(model: PreTrainedModel, recipe: Recipe, number: int, kept: Path, encode: Encode) -> float:
+    """Train one phase, or take what it ended with from the file `kept`. Returns the seconds it took."""
     if kept.exists():
         document = torch.load(kept, weights_only=True)
         model.load_state_dict(document["weights"])
@@ -85,8 +94,19 @@ def _phase(model: PreTrainedModel, recipe: Recipe, number: int, work: Path, enco
     phase = recipe.phases[number]
     train_phase(model, phase, batches_of(phase, recipe.seed + number, encode), report)
     seconds = time.monotonic() - started
-    torch.save({"weights": model.state_dict(), "seconds": seconds}, kept)
+    file = io.BytesIO()
+    torch.save({"weights": model.state_dict(), "seconds": seconds}, file)
+    write_atomically(kept, file.getvalue())
     return seconds
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "tokenizers": tokenizers.__version__,
+    }
 
 
 def _write_recipe(folder: Path, recipe: Recipe, seconds: float) -> None:
@@ -96,12 +116,7 @@ def _write_recipe(folder: Path, recipe: Recipe, seconds: float) -> None:
         "schema": "rtrl-seed/1",
         "command": "python scripts/make_seed.py",
         "recipe": dataclasses.asdict(recipe),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "tokenizers": tokenizers.__version__,
-        },
+        "versions": _versions(),
         "seconds": round(seconds),
         "sha256": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
     }
