@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from stages.init import seed_folder
-
 ENVIRONMENT = {
     "RTRL_EVAL__REQUESTS": "90",
     "RTRL_EVAL__LM_EVAL_LIMIT": "40",
@@ -45,9 +43,6 @@ def status(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(
-    not (seed_folder() / "model.safetensors").exists(), reason="the seed model is not shipped yet"
-)
 @pytest.mark.vllm
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -15,6 +16,7 @@ from stages.seed.branches import collate, hidden_states
 from stages.seed.corpus import beginning, branch, make_row
 from stages.seed.demonstrations import Manner
 from stages.seed.format import ASSISTANT, END, SPECIAL_TOKENS, TOOL, USER, render_system
+from stages.seed.pretrain import Recipe
 
 FOLDER = seed_folder()
 CASES = [case for cases in day_of("train", 6, 20, 60) for case in cases]
@@ -32,6 +34,7 @@ def test_it_is_the_one_of_the_recipe():
     assert set(recipe["sha256"]) == {path.name for path in FOLDER.iterdir()} - {"recipe.json"}
     for name, digest in recipe["sha256"].items():
         assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest
+    assert json.loads(json.dumps(asdict(Recipe()))) == recipe["recipe"], "scripts/make_seed.py makes another one"
 
 
 def test_it_is_small_and_untied():
