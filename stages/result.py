@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +22,11 @@ _KEY = "_rtrl_result"
 def status_of(code: object) -> Status:
     """The status of what ended in an error with this exit code: 3 rejected, 4 inconclusive, else failed."""
     return next((status for status, known in _CODES.items() if known == code), "failed")
+
+
+def code_of(status: Status, error: Mapping[str, Any] | None) -> int:
+    """The exit code of what ended like this: the error's, else 3 rejected, 4 inconclusive, 0."""
+    return int(error["code"]) if error else _CODES.get(status, 0)
 
 
 @dataclass
@@ -46,7 +52,7 @@ class StageResult:
     @property
     def exit_code(self) -> int:
         """The process exit status that says this result."""
-        return int(self.error["code"]) if self.error else _CODES.get(self.status, 0)
+        return code_of(self.status, self.error)
 
     def envelope(self) -> dict[str, Any]:
         """The JSON document of `--json`."""

@@ -26,7 +26,7 @@ from stages.errors import (
     UsageError,
 )
 from stages.progress import Silent
-from stages.result import SCHEMA, StageResult, Status, result_of, status_of
+from stages.result import SCHEMA, StageResult, Status, code_of, result_of, status_of
 from stages.runner import run_stage
 
 if TYPE_CHECKING:
@@ -72,10 +72,8 @@ class CycleResult:
 
     @property
     def exit_code(self) -> int:
-        """The process exit status: of the error, else 3 rejected, 4 inconclusive, 0."""
-        if self.error is not None:
-            return int(self.error["code"])
-        return {"rejected": 3, "inconclusive": 4}.get(self.status, 0)
+        """The process exit status that says this result."""
+        return code_of(self.status, self.error)
 
     def envelope(self) -> dict[str, Any]:
         """The JSON document of `rtrl cycle --json`, the stages' own documents within."""
