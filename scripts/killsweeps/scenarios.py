@@ -65,6 +65,7 @@ SCENARIOS = (
     Scenario("sweep-verify", "half", ("verify", "--full"), r"(sweep|discard)\..*"),
     Scenario("distill", "collected", ("distill",), r"(publish|distill)\..*"),
     Scenario("train", "distilled", ("train",), r"train\..*|publish\.(rename|commit).*", hits=2),
+    Scenario("eval", "trained", ("eval",), r"eval\..*|publish\.(rename|commit).*", hits=2),
     Scenario(
         "deploy",
         "trained",

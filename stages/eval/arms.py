@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from evals.cases import Attempt, SuiteSpec, pair
@@ -17,7 +16,7 @@ from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.paired import paired_values
 from evals.suites.base import Subject, Suite
-from stages.eval import kept as files
+from stages.eval.kept import Kept
 from stages.stage import Progress
 
 DISAGREE_P = 0.001  # two-sided, per gated metric
@@ -43,7 +42,7 @@ def make(
     suite: Suite,
     subject: Subject,
     cases: Sequence[str],
-    kept: Path,
+    kept: Kept,
     progress: Progress,
     *,
     what: str = "",
@@ -51,11 +50,10 @@ def make(
     """All attempts of a checkpoint at some cases of a suite.
 
     Args:
-        kept: file of the batches made so far, which survives a killed run; only cases missing there
-            are tried.
+        kept: the batches made so far, which survive a killed run; only cases missing there are tried.
         what: for people, why these cases.
     """
-    found = files.read(kept)
+    found = kept.read()
     done = {one.case for one in found}
     missing = [case for case in cases if case not in done]
     if missing:
@@ -64,7 +62,7 @@ def make(
         progress.advance(len(found))
     for start in range(0, len(missing), suite.batch):
         batch = suite.run(subject, missing[start : start + suite.batch], progress.advance)
-        files.append(kept, batch)
+        kept.append(batch)
         found += batch
     return found
 
@@ -78,7 +76,7 @@ def reuse(
     *,
     share: float,
     seed: int,
-    kept: Path,
+    kept: Kept,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
     """Stored attempts, if a share of them made again agrees; None when they do not.

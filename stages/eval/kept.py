@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evals.cases import Attempt
 from stages import faults
-from stages.errors import IntegrityError
 from stages.eval.attempts import safe_name
 from stages.registry.objects import fsync_folder
 
@@ -24,34 +24,46 @@ def kept_name(suite: str, what: str) -> str:
     return f"{safe_name(suite)}.{what}.jsonl"
 
 
-def read(path: Path) -> list[Attempt]:
-    """The attempts of all batches that were kept; none without a file. A line cut short does not count.
+@dataclass(frozen=True)
+class Kept:
+    """The file of one arm's batches.
 
-    Raises:
-        IntegrityError: (exit 12) a whole line cannot be read.
+    Attributes:
+        warn: told of a file that cannot be used.
     """
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]  # what stands after the last line end is torn
-    try:
-        return [_attempt(row) for line in lines for row in json.loads(line)]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise IntegrityError(f"{path} cannot be read: {error}", hint="remove it: eval begins anew") from error
 
+    path: Path
+    warn: Callable[[str], None]
 
-def append(path: Path, attempts: Sequence[Attempt]) -> None:
-    """Keep one batch: it is on the disk when this returns. A torn line that a kill left is cut off."""
-    new = not path.exists()
-    line = json.dumps([vars(one) for one in attempts], default=dict, sort_keys=True).encode() + b"\n"
-    with path.open("ab") as file:
-        file.truncate(_whole(path))
-        faults.point("eval.attempts.append.before")
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-    if new:
-        fsync_folder(path.parent)
-    faults.point("eval.attempts.append.after")
+    def read(self) -> list[Attempt]:
+        """The attempts of all batches that were kept. A line cut short does not count.
+
+        A file that cannot be read is none: it only saves time. It is removed, so that what is kept
+        from now on can be read.
+        """
+        if not self.path.exists():
+            return []
+        try:
+            lines = self.path.read_bytes().split(b"\n")[:-1]  # what stands after the last line end is torn
+            return [_attempt(row) for line in lines for row in json.loads(line)]
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            self.warn(f"{self.path} cannot be read ({error}): its attempts are made again")
+            self.path.unlink()
+            return []
+
+    def append(self, attempts: Sequence[Attempt]) -> None:
+        """Keep one batch: it is on the disk when this returns. A torn line that a kill left is cut off."""
+        new = not self.path.exists()
+        line = json.dumps([vars(one) for one in attempts], default=dict, sort_keys=True).encode() + b"\n"
+        with self.path.open("ab") as file:
+            file.truncate(_whole(self.path))
+            faults.point("eval.attempts.append.before")
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            fsync_folder(self.path.parent)
+        faults.point("eval.attempts.append.after")
 
 
 def _whole(path: Path) -> int:

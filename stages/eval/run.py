@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evals.cases import Attempt, SuiteSpec
     from evals.suites.base import Suite
     from stages.eval.arms import Reuse
+    from stages.eval.kept import Kept
     from stages.eval.subjects import ChatEngine, Engines
     from stages.registry.store import Store
     from stages.workspace import Workspace
@@ -138,7 +139,7 @@ class EvalStage:
             status=_STATUS[verdict.verdict],
             outputs={"report": Output("report", meta)},
             metrics={"verdict": verdict.verdict, "suites": report.figures(verdict.suites)},
-            warnings=[*verdict.reasons, *work.notes],
+            warnings=[*verdict.reasons, *work.notes, *work.warnings],
         )
 
 
@@ -150,7 +151,8 @@ class _Work:
     ) -> None:
         self._config, self._inputs, self._ctx, self._engines = config, inputs, ctx, engines
         self.reuse: dict[str, Reuse] = {}
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # part of the report
+        self.warnings: list[str] = []  # of this run, not of its result
         if inputs["candidate"].digest == inputs["baseline"].digest:
             self.notes.append("the candidate is the live checkpoint: this compares it with itself")
 
@@ -164,10 +166,10 @@ class _Work:
         subject = self._engines.subject(self._inputs[role])
         return arms.make(suite, subject, suite.cases(), self._kept(spec, role), self._ctx.progress)
 
-    def _kept(self, spec: SuiteSpec, what: str) -> Path:
-        from stages.eval.kept import kept_name
+    def _kept(self, spec: SuiteSpec, what: str) -> Kept:
+        from stages.eval.kept import Kept, kept_name
 
-        return self._ctx.scratch / kept_name(spec.name, what)
+        return Kept(self._ctx.scratch / kept_name(spec.name, what), self.warnings.append)
 
     def _baseline(self, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
         from stages.eval import arms

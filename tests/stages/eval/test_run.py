@@ -11,74 +11,17 @@ import pytest
 
 from cursorbench.harness.loop import ChatRequest
 from evals.cases import Attempt
-from evals.suites.harness import HarnessSuite
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
-from stages.eval import kept as kept_files
+from stages.eval.kept import Kept
 from stages.eval.known import conditions
 from stages.eval.run import EvalStage, start_engine
-from stages.eval.stub import FILE, StubEngine
+from stages.eval.stub import StubEngine
 from stages.eval.subjects import Engines
 from stages.eval.suites import build
 from stages.progress import Silent
-from stages.registry.store import Store
-from stages.runner import run_stage
-from stages.stage import Artifact, Output
-from stages.workspace import Workspace
-
-SETTINGS = """
-[eval]
-suites = ["harness"]
-requests = 240
-"""
-STEADY = ['eval.margins={"harness.invalid_calls": 0.2, "harness.dissatisfied_followup": 0.2}']
-
-
-class Bench:
-    """A workspace with a live checkpoint, and what a test does in it."""
-
-    def __init__(self, root: Path) -> None:
-        self.workspace = Workspace.create(root / "w", SETTINGS)
-        self.store = Store.open(self.workspace.store_dir)
-        self.root = root
-        self.engines: list[StubEngine] = []
-        self.stage = EvalStage(engine=self._start)
-        self.live = self.checkpoint(0.1, 0.2)
-        for alias in ("anchor", "live"):
-            self.store.move_alias("auto", alias, self.live.digest, reason="test")
-
-    def _start(self, workspace: Workspace, folder: Path) -> StubEngine:
-        self.engines.append(StubEngine(folder))
-        return self.engines[-1]
-
-    def checkpoint(self, broken: float, ask: float, parent: str | None = None) -> Artifact:
-        folder = self.root / "made"
-        folder.mkdir(exist_ok=True)
-        (folder / FILE).write_text(json.dumps({"broken": broken, "ask": ask, "parent": parent}))
-        meta = {"parent": parent}
-        made = self.store.publish_external(
-            {"checkpoint": (Output("checkpoint", meta), folder)},
-            line="auto",
-            stage="init",
-            config={},
-            seed=0,
-        )
-        return made["checkpoint"]
-
-    def eval(self, overrides: list[str] | None = None, **refs: str):  # type: ignore[no-untyped-def]
-        return run_stage(self.workspace, self.store, self.stage, refs, overrides or [])
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
-def cases(report: Artifact, role: str) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_table(report.path / f"harness.{role}.parquet").num_rows)
+from tests.stages.eval.bench import STEADY, Bench, cases
 
 
 def test_a_broken_candidate_is_rejected_and_leaves_a_report(bench: Bench) -> None:
@@ -195,7 +138,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
             first.ref,
             share=0.1,
             seed=0,
-            kept=tmp_path / "again",
+            kept=Kept(tmp_path / "again", pytest.fail),
             progress=Silent(),
         )
     assert found is None
@@ -217,7 +160,7 @@ def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_p
             "report@v1",
             share=0.0,
             seed=0,
-            kept=tmp_path / "again",
+            kept=Kept(tmp_path / "again", pytest.fail),
             progress=Silent(),
         )
     assert found is not None
@@ -263,85 +206,3 @@ def test_unknown_suite_and_metric(bench: Bench) -> None:
     with pytest.raises(UsageError, match="nobody measures") as caught:
         bench.eval(['eval.margins={"harness.nope": 0.1}'])
     assert "harness.edit_persistence" in caught.value.hint
-
-
-class Killed(BaseException):
-    """What a signal does to a run."""
-
-
-class Dying(StubEngine):
-    """Answers so many batches, then the run is killed."""
-
-    left = 10**9
-
-    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
-        if Dying.left == 0:
-            raise Killed
-        Dying.left -= 1
-        return super().chat(batch, seed=seed)
-
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HarnessSuite, "batch", 50)
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_path: Path) -> None:
-    suite, _ = build(bench.workspace.settings.eval, bench.workspace.root)[0]
-    cases = suite.cases()
-    with Engines(StubEngine, 0) as engines:
-        whole = arms.make(suite, engines.subject(bench.live), cases, tmp_path / "whole", Silent())
-    kept = tmp_path / "harness.candidate.jsonl"
-    Dying.left = 3
-    with Engines(Dying, 0) as engines, pytest.raises(Killed):
-        arms.make(suite, engines.subject(bench.live), cases, kept, Silent())
-    assert [one.case for one in kept_files.read(kept)] == list(cases)[:150]
-    with kept.open("ab") as file:
-        file.write(b'[{"case": "torn')
-    Dying.left = 10**9
-    made: list[StubEngine] = []
-
-    def start(folder: Path) -> StubEngine:
-        made.append(Dying(folder))
-        return made[-1]
-
-    for _ in range(2):
-        with Engines(start, 0) as engines:
-            assert arms.make(suite, engines.subject(bench.live), cases, kept, Silent()) == whole
-    assert [engine.asked for engine in made] == [90]
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_every_killed_eval_gets_further(bench: Bench) -> None:
-    bench.checkpoint(0.1, 0.2001, bench.live.digest)
-    bench.stage = EvalStage(engine=lambda _, folder: Dying(folder))
-    for _ in range(4):  # ten batches in all, three at a time
-        Dying.left = 3
-        try:
-            ended = bench.eval(STEADY)
-        except Killed:
-            continue
-    report = ended.outputs["report"]
-    assert cases(report, "candidate") == cases(report, "baseline") == 240
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_what_a_killed_eval_made_again_is_kept(bench: Bench) -> None:
-    bench.checkpoint(0.1, 0.2001, bench.live.digest)
-    bench.eval(STEADY)
-    third = bench.checkpoint(0.1, 0.2002, bench.live.digest)
-    bench.stage = EvalStage(engine=lambda _, folder: Dying(folder))
-    again = ["eval.rerun_share=0.5", *STEADY]
-    Dying.left = 5 + 2  # the candidate's, then two of three batches of 120 made again
-    with pytest.raises(Killed):
-        bench.eval(again, checkpoint=third.digest)
-    Dying.left = 1
-    summary = (bench.eval(again, checkpoint=third.digest).outputs["report"].path / "summary.txt").read_text()
-    assert "120 made again agree" in summary
-
-
-def test_kept_attempts_that_cannot_be_read_are_an_integrity_failure(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("[{}]\n")
-    with pytest.raises(IntegrityError, match="cannot be read"):
-        kept_files.read(tmp_path / "kept")
