@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,8 @@ PEER_RATE = 50
 
 def figures() -> list[dict[str, Any]]:
     """Everything in `docs/` about the gateway's speed."""
+    from stages.engine.process import free_port
+
     peer = install_peer()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         home = Path(folder)
@@ -171,13 +172,6 @@ def make_key(home: Path) -> str:
     from stages.gateway.keys import ApiKeys
 
     return ApiKeys.create(home / "keys", "bench")
-
-
-def free_port() -> int:
-    """A loopback port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.guard import KEY_VARIABLE
 from stages.engine.lifetime import PARENT_VARIABLE
-from stages.errors import InputMissingError
+from stages.errors import DependencyDownError, InputMissingError
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
@@ -81,10 +81,26 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A loopback port nobody uses at this moment, and that no outgoing connection will take.
+
+    The engine binds it seconds later. The kernel gives ports of its own range to outgoing connections, so
+    one below that range is taken, where there is one.
+    """
+    lowest = first_ephemeral_port()
+    for _ in range(100):
+        port = secrets.choice(range(lowest // 2, lowest)) if lowest >= 4096 else 0
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return int(probe.getsockname()[1])
+    raise DependencyDownError("no free port was found", hint="set engine.port to a free port")
+
+
+def first_ephemeral_port() -> int:
+    """Where the kernel's range for outgoing connections begins; 0 where it does not tell."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def open_log(log: Path) -> BinaryIO:

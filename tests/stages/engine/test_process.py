@@ -146,3 +146,11 @@ def test_the_log_is_private_and_a_long_one_is_put_aside(tmp_path: Path) -> None:
     with process.open_log(log) as output:
         assert output.tell() == 0
     assert log.with_name("engine.log.1").stat().st_size > process.LOG_BYTES
+
+
+def test_the_engines_port_is_none_that_an_outgoing_connection_takes() -> None:
+    """Found by the kill sweep: between choosing the port and binding it, a client's connection had it."""
+    lowest = process.first_ephemeral_port()
+    ports = {process.free_port() for _ in range(50)}
+    assert len(ports) > 25
+    assert lowest < 4096 or all(1024 < port < lowest for port in ports)
