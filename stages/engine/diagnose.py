@@ -17,7 +17,7 @@ KNOWN: tuple[tuple[str, type[RtrlError], str], ...] = (
         DependencyDownError,
         "a CUDA build of torchvision broke the imports: pip uninstall torchvision torchaudio torchcodec",
     ),
-    (r"Address already in use", DependencyDownError, "something else took its port: try again, or set engine.port to a free one"),
+    (r"Address already in use", DependencyDownError, "its port was taken: try again, or set engine.port"),
     (r"unrecognized arguments|invalid choice", UsageError, "look at engine.extra_args"),
     (
         r"max_model_len.{0,80}(is greater|is larger)|derived max_model_len",
