@@ -47,7 +47,7 @@ class Answerer:
             async with self.served.gate.sampling():
                 value = await self.engine.post(ENGINE_PATH[request.api], request.upstream)
         except CutShortError:
-            sampled = Sampled(finish_reason=CUT, defect="no_output")
+            sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
             raise cut_short() from None
         except ApiError as error:
@@ -70,7 +70,7 @@ class Answerer:
         if reason is None:
             self.recorder.abandon(call, error.code)
             return
-        sampled = Sampled(finish_reason=reason, defect="no_output")
+        sampled = Sampled(finish_reason=reason)
         self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
 
 

@@ -215,7 +215,8 @@ def find_defect(sampled: Sampled, tokens: Tokens) -> str:
     n = len(tokens.output)
     usage = sampled.usage or {}
     checks = (
-        ("no_prompt_ids", sampled.prompt is None or not len(tokens.prompt)),
+        # who is cut before the first token may not have heard the prompt's ids yet
+        ("no_prompt_ids", bool(n or sampled.text) and not len(tokens.prompt)),
         ("no_output", n == 0),
         ("logprobs_length", len(tokens.logprobs) != n),
         ("logprobs_not_finite", not math.isfinite(tokens.logprobs.sum())),  # NaN and infinity stay in a sum

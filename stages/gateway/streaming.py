@@ -51,7 +51,7 @@ class Stream:
         self._first_token: float | None = None
         self._last_logprobs: Any = None
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._heard = False  # from the engine
+        self._begun = False  # a piece of the answer was put out
         self._left = False
 
     async def run(self) -> None:
@@ -140,18 +140,17 @@ class Stream:
         if sampled.output or timeout:
             sampled.finish_reason = "timeout" if timeout else "error"
             sampled.defect = "" if timeout else "engine_lost"
-            self._record()
+            if not self._recorded():
+                return
         else:
             self._to.recorder.abandon(self._call, "engine_lost")
         self._error(unavailable("engine_lost", "the engine stopped answering"))
 
     def _cut_short(self) -> None:
-        """A swap did not wait. What was sampled before is recorded. Raises ApiError before any of it."""
+        """A swap did not wait. What was sampled before is recorded."""
         self._sampled.finish_reason = CUT
-        self._record()
-        if not self._heard:
-            raise cut_short()
-        self._error(cut_short())
+        if self._recorded():
+            self._error(cut_short())
 
     def _leave(self) -> None:
         """Leave the gate, once."""
@@ -162,7 +161,6 @@ class Stream:
     def _take(self, event: dict[str, Any]) -> None:
         """One event of the engine."""
         sampled = self._sampled
-        self._heard = True
         if event.get("prompt_token_ids"):
             sampled.prompt = event["prompt_token_ids"]
         if event.get("usage"):
@@ -213,6 +211,7 @@ class Stream:
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> None:
         call = self._call
+        self._begun = True
         body = {
             "id": call.id,
             "object": _OBJECT[call.request.api],
@@ -229,14 +228,20 @@ class Stream:
         ttft = (self._first_token or time.perf_counter()) - began
         self._to.recorder.record(self._call, self._sampled, self._tools.answer, ttft_s=ttft)
 
-    def _finish(self) -> None:
-        """The engine is done: record, then let the last pieces go."""
-        self._last_logprobs = None
-        rest = self._tools.finish()
+    def _recorded(self) -> bool:
+        """Record, or tell the client why that was not possible. Raises as `_error`."""
         try:
             self._record()
         except ApiError as error:
             self._error(error)
+            return False
+        return True
+
+    def _finish(self) -> None:
+        """The engine is done: record, then let the last pieces go."""
+        self._last_logprobs = None
+        rest = self._tools.finish()
+        if not self._recorded():
             return
         self._forward(rest)
         self._put({}, finish=finish_reason(self._sampled.finish_reason, self._tools.answer))
@@ -246,5 +251,7 @@ class Stream:
         self._outbox.put_nowait(DONE)
 
     def _error(self, error: ApiError) -> None:
-        """An error after the answer has begun: an event of its own, and no [DONE]."""
+        """The answer ends with an event of its own, and no [DONE]. Raises `error` if nothing of it went out."""
+        if not self._begun:
+            raise error
         self._outbox.put_nowait(b"data: " + orjson.dumps(error.body()) + b"\n\n")

@@ -13,7 +13,6 @@ from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.gateway.app import Gateway
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import bind_tcp, bind_unix
-from stages.spool import SpoolFullError, SpoolWriter
 from tests.stages.gateway.rig import Rig, running, until
 
 
@@ -162,26 +161,6 @@ async def test_a_client_that_leaves_a_whole_answer_is_recorded(rig: Rig) -> None
         )
     await until(lambda: bool(rig.generations()))
     assert [g.finish_reason for g in rig.generations()] == ["stop"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_no_answer_without_a_record(rig: Rig, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> int:
-        raise SpoolFullError("the spool cannot be written: No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SpoolWriter, "append_generation", full)
-        answer = await rig.chat("stub:say hidden", stream=stream)
-        if stream:
-            assert "capture_unavailable" in answer.text
-            assert "[DONE]" not in answer.text
-            assert '"finish_reason":"stop"' not in answer.text
-        else:
-            assert error(answer) == (503, "capture_unavailable")
-            assert "hidden" not in answer.text
-    assert (await rig.chat("x", stream=stream)).status_code == 200
-    metrics = (await rig.admin.get("/metrics")).text
-    assert 'rtrl_unrecorded_total{reason="spool_full"} 1.0' in metrics
 
 
 async def test_nothing_of_a_request_is_logged(

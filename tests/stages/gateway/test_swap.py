@@ -124,7 +124,7 @@ async def test_a_stream_that_had_not_begun_gets_an_error_status(rig: Rig) -> Non
     assert (await swap(rig, "bbb", drain_timeout_s=0.1, cut=True)).status_code == 200
     cut = await old
     assert (cut.status_code, cut.json()["error"]["code"]) == (503, "weights_updating")
-    assert [g.finish_reason for g in rig.generations()] == ["abort"]
+    assert [(g.finish_reason, g.defect) for g in rig.generations()] == [("abort", "no_output")]
 
 
 async def test_a_request_does_not_wait_for_ever(tmp_path: Path) -> None:
