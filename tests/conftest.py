@@ -22,8 +22,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @cache
 def scope(file: str) -> str:
-    """A module's tests stay together, and so do all that use the vLLM server of `tests/e2e/conftest.py`."""
+    """A module's tests stay together, and so do all that use the vLLM server of `tests/e2e/conftest.py`.
+
+    Whoever deals the tests out has their names and nothing else, so the module's text has to say it.
+    """
     return "served" if "served: World" in (ROOT / file).read_text(encoding="utf-8") else file
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that uses the server unseen by `scope` fails: its worker would start another one."""
+    file = item.nodeid.split("::", maxsplit=1)[0]
+    if "served" in getattr(item, "fixturenames", ()) and scope(file) != "served":
+        pytest.fail("take the fixture as `served: World`, see scope in tests/conftest.py", False)
 
 
 class Spread(LoadScopeScheduling):

@@ -1,0 +1,25 @@
+"""Tests that share the vLLM server are dealt to one worker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.conftest import pytest_runtest_setup, scope
+
+
+def item(file: str, *fixtures: str) -> pytest.Item:
+    return SimpleNamespace(nodeid=f"{file}::test_it", fixturenames=fixtures)  # type: ignore[return-value]
+
+
+def test_modules_with_the_server_share_a_scope_and_others_have_their_own() -> None:
+    assert scope("tests/e2e/test_serving.py") == scope("tests/e2e/test_clients.py") == "served"
+    assert scope("tests/e2e/test_eval.py") == "tests/e2e/test_eval.py"
+
+
+def test_a_test_that_uses_the_server_unseen_fails() -> None:
+    pytest_runtest_setup(item("tests/e2e/test_serving.py", "served"))
+    pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path"))
+    with pytest.raises(pytest.fail.Exception, match="see scope"):
+        pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path", "served"))
