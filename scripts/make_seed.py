@@ -5,8 +5,9 @@ Usage: python scripts/make_seed.py [--out FOLDER] [--work FOLDER] [--threads N]
 Writes config.json, model.safetensors (bfloat16), tokenizer.json, tokenizer_config.json,
 chat_template.jinja, generation_config.json, and recipe.json with the recipe, the versions, the time it took
 and the sha256 of each file. What a phase ends with is kept in the work folder: run again, it goes on after
-the last phase for which nothing has changed (its part of the recipe, the tokens, code, versions). Deterministic on one machine; another processor
-adds up in another order and gives another model that behaves alike. Half an hour on two cores.
+the last phase for which nothing has changed: its part of the recipe, tokens, code, versions. Deterministic
+on one machine; another processor adds up in another order and gives another model that behaves alike. Half
+an hour on two cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`scripts/make_seed.py`: what is kept of a phase, and when it may stand in for training. Nothing is trained."""
+"""`scripts/make_seed.py`: what is kept of a phase, and when it stands in for training."""
 
 from __future__ import annotations
 
