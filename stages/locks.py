@@ -26,6 +26,8 @@ from typing import Any
 from stages.errors import LockedError
 
 POLL_S = 0.05
+WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
+RUN_AGAIN = "wait for it to end, then run the command again"  # where that flag is not, or does not count
 
 
 class FileLock:
@@ -74,12 +76,21 @@ def describe(holder: dict[str, Any]) -> str:
     return f"{who} ({where}{since})"
 
 
-def acquire(path: Path, *, what: str, timeout: float = 0.0, shared: bool = False, run: str = "") -> FileLock:
+def acquire(
+    path: Path,
+    *,
+    what: str,
+    timeout: float = 0.0,
+    shared: bool = False,
+    run: str = "",
+    hint: str = WAIT_HERE,
+) -> FileLock:
     """Take the lock at `path`, waiting at most `timeout` seconds.
 
     Args:
         what: what the lock protects, for the message of whoever finds it taken.
         run: the holder's run id, if it has one.
+        hint: what whoever finds it taken can do.
 
     Raises:
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
@@ -92,7 +103,7 @@ def acquire(path: Path, *, what: str, timeout: float = 0.0, shared: bool = False
             if time.monotonic() >= deadline:
                 raise LockedError(
                     f"{what} is locked by {describe(holder_of(path))}",
-                    hint="wait for it to end, or give --lock-timeout SECONDS to wait here",
+                    hint=hint,
                 )
             time.sleep(POLL_S)
         if not shared:
@@ -130,10 +141,16 @@ def is_free(path: Path) -> bool:
 
 @contextmanager
 def hold(
-    path: Path, *, what: str, timeout: float = 0.0, shared: bool = False, run: str = ""
+    path: Path,
+    *,
+    what: str,
+    timeout: float = 0.0,
+    shared: bool = False,
+    run: str = "",
+    hint: str = WAIT_HERE,
 ) -> Iterator[FileLock]:
     """`acquire` for a block."""
-    lock = acquire(path, what=what, timeout=timeout, shared=shared, run=run)
+    lock = acquire(path, what=what, timeout=timeout, shared=shared, run=run, hint=hint)
     try:
         yield lock
     finally:

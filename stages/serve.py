@@ -78,7 +78,7 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     """
     import uvloop
 
-    lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve")
+    lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve", hint="stop it with `rtrl serve --stop`")
     try:
         _clean_up_after_killed(workspace.run_dir)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

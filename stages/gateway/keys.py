@@ -13,8 +13,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ class ApiKeys:
         """
         path = keys_dir / FILE
         plaintext = PREFIX + secrets.token_urlsafe(32)
-        with _held(keys_dir):
+        with _locked(keys_dir):
             keys = _read(path) if path.exists() else []
             if any(key.name == name and not key.revoked for key in keys):
                 raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
@@ -101,7 +100,7 @@ class ApiKeys:
     @classmethod
     def _change(cls, keys_dir: Path, name: str, **fields: Any) -> None:
         path = keys_dir / FILE
-        with _held(keys_dir):
+        with _locked(keys_dir):
             keys = _read(path)
             found = [i for i, key in enumerate(keys) if key.name == name and not key.revoked]
             if not found:
@@ -138,14 +137,10 @@ class ApiKeys:
             self._stamp = stamp
 
 
-@contextmanager
-def _held(keys_dir: Path) -> Iterator[None]:
-    """Two that change the file at once: one after the other."""
-    lock = locks.acquire(keys_dir / LOCK, what="rtrl keys", timeout=LOCK_WAIT_S)
-    try:
-        yield
-    finally:
-        lock.release()
+def _locked(keys_dir: Path) -> AbstractContextManager[locks.FileLock]:
+    """Two that change the file at once: one after the other. Only its owner looks into the folder."""
+    keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return locks.hold(keys_dir / LOCK, what="rtrl keys", timeout=LOCK_WAIT_S, hint=locks.RUN_AGAIN)
 
 
 def _read(path: Path) -> list[ApiKey]:
@@ -161,7 +156,6 @@ def _read(path: Path) -> list[ApiKey]:
 
 
 def _write(path: Path, keys: list[ApiKey]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:

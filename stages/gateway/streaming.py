@@ -251,7 +251,7 @@ class Stream:
         self._outbox.put_nowait(DONE)
 
     def _error(self, error: ApiError) -> None:
-        """The answer ends with an event of its own, and no [DONE]. Raises `error` if nothing of it went out."""
+        """The answer ends with an event of its own, and no [DONE]. Raises `error` if none of it went out."""
         if not self._begun:
             raise error
         self._outbox.put_nowait(b"data: " + orjson.dumps(error.body()) + b"\n\n")

@@ -68,7 +68,8 @@ def publish(
         metas[name] = _resolve_meta(output.meta, sealed)
         sealed[name] = seal(out_dir / name, kind=output.kind, line=line, meta=metas[name], base=output.base)
     _note_digests(store, ids, sealed, metas)
-    with locks.hold(store.lock_path("store"), what="publishing", timeout=STORE_LOCK_S, run=run_id):
+    lock = store.lock_path("store")
+    with locks.hold(lock, what="publishing", timeout=STORE_LOCK_S, run=run_id, hint=locks.RUN_AGAIN):
         for name in order:
             _place(store, out_dir / name, sealed[name].digest)
         with store.write("publish") as session:

@@ -46,7 +46,8 @@ def sweep(store: Store) -> Swept:
     swept = Swept()
     if not _anything_left(store):
         return swept
-    with locks.hold(store.lock_path("store"), what="sweeping", timeout=STORE_LOCK_S):
+    lock = store.lock_path("store")
+    with locks.hold(lock, what="sweeping", timeout=STORE_LOCK_S, hint=locks.RUN_AGAIN):
         _end_lost_runs(store, swept)
         _abandon_unfinished(store, swept)
         _finish_removals(store, swept)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages import locks
+from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.gateway.app import Gateway
-from stages.gateway.keys import ApiKeys
+from stages.gateway.keys import LOCK, ApiKeys
 from stages.gateway.server import bind_tcp, bind_unix
 from tests.stages.gateway.rig import Rig, running, until
 
@@ -34,6 +37,22 @@ async def test_nobody_gets_in_without_a_key(rig: Rig) -> None:
             answer = await rig.http.request(method, path, headers={"authorization": value}, content=b"{}")
             assert error(answer) == (401, "invalid_api_key")
     assert (await rig.http.get("/health", headers={"authorization": ""})).json() == {"status": "ok"}
+
+
+def test_who_finds_the_keys_locked_is_told_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl keys` has no --lock-timeout."""
+    monkeypatch.setattr("stages.gateway.keys.LOCK_WAIT_S", 0.0)
+    umask = os.umask(0o022)
+    try:
+        ApiKeys.create(tmp_path / "keys", "first")
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+    with locks.hold(tmp_path / "keys" / LOCK, what="rtrl keys"), pytest.raises(LockedError) as caught:
+        ApiKeys.create(tmp_path / "keys", "second")
+    assert caught.value.hint == locks.RUN_AGAIN
 
 
 async def test_keys_are_hashed_at_rest_and_can_be_revoked(rig: Rig) -> None:
