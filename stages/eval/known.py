@@ -52,19 +52,24 @@ def served_sampling(workspace: Workspace) -> dict[str, float]:
     return workspace.settings.gateway.sampling.model_dump()
 
 
-def conditions(workspace: Workspace, config: EvalConfig) -> str:
-    """One digest of all that an attempt depends on but the checkpoint: settings, engine, code, own tasks."""
-    chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
+def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
+    """Engine, sampling, own tasks: what decides an attempt besides checkpoint, code and `[eval]`.
+
+    Raises:
+        UsageError: (exit 2) there is no folder of own tasks.
+    """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
-    return digest(
-        {
-            "eval": chosen,
-            "engine": engine_facts(workspace.settings.engine),
-            "sampling": served_sampling(workspace),
-            "code": code_version(),
-            "tasks": _folder(include) if include else {},
-        }
-    )
+    return {
+        "engine": engine_facts(workspace.settings.engine),
+        "sampling": served_sampling(workspace),
+        "tasks": _folder(include) if include else {},
+    }
+
+
+def conditions(workspace: Workspace, config: EvalConfig) -> str:
+    """One digest of all that an attempt depends on but the checkpoint: settings, code, `surroundings`."""
+    chosen = {name: config.model_dump(mode="json")[name] for name in _ATTEMPTS}
+    return digest({"eval": chosen, "code": code_version(), **surroundings(workspace, config)})
 
 
 def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:

@@ -82,10 +82,11 @@ class EvalStage:
         return {**inputs, **_reports(workspace, store, config, inputs)}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The engine's settings and versions, and how it samples: another engine is another result."""
-        from stages.eval.known import engine_facts, served_sampling
+        """The engine's settings and versions, how it samples, own tasks: another one is another result."""
+        from stages.eval.known import surroundings
 
-        return {"engine": engine_facts(workspace.settings.engine), "sampling": served_sampling(workspace)}
+        assert isinstance(config, EvalConfig)
+        return surroundings(workspace, config)
 
     def run(
         self,

@@ -83,6 +83,18 @@ def test_another_version_of_what_computes_an_attempt_is_another_condition(
     assert conditions(bench.workspace, config) != before
 
 
+def test_a_changed_task_of_ones_own_is_another_eval(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    task = bench.workspace.root / "tasks" / "mine.yaml"
+    task.parent.mkdir()
+    include = [*STEADY, "eval.lm_eval_include=tasks"]
+    runs = []
+    for text in ("one", "two", "two"):
+        task.write_text(text)
+        runs.append(bench.eval(include).run_id)
+    assert runs[0] != runs[1] == runs[2]
+
+
 def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr("stages.engine.inprocess.InProcessEngine", lambda *_, **given: made.append(given))
