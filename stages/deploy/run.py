@@ -19,7 +19,7 @@ from stages.deploy.config import DeployConfig
 from stages.errors import UsageError
 from stages.registry.store import Store
 from stages.stage import Artifact, Outcome, RunContext
-from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable, require_real
+from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
 
@@ -60,7 +60,7 @@ class DeployStage:
         return {"checkpoint": candidate} | ({"report": report} if report else {})
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The flags, for the run's record."""
+        """The flags, on record with the run, so that it can be repeated."""
         return {"override": self.override, "reason": self.reason, "offline": self.offline}
 
     def run(
@@ -73,11 +73,10 @@ class DeployStage:
     ) -> Outcome:
         """Serve the checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
         assert isinstance(config, DeployConfig)
-        require_real(ctx.store, self.name)
         store, line = ctx.store, ctx.workspace.settings.workspace.line
         candidate, report = inputs["checkpoint"], inputs.get("report")
         live = store.alias(line, "live")
-        overridden = self.override and objection(candidate, live, report) is not None
+        overridden = extra["override"] and objection(candidate, live, report) is not None
         same = live is not None and live.digest == candidate.digest
         switch = Switch(
             line=line,
@@ -85,9 +84,9 @@ class DeployStage:
             previous=previous_of(store, line, candidate.digest)
             if same
             else (live.digest if live is not None else None),
-            reason=self.reason or (f"{report.ref} passed" if report else "asked for"),
+            reason=extra["reason"] or (f"{report.ref} passed" if report else "asked for"),
             run_id=ctx.run_id,
-            offline=self.offline,
+            offline=extra["offline"],
             drain_s=config.drain_timeout_s,
             timeout_s=config.swap_timeout_s,
             report=report.digest if report else None,
@@ -100,9 +99,9 @@ class DeployStage:
             "override": overridden,
             "reason": switch.reason,
         }
-        if is_served(ctx.workspace, switch, live):
+        if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
-        warnings = [f"deployed without a passing report: {self.reason}"] if overridden else []
+        warnings = [f"deployed without a passing report: {extra['reason']}"] if overridden else []
         if past := store.deployments.rolled_back(line, candidate.digest):
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{candidate.ref} had been rolled back before: {why}")

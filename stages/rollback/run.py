@@ -20,7 +20,7 @@ from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
 from stages.stage import Artifact, Outcome, RunContext
-from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable, require_real
+from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
 
@@ -66,7 +66,7 @@ class RollbackStage:
         return {"checkpoint": target, "line_state": store.line_state_of(target.digest)}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The flags, for the run's record."""
+        """The flags, on record with the run, so that it can be repeated."""
         return {"reason": self.reason, "offline": self.offline}
 
     def run(
@@ -79,7 +79,6 @@ class RollbackStage:
     ) -> Outcome:
         """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
         assert isinstance(config, RollbackConfig)
-        require_real(ctx.store, self.name)
         store, line = ctx.store, ctx.workspace.settings.workspace.line
         target = inputs["checkpoint"]
         live, ended = store.alias(line, "live"), leaving(store, line)
@@ -88,9 +87,9 @@ class RollbackStage:
             line=line,
             target=target,
             previous=previous_of(store, line, target.digest),
-            reason=self.reason or "rollback",
+            reason=extra["reason"] or "rollback",
             run_id=ctx.run_id,
-            offline=self.offline,
+            offline=extra["offline"],
             drain_s=config.drain_timeout_s,
             timeout_s=config.swap_timeout_s,
             cut=True,
@@ -103,7 +102,7 @@ class RollbackStage:
             "line_state": inputs["line_state"].ref,
             "reason": switch.reason,
         }
-        if is_served(ctx.workspace, switch, live):
+        if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("rollback.live", **facts)

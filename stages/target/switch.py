@@ -60,20 +60,11 @@ def require_reachable(workspace: Workspace, *, offline: bool) -> None:
         raise UsageError("--offline while `rtrl serve` is running", hint="leave --offline away")
 
 
-def require_real(store: Store, command: str) -> None:
-    """Raise UsageError (2) in a scratch store: what is served exists once, and is no place to try things."""
-    if store.is_scratch:
-        raise UsageError(
-            f"{command} changes what is served and cannot be repeated aside",
-            hint="`rtrl show RUN` has what the recorded run did",
-        )
-
-
-def is_served(workspace: Workspace, switch: Switch, live: Artifact | None) -> bool:
-    """Whether registry and gateway both have the target already."""
+def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact | None) -> bool:
+    """Whether registry and gateway both have the target already (of a scratch store: the registry)."""
     if live is None or live.digest != switch.target.digest:
         return False
-    if switch.offline:
+    if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
         return admin.served().checkpoint == switch.target.digest
@@ -81,6 +72,8 @@ def is_served(workspace: Workspace, switch: Switch, live: Artifact | None) -> bo
 
 def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progress) -> dict[str, Any]:
     """Serve the target. Returns facts for people: deployment, seconds, verification.
+
+    In a scratch store nothing that is served is touched: the weights are loaded into an engine of its own.
 
     Raises:
         IntegrityError (12): not what is served after loading; the old weights are back.
@@ -103,14 +96,18 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
     begun = time.monotonic()
     facts: dict[str, Any] = {"deployment": deployment.id}
     try:
-        if not switch.offline:
+        if store.is_scratch and not switch.offline:
+            progress.message(f"loading {switch.target.ref} into an engine started for it")
+            facts |= _rehearse(workspace, store, switch)
+        elif not switch.offline:
             progress.message(f"loading {switch.target.ref} into the running engine")
             facts |= _swap(workspace, switch, deployment.id)
         faults.point("switch.swap.after")
         _move(store, switch, deployment)
     except RtrlError as error:
         store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
-        _bring_back(workspace, store, switch)
+        if not store.is_scratch:
+            _bring_back(workspace, store, switch)
         raise
     faults.point("switch.alias.after")
     facts["switch_s"] = round(time.monotonic() - begun, 3)
@@ -129,6 +126,15 @@ def _swap(workspace: Workspace, switch: Switch, deployment: str) -> dict[str, An
             cut=switch.cut,
         )
     return {"verification": answer.get("verification", {})}
+
+
+def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, Any]:
+    """The same weights over the same weights, and the same proof, in an engine that nobody uses."""
+    from stages.engine.inprocess import InProcessEngine
+
+    before = store.alias(switch.line, "live") or switch.target
+    with InProcessEngine(before.path, workspace.settings.engine) as engine:
+        return {"verification": engine.load_weights(switch.target.path).as_dict(), "rehearsed": True}
 
 
 def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:

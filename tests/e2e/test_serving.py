@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -89,6 +91,63 @@ def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
     assert seen[4] == pytest.approx(first, abs=1e-5)
     assert is_served(served) == served.first.digest
     assert rtrl(served, "deploy", "--input", served.first.ref) == 0  # no work: it is served
+
+
+def long_answer(world: World, stream: bool, found: dict[bool, list[str]]) -> None:
+    """Ask for an answer that takes far longer than a rollback may; `found` tells how it ended."""
+    body = {
+        "model": "rtrl", "prompt": "def f(x):", "max_tokens": 950, "min_tokens": 950,
+        "stream": stream,
+    }  # fmt: skip
+    url, seen = f"{world.url}/completions", ""
+    with httpx.stream("POST", url, json=body, headers=world.headers, timeout=120) as answer:
+        for line in answer.iter_lines():
+            seen += line
+    found[stream].append(f"{answer.status_code} {seen}")
+
+
+def test_a_rollback_does_not_wait_for_long_answers_of_a_real_engine(served: World) -> None:
+    """More answers at once than the engine samples at a time: those in flight, whole and streamed, are cut
+    after two seconds, and their clients are told."""
+    before = distribution(served)
+    assert rtrl(served, "deploy") == 0
+    found: dict[bool, list[str]] = {True: [], False: []}
+    asking = [threading.Thread(target=long_answer, args=(served, n % 2 == 0, found)) for n in range(64)]
+    for thread in asking:
+        thread.start()
+    time.sleep(1)
+    started = time.monotonic()
+    assert rtrl(served, "rollback", "--reason", "test") == 0
+    seconds = time.monotonic() - started
+    for thread in asking:
+        thread.join(120)
+    print(f"rollback under load: {seconds:.1f} s")
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
+    whole = [text for text in found[False] if not text.startswith("200 ")]
+    streamed = [text for text in found[True] if "[DONE]" not in text]
+    assert len(found[True]) == len(found[False]) == 32, "everybody got an answer"
+    assert whole
+    assert streamed
+    assert all(text.startswith("503") for text in whole)
+    assert all("error" in text for text in streamed)
+
+
+def test_a_deploy_is_rehearsed_without_touching_what_is_served(served: World) -> None:
+    assert rtrl(served, "deploy") == 0
+    assert rtrl(served, "rollback") == 0
+    before = distribution(served)
+    deployed = served.store.runs("deploy", limit=1)[0]
+    command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "--from-run", deployed.id, "--json"]
+    done = subprocess.run(
+        [*command, "-w", str(served.workspace.root)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(done.stdout)["metrics"]
+    assert (metrics["rehearsed"], metrics["changed"]) == (True, True)
+    assert metrics["verification"]["probes"]["verdict"] == "child"
+    assert is_served(served) == served.first.digest
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
+    assert served.store.alias("auto", "live") == served.first
 
 
 def test_a_checkpoint_that_is_not_what_it_says_is_refused_and_the_old_weights_are_back(served: World) -> None:
