@@ -7,6 +7,8 @@ or it would be a new run.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +66,25 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
         "sampling": served_sampling(workspace),
         "tasks": _folder(include) if include else {},
     }
+
+
+def as_recorded(workspace: Workspace, recorded: Mapping[str, Any]) -> Workspace:
+    """The workspace with the engine's settings and the sampling of recorded `surroundings`."""
+    wanted = {f"engine.{name}": recorded["engine"][name] for name in _ENGINE}
+    wanted["gateway.sampling"] = recorded["sampling"]
+    return workspace.with_overrides(
+        [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in wanted.items()]
+    )
+
+
+def changed_versions(recorded: Mapping[str, Any], config: EngineConfig) -> list[str]:
+    """What computes answers by another version than when `surroundings` were recorded."""
+    now = engine_facts(config)
+    return [
+        f"{name} is {now.get(name)} now and was {was} then"
+        for name, was in recorded["engine"].items()
+        if name not in _ENGINE and now.get(name) != was
+    ]
 
 
 def conditions(workspace: Workspace, config: EvalConfig) -> str:

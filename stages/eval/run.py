@@ -7,6 +7,7 @@ cannot be told is inconclusive (exit 4). Not here: deploying what passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,10 +102,11 @@ class EvalStage:
         from evals.gate import Rules, compare, decide
         from stages.eval import attempts as files
         from stages.eval import report
-        from stages.eval.known import conditions
+        from stages.eval.known import as_recorded, changed_versions, conditions
         from stages.eval.subjects import Engines
         from stages.eval.suites import build
 
+        ctx = replace(ctx, workspace=as_recorded(ctx.workspace, extra))  # a repeated run's, not today's
         suites = build(config, ctx.workspace.root)
         rules = Rules(config.alpha, config.infra_limit)
         folder = out_dir / "report"
@@ -140,7 +142,12 @@ class EvalStage:
             status=_STATUS[verdict.verdict],
             outputs={"report": Output("report", meta)},
             metrics={"verdict": verdict.verdict, "suites": report.figures(verdict.suites)},
-            warnings=[*verdict.reasons, *work.notes, *work.warnings],
+            warnings=[
+                *verdict.reasons,
+                *work.notes,
+                *work.warnings,
+                *changed_versions(extra, ctx.workspace.settings.engine),
+            ],
         )
 
 

@@ -21,6 +21,8 @@ from stages.eval.stub import StubEngine
 from stages.eval.subjects import Engines
 from stages.eval.suites import build
 from stages.progress import Silent
+from stages.runner import run_stage
+from stages.workspace import Workspace
 from tests.stages.eval.bench import STEADY, Bench, cases
 
 
@@ -122,6 +124,21 @@ def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.
     asked.clear()
     bench.eval([*STEADY, "eval.temperature=0.5"])
     assert set(asked) == {0.5}
+
+
+def test_a_repeated_eval_has_the_settings_it_was_recorded_with(bench: Bench) -> None:
+    seen: list[tuple[float, int]] = []
+
+    def engine(workspace: Workspace, folder: Path) -> StubEngine:
+        settings = workspace.settings
+        seen.append((settings.gateway.sampling.temperature, settings.engine.max_model_len))
+        return StubEngine(folder)
+
+    bench.stage = EvalStage(engine=engine)
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    recorded = bench.eval([*STEADY, 'gateway.sampling={"temperature": 0.7}', "engine.max_model_len=512"])
+    run_stage(bench.workspace, bench.store, bench.stage, from_run=recorded.run_id)
+    assert set(seen) == {(0.7, 512)}
 
 
 def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path: Path) -> None:
