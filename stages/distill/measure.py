@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from stages.distill.facts import Episode
 from stages.distill.signals.dissatisfied_followup import dissatisfied_followup
-from stages.distill.signals.edit_persistence import changes, edit_persistence
+from stages.distill.signals.edit_persistence import edit_persistence
 from stages.distill.signals.edit_rejected import edit_rejected
+from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import outcome
@@ -71,18 +72,18 @@ _TOLD = ("edit_persistence", "edit_rejected", "dissatisfied_followup", "clarifie
 
 def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     events = episode.events
-    done = changes(events)
-    edited, clarified = outcome(done, episode.answer)
     answered_at = episode.generations[-1]["at"]
     persistence_ms = _ms(spec.horizons.persistence_s)
+    edits = edits_of(events, answered_at, persistence_ms)
+    edited, clarified = outcome(edits, episode.answer)
     return {
         "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
-        "edit_persistence": edit_persistence(events, answered_at, persistence_ms, done),
-        "edit_rejected": edit_rejected(events, answered_at, persistence_ms),
+        "edit_persistence": edit_persistence(events, persistence_ms, edits),
+        "edit_rejected": edit_rejected(edits),
         "dissatisfied_followup": dissatisfied_followup(
-            events, episode.request, bool(clarified), answered_at, _ms(spec.horizons.followup_s)
+            events, episode.request, bool(clarified), edits.undone, answered_at, _ms(spec.horizons.followup_s)
         ),
         "clarified": clarified,
         "edited": edited,

@@ -2,8 +2,13 @@
 
 The embedded default: a logistic model over features one can read (pasted trace, "still not", correction,
 a repeat of the request, praise, going on to the next thing), in `followup_model.toml`; under a
-millisecond a message, no network. Explicit behaviour outranks text: an undone or rejected edit or a thumb
-decides by itself. Moving on to the next thing is satisfaction. No message in time: not known.
+millisecond a message, no network. Moving on to the next thing is satisfaction.
+
+Explicit behaviour outranks text. A thumb decides by itself, with a message or without. When an edit of the
+episode ended undone (`edits.py`: refused or reverted in time, and not made good by a later edit), whatever
+message comes is taken for dissatisfaction. With neither message nor thumb in time the signal is not known,
+an edit that ended undone included: there is no follow-up to judge then, and what the undoing itself says is
+in `edit_persistence` and `edit_rejected` already.
 """
 
 from __future__ import annotations
@@ -73,7 +78,7 @@ def probability(message: str, request: str = "", asked: bool = False) -> float:
 
 
 def dissatisfied_followup(
-    events: Sequence[Event], request: str, asked: bool, answered_at: int, horizon_ms: int
+    events: Sequence[Event], request: str, asked: bool, undone: bool, answered_at: int, horizon_ms: int
 ) -> float | None:
     """The signal of one episode.
 
@@ -81,6 +86,7 @@ def dissatisfied_followup(
         events: the episode's events with their data opened.
         request: text of the episode's request.
         asked: the episode ended in a question.
+        undone: an edit of the episode ended undone, see `Edits.undone`.
         answered_at: event time of the last answer (ms).
         horizon_ms: a message later than this is not about the answer.
 
@@ -97,7 +103,7 @@ def dissatisfied_followup(
     texts = [text for text in messages if isinstance(text, str) and text.strip()]
     if not texts:
         return None
-    if any(e.type in ("edit_rejected", "edit_reverted") for e in in_time):
+    if undone:
         return EXPLICIT_NO
     return probability(texts[0], request, asked)
 

@@ -6,12 +6,9 @@ rejections yields 0: whether clients tell is a matter for the spec's weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from stages.distill.signals.edit_persistence import undoing
-from stages.records import Event
+from stages.distill.signals.edits import Edits
 
 
-def edit_rejected(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float:
-    """1.0 when any edit of the episode was rejected or reverted in time. Arguments as `edit_persistence`."""
-    return float(bool(undoing(events, answered_at, horizon_ms)))
+def edit_rejected(edits: Edits) -> float:
+    """1.0 when any edit of the episode was rejected or reverted in time, made good or not."""
+    return float(edits.ever_undone)

@@ -6,9 +6,8 @@ The stabiliser of the reward lives on these two, so that questions in place of r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from stages.distill.signals.edit_persistence import Change
+from stages.distill.signals.edits import Edits
 from stages.distill.text import prose
 
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
@@ -33,11 +32,12 @@ def asks(answer: str) -> bool:
     return bool(_QUESTION.search(said[-_LAST:]) or _ASKS.search(said))
 
 
-def outcome(done: Mapping[str, Change], answer: str) -> tuple[float, float]:
+def outcome(edits: Edits, answer: str) -> tuple[float, float]:
     """(edited, clarified) of an episode.
 
     Args:
-        done: the files it changed, see `edit_persistence.changes`: what the user's code received.
+        edits: what became of its edits.
         answer: raw text of its last answer.
     """
-    return float(bool(done)), float(not done and asks(answer))
+    edited = bool(edits.changes)
+    return float(edited), float(not edited and asks(answer))

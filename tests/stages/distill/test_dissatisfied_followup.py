@@ -87,31 +87,47 @@ def test_code_is_no_opinion() -> None:
 
 
 def test_no_message_is_not_known() -> None:
-    assert dissatisfied_followup([], REQUEST, False, 0, HOUR) is None
+    assert dissatisfied_followup([], REQUEST, False, False, 0, HOUR) is None
     assert (
-        dissatisfied_followup([event("user_message", HOUR + 1, text="wrong")], REQUEST, False, 0, HOUR)
+        dissatisfied_followup([event("user_message", HOUR + 1, text="wrong")], REQUEST, False, False, 0, HOUR)
         is None
     )
-    assert dissatisfied_followup([event("user_message", 5, text="  ")], REQUEST, False, 0, HOUR) is None
+    assert (
+        dissatisfied_followup([event("user_message", 5, text="  ")], REQUEST, False, False, 0, HOUR) is None
+    )
 
 
 def test_the_first_message_counts() -> None:
     events = [event("user_message", 9, text="still wrong"), event("user_message", 5, text="thanks")]
-    value = dissatisfied_followup(events, REQUEST, False, 0, HOUR)
+    value = dissatisfied_followup(events, REQUEST, False, False, 0, HOUR)
     assert value is not None
     assert value < 0.1
 
 
 def test_explicit_behaviour_outranks_text() -> None:
     thanks = event("user_message", 5, text="thanks")
-    assert dissatisfied_followup([thanks, event("edit_reverted", 6)], REQUEST, False, 0, HOUR) == EXPLICIT_NO
+    assert dissatisfied_followup([thanks], REQUEST, False, True, 0, HOUR) == EXPLICIT_NO
     assert (
-        dissatisfied_followup([thanks, event("thumbs", 6, value=-1)], REQUEST, False, 0, HOUR) == EXPLICIT_NO
+        dissatisfied_followup([thanks, event("thumbs", 6, value=-1)], REQUEST, False, False, 0, HOUR)
+        == EXPLICIT_NO
     )
     wrong = event("user_message", 5, text="still wrong")
     assert (
-        dissatisfied_followup([wrong, event("thumbs", 6, value=1)], REQUEST, False, 0, HOUR) == EXPLICIT_YES
+        dissatisfied_followup([wrong, event("thumbs", 6, value=1)], REQUEST, False, False, 0, HOUR)
+        == EXPLICIT_YES
     )
+
+
+def test_a_thumb_outranks_an_undone_edit() -> None:
+    thumb = event("thumbs", 6, value=1)
+    assert dissatisfied_followup([thumb], REQUEST, False, True, 0, HOUR) == EXPLICIT_YES
+
+
+def test_an_undone_edit_without_a_message_is_no_followup() -> None:
+    """What the undoing says is in the persistence; here it only says how to take the message."""
+    assert dissatisfied_followup([event("edit_rejected", 6)], REQUEST, False, True, 0, HOUR) is None
+    late = event("user_message", HOUR + 1, text="still wrong")
+    assert dissatisfied_followup([event("edit_rejected", 6), late], REQUEST, False, True, 0, HOUR) is None
 
 
 @given(st.text(max_size=300), st.text(max_size=100))

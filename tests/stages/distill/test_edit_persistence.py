@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.distill.signals.edit_persistence import edit_persistence
-from stages.distill.signals.edit_rejected import edit_rejected
+from stages.distill.signals import edit_persistence as signal
+from stages.distill.signals import edit_rejected as rejected
+from stages.distill.signals.edits import edits_of
 from stages.records import Event
-from tests.stages.distill.events import HOUR, event
-
-BEFORE = "def area(w, h):\n    return w + h\n"
-AFTER = "def area(w, h):\n    return w * h\n"
+from tests.stages.distill.events import AFTER, BEFORE, HOUR, applied, event, survived
 
 
-def applied(at: int = 0, path: str = "a.py", before: str = BEFORE, after: str = AFTER) -> Event:
-    return event("edit_applied", at, path=path, before=before, after=after)
+def edit_persistence(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:
+    return signal.edit_persistence(events, horizon_ms, edits_of(events, answered_at, horizon_ms))
 
 
-def survived(now: str, horizon_s: float = 3600, path: str = "a.py", **more: str) -> Event:
-    return event("edit_survival", int(1000 * horizon_s), path=path, horizon_s=horizon_s, now=now, **more)
+def edit_rejected(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float:
+    return rejected.edit_rejected(edits_of(events, answered_at, horizon_ms))
 
 
 def test_unknown_until_measured() -> None:
@@ -124,6 +123,66 @@ def test_a_refused_file_counts_beside_a_kept_one() -> None:
     assert edit_persistence(both, 0, HOUR) == 2 / 4
 
 
+def rejected_proposal(at: int, generation: str, **data: str) -> Event:
+    return event("edit_rejected", at, generation=generation, **data)
+
+
+@pytest.mark.parametrize("named", [{}, {"path": "a.py"}])
+def test_a_refused_second_proposal_leaves_the_kept_edit_alone(named: dict[str, str]) -> None:
+    """What an editor with accept and reject sends of two proposals for one file, one of them taken."""
+    kept = [applied(0, generation="g1"), survived(AFTER)]  # one line replaced: 2 units
+    refused = rejected_proposal(5, "g2", **named)
+    assert edit_persistence([*kept, refused], 9, HOUR) == 2 / 3
+    assert edit_persistence([kept[0], refused], 9, HOUR) == 0.0, "of the kept edit nothing is known yet"
+    assert edit_persistence([*kept, rejected_proposal(5, "g1", **named)], 9, HOUR) == 0.0
+    again = event("edit_rejected", 6, generation="g2", **named)
+    assert edit_persistence([*kept, refused, again], 9, HOUR) == 2 / 3, "told twice, it is one proposal"
+    assert edit_persistence([*kept, refused, rejected_proposal(7, "g3", **named)], 9, HOUR) == 2 / 4
+    late = rejected_proposal(10 + HOUR, "g2", **named)
+    assert edit_persistence([*kept, late], 9, HOUR) == 1.0
+    assert edit_persistence([*kept, late], 10, HOUR) == 2 / 3, "a proposal is as old as its answer"
+
+
+def test_a_refused_proposal_weighs_its_own_lines() -> None:
+    kept = [applied(0, generation="g1"), survived(AFTER)]
+    three = "".join(f"value_{i} = compute({i})\n" for i in range(3))
+    texts = rejected_proposal(5, "g2", path="a.py", before="", after=three)
+    assert edit_persistence([*kept, texts], 9, HOUR) == 2 / 5
+    diff = "@@ -1 +1,2 @@\n-    return w * h\n+    area = w * h\n+    return area\n"
+    assert edit_persistence([*kept, rejected_proposal(5, "g2", path="a.py", diff=diff)], 9, HOUR) == 2 / 5
+    same = rejected_proposal(5, "g2", path="a.py", before=three, after=three)
+    assert edit_persistence([*kept, same], 9, HOUR) == 2 / 3
+
+
+def test_a_refusal_undoes_what_its_generation_applied() -> None:
+    """Of two edits to one file the second is refused: what the first one changed is there again."""
+    double = "def area(w, h):\n    return 2 * w * h\n"
+    edits = [applied(0, generation="g1"), applied(3, before=AFTER, after=double, generation="g2")]
+    refused = rejected_proposal(5, "g2", path="a.py")
+    assert edit_persistence([*edits, survived(AFTER), refused], 9, HOUR) == 2 / 4
+    assert edit_persistence([*edits, survived(AFTER)], 9, HOUR) == 1 / 2, "unless told, it is one change"
+    reverted = event("edit_reverted", 5, generation="g2", path="a.py")
+    assert edit_persistence([*edits, survived(AFTER), reverted], 9, HOUR) == 2 / 4
+
+
+def test_a_revert_for_another_generation_undoes_the_file() -> None:
+    """Only what was applied can be reverted, whichever answer the client sends it for."""
+    kept = [applied(0, generation="g1"), survived(AFTER)]
+    assert edit_persistence([*kept, event("edit_reverted", 5, generation="g2", path="a.py")], 9, HOUR) == 0.0
+
+
+def test_an_edit_that_changes_nothing_makes_nothing_good() -> None:
+    nothing = applied(9, before=BEFORE, after=BEFORE, generation="g2")
+    assert edit_persistence([rejected_proposal(5, "g1", path="a.py"), nothing], 9, HOUR) == 0.0
+
+
+def test_what_was_measured_and_kept_is_not_what_another_generation_was_refused() -> None:
+    counts = {"added": 1, "added_kept": 1, "deleted": 1, "deleted_kept": 1}
+    survival = event("edit_survival", HOUR, generation="g1", path="a.py", horizon_s=3600, **counts)
+    assert edit_persistence([survival, rejected_proposal(5, "g2", path="a.py")], 9, HOUR) == 2 / 3
+    assert edit_persistence([survival, rejected_proposal(5, "g1", path="a.py")], 9, HOUR) == 0.0
+
+
 def test_an_edit_after_the_refusal_is_judged_by_itself() -> None:
     events = [event("edit_rejected", 5, path="a.py"), applied(9), survived(AFTER)]
     assert edit_persistence(events, 0, HOUR) == 1.0
@@ -173,9 +232,10 @@ keys = [
     "deleted_kept",
 ]
 strange = st.builds(
-    lambda kind, at, data: event(kind, at, **data),
+    lambda kind, at, generation, data: event(kind, at, generation=generation, **data),
     st.sampled_from(["edit_applied", "edit_survival", "edit_reverted", "edit_rejected", "thumbs"]),
     st.integers(0, 2 * HOUR),
+    st.sampled_from(["g1", "g2"]),
     st.dictionaries(st.sampled_from(keys), anything | st.lists(anything, max_size=2)),
 )
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from stages.distill import stabiliser
 from stages.distill.reward import combine, term
-from stages.distill.signals.edit_persistence import changes, edit_persistence
+from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
+from stages.distill.signals.edit_persistence import edit_persistence
+from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
@@ -102,9 +104,9 @@ def test_asks(answer: str, asked: bool) -> None:
 def test_edited_and_clarified() -> None:
     edit = event("edit_applied", path="a", before="x = 1", after="x = 2")
     nothing = event("edit_applied", path="a", before="x = 1", after="x = 1\n")
-    assert outcome(changes([edit]), "Which?") == (1.0, 0.0)
-    assert outcome(changes([nothing]), "Which?") == (0.0, 1.0)
-    assert outcome(changes([]), "Done.") == (0.0, 0.0)
+    assert outcome(edits_of([edit], 0, HOUR), "Which?") == (1.0, 0.0)
+    assert outcome(edits_of([nothing], 0, HOUR), "Which?") == (0.0, 1.0)
+    assert outcome(edits_of([], 0, HOUR), "Done.") == (0.0, 0.0)
 
 
 BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum=1.0)
@@ -207,21 +209,48 @@ def test_a_reward_by_hand() -> None:
     assert got.excluded_by == ["", "", "edit_persistence", ""]
 
 
+def shipped_rewards(tmp_path: Path, followup: float, refused_followup: float, price: str) -> list[float]:
+    """Of an edit kept, thrown away, refused, a question and a broken call, under the shipped spec.
+
+    The price is the stabiliser's bound of that name. All of one length, which costs something.
+    """
+    spec, _ = load("default", tmp_path)
+    values = {name: floats(0, 0, 0, 0, 0) for name in spec.signals}
+    values["edit_persistence"] = floats(1, 0, 0, NAN, NAN)
+    values["edit_rejected"] = floats(0, 0, 1, 0, 0)
+    values["dissatisfied_followup"] = floats(followup, followup, refused_followup, followup, followup)
+    values["invalid_tool_calls"] = floats(0, 0, 0, 0, 1)
+    values["clarified"] = floats(0, 0, 0, 1, 0)
+    values["length_cost"] = np.full(5, 40.0)  # weight -0.001: -0.04
+    found = combine(values, np.zeros(5, dtype=np.int64), spec, getattr(spec.stabiliser, price)).reward
+    return [float(reward) + 0.04 for reward in found]
+
+
+@pytest.mark.parametrize(
+    ("price", "asked"), [("minimum", (0.0, -0.45)), ("initial", (-0.2, -0.65)), ("maximum", (-0.9, -1.35))]
+)
 def test_the_shipped_spec_puts_broken_calls_below_everything(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path, price: str, asked: tuple[float, float]
 ) -> None:
-    spec, _ = load("default", tmp_path_factory.mktemp("root"))
-    cases = {
-        "kept": {"edit_persistence": 1.0, "dissatisfied_followup": 0.05, "invalid_tool_calls": 0.0},
-        "asked": {"edit_persistence": NAN, "dissatisfied_followup": 0.15, "invalid_tool_calls": 0.0},
-        "thrown_away": {"edit_persistence": 0.0, "dissatisfied_followup": 0.9, "invalid_tool_calls": 0.0},
-        "broken": {"edit_persistence": NAN, "dissatisfied_followup": 0.9, "invalid_tool_calls": 1.0},
-    }
-    values = {name: floats(*(case.get(name, 0.0) for case in cases.values())) for name in spec.signals}
-    values["clarified"] = floats(0, 1, 0, 0)
-    assert spec.stabiliser is not None
-    rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
-    assert rewards.tolist() == pytest.approx([1.2 + 0.06, -0.2, -0.3 - 0.45, -1.0 - 0.45])
+    """The columns of the spec's commentary: content (0.15, as silence) and unhappy (0.9, refused 0.95)."""
+    content = shipped_rewards(tmp_path, 0.15, NAN, price)
+    assert content == pytest.approx([1.2, -0.3, -0.4, asked[0], -1.0])
+    unhappy = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, price)
+    assert unhappy == pytest.approx([0.75, -0.75, -0.88, asked[1], -1.45])
+    for rewards in (content, unhappy):
+        assert min(rewards[:4]) > rewards[4] + 0.09
+
+
+def test_when_an_edit_pays_under_the_shipped_spec(tmp_path: Path) -> None:
+    """Between kept with a content user and refused with an unhappy one: how many must be kept."""
+    kept, _, _, welcome, _ = shipped_rewards(tmp_path, 0.15, NAN, "initial")
+    _, _, refused, annoying, _ = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, "initial")
+    clear = (annoying - refused) / (kept - refused)
+    assert clear == pytest.approx(0.23 / 2.08)
+    assert clear < 1 / 9
+    vague = (welcome - refused) / (kept - refused)
+    assert vague == pytest.approx(0.68 / 2.08)
+    assert vague == pytest.approx(1 / 3, abs=0.01)
 
 
 def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(tmp_path: Path) -> None:
@@ -229,7 +258,7 @@ def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(
     spec, _ = load("default", tmp_path)
     edit = event("edit_applied", 1, path="a.py", before="", after="total = 1 + 1\n")
     told = [edit, event("edit_rejected", 5, path="a.py")]
-    persistence = [edit_persistence(events, 0, HOUR) for events in (told, told[1:])]
+    persistence = [edit_persistence(e, HOUR, edits_of(e, 0, HOUR)) for e in (told, told[1:])]
     values = {name: floats(0, 0, 0, 0) for name in spec.signals}
     values["edit_persistence"] = np.array([1.0, np.nan, *persistence], dtype=np.float64)
     values["edit_rejected"] = floats(0, 0, 1, 1)

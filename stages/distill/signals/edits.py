@@ -1,0 +1,191 @@
+"""What became of an episode's edits: the changes the user's code received, and which of them ended undone.
+
+The one place that decides this, so that the signals cannot disagree. Not here: measuring what is left
+(`edit_persistence.py`).
+
+A revert or a refusal is about what its generation had applied to its file by then, or, when it names no
+file, about all that its generation had applied. It undoes those edits, up to the horizon after the last of
+them. Where its generation had applied nothing there:
+
+- a revert is about every edit of the file so far, as only what was applied can be reverted;
+- a refusal is about a proposal: a lost change of its own, beside whatever else was applied to the file.
+  It counts up to the horizon after the answer.
+
+What was undone or refused before a later edit of the same file was made good: it is left out, and the
+later edit is judged by itself.
+
+Edits of one file that come as whole texts are one change, from the first text to the last, as far as they
+ended alike. Diffs know their hunks only and stay one change each. Among several changes of a file a later
+one supersedes: lines it takes away that an earlier one added, or brings back that an earlier one took
+away, count in neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cursorbench.sessions.lines import changed, sides_of_diff
+from stages.records import Event
+
+UNDOING = ("edit_rejected", "edit_reverted")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one file. `before` and `after` are whole texts, or a diff's two sides."""
+
+    path: str
+    before: str
+    after: str
+    whole: bool
+    undone: bool
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What became of an episode's edits.
+
+    Attributes:
+        changes: by path, in order; made good, superseded and empty ones are left out.
+        refused: refusals of what was never applied, one event each, and not made good.
+        undone: an edit or a proposal ended undone.
+        ever_undone: one was undone in time, made good or not.
+    """
+
+    changes: Mapping[str, tuple[Change, ...]]
+    refused: tuple[Event, ...]
+    undone: bool
+    ever_undone: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Edit:
+    path: str
+    generation_id: str
+    at: int
+    sides: tuple[str, str]
+    whole: bool
+
+
+def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edits:
+    """What became of the edits of one episode.
+
+    Args:
+        events: the episode's events with their data opened, in any order.
+        answered_at: event time of the last answer (ms): when an edit was proposed that was never applied.
+        horizon_ms: how long after the edit the training horizon lies.
+    """
+    applied = _applied(events)
+    undone: set[_Edit] = set()
+    made_good: set[_Edit] = set()
+    refused: dict[tuple[object, ...], Event] = {}
+    ever_undone = False
+    for event in events:
+        if event.type not in UNDOING:
+            continue
+        about = _about(event, applied)
+        if event.at > max((edit.at for edit in about), default=answered_at) + horizon_ms:
+            continue
+        ever_undone = True
+        path = path_of(event)
+        later = {edit.path for edit in applied if edit.at > event.at}
+        undone.update(edit for edit in about if edit.path not in later)
+        made_good.update(edit for edit in about if edit.path in later)
+        if not about and not (path in later if path else later):
+            refused[event.generation_id, path, sides_of(event)] = event  # told twice, it counts once
+    undone -= made_good
+    return Edits(
+        changes=_changes([edit for edit in applied if edit not in made_good], undone),
+        refused=tuple(refused.values()),
+        undone=bool(undone or refused),
+        ever_undone=ever_undone,
+    )
+
+
+def path_of(event: Event) -> str:
+    """The file an event is about; "" when it names none."""
+    return str(event.data.get("path") or "")
+
+
+def sides_of(event: Event) -> tuple[str, str] | None:
+    """The text before and after an edit that an event tells, whole or a diff's; None when it tells none."""
+    diff = event.data.get("diff")
+    return _texts(event) or (sides_of_diff(diff) if isinstance(diff, str) else None)
+
+
+def _texts(event: Event) -> tuple[str, str] | None:
+    before, after = event.data.get("before"), event.data.get("after")
+    return (before, after) if isinstance(before, str) and isinstance(after, str) else None
+
+
+def _applied(events: Sequence[Event]) -> list[_Edit]:
+    """Every edit that changed something, in order of event time."""
+    return [
+        _Edit(path_of(e), e.generation_id, e.at, sides, _texts(e) is not None)
+        for e in sorted((e for e in events if e.type == "edit_applied"), key=lambda e: (e.at, e.wall, e.id))
+        if (sides := sides_of(e)) is not None and changed(*sides)
+    ]
+
+
+def _about(event: Event, applied: Sequence[_Edit]) -> list[_Edit]:
+    """The edits that a revert or refusal is about; none for a refused proposal."""
+    there = [edit for edit in applied if edit.at <= event.at and path_of(event) in ("", edit.path)]
+    own = [edit for edit in there if edit.generation_id == event.generation_id]
+    return there if event.type == "edit_reverted" and not own else own
+
+
+def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Change, ...]]:
+    """The changes of each file that these edits come to."""
+    found: dict[str, list[Change]] = defaultdict(list)
+    for edit in edits:
+        change = Change(edit.path, *edit.sides, edit.whole, edit in undone)
+        before = found[edit.path][-1] if found[edit.path] else None
+        if before and before.whole and change.whole and before.undone == change.undone:
+            found[edit.path][-1] = replace(before, after=change.after)
+        else:
+            found[edit.path].append(change)
+    net = {path: tuple(c for c in _net(of) if changed(c.before, c.after)) for path, of in found.items()}
+    return {path: of for path, of in net.items() if of}
+
+
+def _net(changes: list[Change]) -> list[Change]:
+    """The changes of one file without the lines that a later one superseded, and without its part in that.
+
+    An undone change supersedes none that stands: what it had replaced is the user's code again.
+    """
+    if len(changes) == 1:
+        return changes
+    drop = [(Counter[str](), Counter[str]()) for _ in changes]  # lines to leave out before and after
+    added: dict[str, list[int]] = defaultdict(list)  # by which changes, while nothing superseded it
+    deleted: dict[str, list[int]] = defaultdict(list)
+    for n, change in enumerate(changes):
+        was, new = _lines(change.before), _lines(change.after)
+        for side, lines, earlier, own in ((0, was - new, added, deleted), (1, new - was, deleted, added)):
+            for line in lines.elements():
+                if earlier[line] and (changes[earlier[line][-1]].undone or not change.undone):
+                    drop[earlier[line].pop()][1 - side][line] += 1
+                    drop[n][side][line] += 1
+                else:
+                    own[line].append(n)
+    return [
+        replace(change, before=_without(change.before, old), after=_without(change.after, new))
+        for change, (old, new) in zip(changes, drop, strict=True)
+    ]
+
+
+def _lines(text: str) -> Counter[str]:
+    return Counter(line for line in (raw.rstrip() for raw in text.splitlines()) if line)
+
+
+def _without(text: str, drop: Counter[str]) -> str:
+    """The text without so many of these lines."""
+    left = drop.copy()
+    kept = []
+    for line in text.splitlines():
+        if left[line.rstrip()] > 0:
+            left[line.rstrip()] -= 1
+        else:
+            kept.append(line)
+    return "\n".join(kept)

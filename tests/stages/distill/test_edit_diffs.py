@@ -1,0 +1,86 @@
+"""Edits told as diffs measure what the same edits told as whole texts do."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.distill.signals import edit_persistence as signal
+from stages.distill.signals.edits import edits_of
+from stages.records import Event
+from tests.stages.distill.events import AFTER, HOUR, applied, event, survived
+
+
+def edit_persistence(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:
+    return signal.edit_persistence(events, horizon_ms, edits_of(events, answered_at, horizon_ms))
+
+
+def diff_of(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
+    return "\n".join(lines)
+
+
+def told(texts: Sequence[str], as_diffs: bool) -> list[Event]:
+    """The edits from each text to the next, one generation each."""
+    sides = list(itertools.pairwise(texts))
+    return [
+        event("edit_applied", n, generation=f"g{n}", path="a.py", diff=diff_of(before, after))
+        if as_diffs
+        else applied(n, before=before, after=after, generation=f"g{n}")
+        for n, (before, after) in enumerate(sides)
+    ]
+
+
+FILE = "".join(f"value_{i} = compute({i})\n" for i in range(20))
+FIRST = FILE.replace("value_2 = compute(2)", "value_2 = calculate(2)")
+SECOND = FIRST.replace("value_17 = compute(17)", "value_17 = calculate(17)")
+ONLY_SECOND = FILE.replace("value_17 = compute(17)", "value_17 = calculate(17)")
+
+
+@pytest.mark.parametrize("as_diffs", [False, True])
+@pytest.mark.parametrize(
+    ("now", "value"), [(SECOND, 1.0), (FILE, 0.0), (FIRST, 0.5), (ONLY_SECOND, 0.5), ("", 0.5)]
+)
+def test_two_edits_of_one_file_as_texts_and_as_diffs(now: str, value: float, as_diffs: bool) -> None:
+    """Two lines replaced: 4 units. An empty file has both deletions and neither addition."""
+    events = told([FILE, FIRST, SECOND], as_diffs)
+    assert edit_persistence([*events, survived(now)], 0, HOUR) == value
+    one = event("edit_rejected", 5, generation="g1", path="a.py")
+    assert edit_persistence([*events, survived(FIRST), one], 0, HOUR) == 2 / 4
+    assert edit_persistence([*events, survived(FILE), one], 0, HOUR) == 0.0
+
+
+@pytest.mark.parametrize("as_diffs", [False, True])
+def test_a_later_diff_supersedes_the_lines_it_takes_away(as_diffs: bool) -> None:
+    better = FIRST.replace("value_2 = calculate(2)", "value_2 = exactly(2)")
+    events = told([FILE, FIRST, better], as_diffs)  # one line replaced in the end: 2 units
+    assert edit_persistence([*events, survived(better)], 0, HOUR) == 1.0
+    assert edit_persistence([*events, survived(FIRST)], 0, HOUR) == 1 / 2
+    assert edit_persistence([*events, survived(FILE)], 0, HOUR) == 0.0
+    second = event("edit_reverted", 5, generation="g1", path="a.py")  # and FIRST is there again
+    assert edit_persistence([*events, survived(FIRST), second], 0, HOUR) == 2 / 4
+    both = event("edit_reverted", 5, generation="g9", path="a.py")  # 2 units lost, not 4, beside 2 kept
+    other = [applied(path="b.py"), survived(AFTER, path="b.py")]
+    assert edit_persistence([*events, *other, survived(FILE), both], 0, HOUR) == 2 / 4
+
+
+@pytest.mark.parametrize("as_diffs", [False, True])
+def test_a_diff_taken_back_by_the_agent_changed_nothing(as_diffs: bool) -> None:
+    events = [*told([FILE, FIRST, FILE], as_diffs), survived(FILE)]
+    assert edit_persistence(events, 0, HOUR) is None
+    assert not edits_of(events, 0, HOUR).changes
+
+
+lines = st.lists(st.sampled_from([f"value_{i} = compute({i})" for i in range(9)]), unique=True)
+
+
+@given(st.lists(lines.map(sorted).map("\n".join), min_size=2, max_size=5), lines.map("\n".join))
+def test_diffs_tell_what_texts_tell(texts: list[str], now: str) -> None:
+    """Of lines that occur once and never move, whichever edits came in between."""
+    texts_, diffs = ([*told(texts, as_diffs), survived(now)] for as_diffs in (False, True))
+    assert edit_persistence(diffs, 0, HOUR) == edit_persistence(texts_, 0, HOUR)

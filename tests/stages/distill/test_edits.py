@@ -1,0 +1,87 @@
+"""Which edits ended undone is decided once: the signals of an episode agree about it, and about when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stages.distill.facts import Episode
+from stages.distill.measure import measure
+from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO, probability
+from stages.distill.spec import RewardSpec, parse
+from stages.records import Event
+from tests.stages.distill.events import HOUR, event
+
+REQUEST = "make total() add the tax before it rounds"
+BEFORE, AFTER = "def total(p):\n    return round(p)\n", "def total(p):\n    return round(p + tax(p))\n"
+THANKS = event("user_message", 20, text="thanks, perfect")
+EDIT: dict[str, Any] = {"path": "a.py", "before": BEFORE, "after": AFTER}
+KEPT = event("edit_survival", HOUR, path="a.py", horizon_s=3600, now=AFTER)
+
+
+def spec(persistence_s: float = 3600.0, followup_s: float = 3600.0) -> RewardSpec:
+    return parse(
+        f"""
+        schema = "rtrl-reward/1"
+        name = "test"
+        [horizons]
+        persistence_s = {persistence_s}
+        followup_s = {followup_s}
+        [signals.edit_persistence]
+        weight = 1.0
+        unknown = 0.0
+        """,
+        "test",
+    )
+
+
+def signals(events: list[Event], of: RewardSpec | None = None) -> tuple[Any, Any, Any]:
+    """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode answered at 0."""
+    row = dict.fromkeys(("key_id", "user", "session", "arm", "checkpoint"), "x")
+    numbers = dict.fromkeys(("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms"), 1)
+    generation = {"id": "g", "at": 0, "tools_digest": "", "tool_calls": [], "invalid_tool_calls": 0}
+    episode = Episode(
+        {**row, "id": "e", "lag": 0, "first_at": 0},
+        [generation | numbers],
+        events,
+        request=REQUEST,
+        thinking=[0.0],
+        forgotten=True,
+    )
+    measured = measure([episode], of or spec()).to_pylist()[0]
+    return tuple(measured[n] for n in ("edit_persistence", "edit_rejected", "dissatisfied_followup"))
+
+
+CONTENT = probability("thanks, perfect", REQUEST)
+
+
+def test_a_refusal_made_good_is_forgiven_by_every_signal() -> None:
+    events = [
+        event("edit_rejected", 5, path="a.py"),
+        event("edit_applied", 9, generation="g2", **EDIT),
+        THANKS,
+        KEPT,
+    ]
+    assert signals(events) == (1.0, 1.0, CONTENT)
+    assert pytest.approx(0.05, abs=0.05) == CONTENT
+
+
+def test_an_edit_that_ended_undone_outranks_thanks() -> None:
+    events = [event("edit_applied", 1, **EDIT), event("edit_reverted", 9, path="a.py"), THANKS]
+    assert signals(events) == (0.0, 1.0, EXPLICIT_NO)
+    assert signals([event("edit_rejected", 9, path="a.py"), THANKS]) == (0.0, 1.0, EXPLICIT_NO)
+
+
+def test_an_undone_edit_that_nobody_spoke_of() -> None:
+    assert signals([event("edit_applied", 1, **EDIT), event("edit_rejected", 9)]) == (0.0, 1.0, None)
+
+
+@pytest.mark.parametrize("followup_s", [10.0, 7200.0])
+def test_in_time_is_the_horizon_of_the_edit(followup_s: float) -> None:
+    """An edit at 2 s with a horizon of 60 s can be undone until 62 s, whatever the horizon of a message."""
+    horizons = spec(60.0, followup_s)
+    told = [event("edit_applied", 2000, **EDIT), event("user_message", 5000, text="thanks, perfect")]
+    in_time, late = (event("edit_reverted", at, path="a.py") for at in (62_000, 62_001))
+    assert signals([*told, in_time], horizons) == (0.0, 1.0, EXPLICIT_NO)
+    assert signals([*told, late], horizons) == (None, 0.0, CONTENT)
