@@ -112,10 +112,10 @@ def cap_contributions(
     by_user, by_key = np.ones(len(user_names)), np.ones(len(key_names))
     left = sizes
     for _ in range(_ROUNDS):
-        of_users = cap_factors(np.bincount(user_of, left, len(user_names)), caps[0])
+        of_users = cap_factors(_sums(user_of, left, len(user_names)), caps[0])
         by_user *= of_users
         left = sizes * by_user[user_of] * by_key[key_of]
-        of_keys = cap_factors(np.bincount(key_of, left, len(key_names)), caps[1], is_shared)
+        of_keys = cap_factors(_sums(key_of, left, len(key_names)), caps[1], is_shared)
         by_key *= of_keys
         left = sizes * by_user[user_of] * by_key[key_of]
         done = min(of_users.min(initial=1.0), of_keys.min(initial=1.0)) > 1 - _TOLERANCE
@@ -128,6 +128,10 @@ def cap_contributions(
         factor=by_user[user_of] * by_key[key_of],
         kept=float(left.sum() / sizes.sum()) if there.any() else 1.0,
     )
+
+
+def _sums(of: NDArray[np.intp], sizes: Floats, n: int) -> Floats:
+    return np.bincount(of, sizes, n).astype(np.float64)
 
 
 def _below_one(names: NDArray[np.object_], factors: Floats) -> dict[str, float]:

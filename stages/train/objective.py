@@ -79,7 +79,7 @@ def build_objective(
     capped = cap_contributions(
         [one.user for one in batch.episodes],
         [one.key_id for one in batch.episodes],
-        sizes,
+        sizes.astype(np.float64),
         user_cap=config.user_cap,
         key_cap=config.key_cap,
         shared=shared_keys,

@@ -1,76 +1,33 @@
-"""The chain with stages of a few bytes: order, resuming, one at a time, deadline, pings, exit codes."""
+"""The chain with stages of a few bytes: order, resuming, one at a time, exit codes."""
 
 from __future__ import annotations
 
-import http.server
 import json
 import multiprocessing
 import os
 import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stages.cycle import record
-from stages.cycle.deadline import Deadline, LateError
-from stages.cycle.run import CycleResult, run_cycle
-from stages.cycle.stub import StubStage, chain
-from stages.cycle_config import STAGES, CycleConfig, seconds
+from stages.cycle.run import run_cycle
+from stages.cycle.stub import chain
+from stages.cycle_config import STAGES
 from stages.errors import (
     DependencyDownError,
     InconclusiveError,
     InputMissingError,
     IntegrityError,
     LockedError,
-    UsageError,
 )
 from stages.registry.store import Store
 from stages.stage import Output
 from stages.workspace import Workspace
+from tests.stages.cycle.cycle_world import fail, live, run
 
 SPAWN = multiprocessing.get_context("spawn")
-
-
-def make(root: Path) -> tuple[Workspace, Store]:
-    workspace = Workspace.create(root / "w", "")
-    store = Store.open(workspace.store_dir)
-    folder = root / "seed"
-    folder.mkdir()
-    (folder / "weights").write_text("seed")
-    seed = store.publish_external(
-        {"checkpoint": (Output("checkpoint", {"parent": None}), folder)},
-        line="auto",
-        stage="init",
-        config={},
-        seed=0,
-    )["checkpoint"]
-    store.move_alias("auto", "live", seed.digest, reason="test")
-    return workspace, store
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> tuple[Workspace, Store]:
-    return make(tmp_path)
-
-
-def live(store: Store) -> str:
-    found = store.alias("auto", "live")
-    assert found is not None
-    return found.digest
-
-
-def run(world: tuple[Workspace, Store], stages: dict[str, StubStage], **options: object) -> CycleResult:
-    return run_cycle(*world, stages=stages, **options)  # type: ignore[arg-type]
-
-
-def fail(error: Exception):  # type: ignore[no-untyped-def]
-    def raise_it() -> None:
-        raise error
-
-    return raise_it
 
 
 def test_the_chain_once_and_then_nothing_to_do(world: tuple[Workspace, Store]) -> None:
@@ -280,99 +237,7 @@ def test_the_second_cycle_names_the_first(world: tuple[Workspace, Store]) -> Non
     assert run(world, chain()).exit_code == 0, "the kernel frees the dead one's lock"
 
 
-def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(world: tuple[Workspace, Store]) -> None:
-    stages = chain()
-    stages["train"].before = lambda: time.sleep(30)
-    started = time.monotonic()
-    result = run(world, stages, deadline="4s")  # train is late at 70 %: 2.8 s
-    assert time.monotonic() - started < 10
-    assert (result.status, result.exit_code) == ("inconclusive", 4)
-    assert result.error is not None
-    assert result.error["kind"] == "late"
-    assert "train was stopped" in result.error["message"]
-    stages["train"].before = lambda: None
-    again = run(world, stages)
-    assert (again.exit_code, again.resumed_at) == (0, "train")
-
-
-def test_deploy_is_not_begun_late_and_not_interrupted() -> None:
-    shares = CycleConfig().shares
-    over = Deadline(10.0, shares, started=time.monotonic() - 11)
-    with pytest.raises(LateError, match="deploy was not begun"), over.limit("deploy"):
-        raise AssertionError
-    nearly = Deadline(10.0, shares, started=time.monotonic() - 9.95)
-    with nearly.limit("deploy"):
-        time.sleep(0.1)
-
-
-def test_the_table_of_shares() -> None:
-    table = Deadline(5 * 3600, CycleConfig().shares).table()
-    assert [row["late_at_s"] for row in table] == [1800, 3600, 12600, 17100, 18000]
-    with pytest.raises(ValueError, match="add up to 1"):
-        CycleConfig(shares=dict.fromkeys(STAGES, 0.3))
-    with pytest.raises(ValueError, match="must name exactly"):
-        CycleConfig(shares={"train": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("5h", 18000), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("12.5", 12.5)]
-)
-def test_durations(text: str, expected: float) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "h", "5 hours", "-1h", "0"])
-def test_what_is_no_duration(world: tuple[Workspace, Store], text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        run(world, chain(), deadline=text)
-    assert caught.value.hint
-
-
 def test_nothing_live(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "w", "")
     with pytest.raises(InputMissingError, match="no live checkpoint"):
         run_cycle(workspace, Store.open(workspace.store_dir), stages=chain())
-
-
-@pytest.fixture
-def monitor() -> Iterator[tuple[str, list[str]]]:
-    heard: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            heard.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/check", heard
-    server.shutdown()
-
-
-def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -> None:
-    url, heard = monitor
-    run(world, chain(), ping_url=url)
-    assert heard == ["/check/start", "/check"]
-    heard.clear()
-    stages = chain()
-    stages["collect"].use, stages["eval"].verdict = 1, "rejected"
-    run(world, stages, ping_url=url)
-    assert heard == ["/check/start", "/check/3"]
-    heard.clear()
-    stages["collect"].use = 2
-    stages["collect"].before = fail(ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        run(world, stages, ping_url=url)
-    assert heard == ["/check/start", "/check/1"]
-
-
-def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:
-    result = run(world, chain(), ping_url="http://127.0.0.1:9/nobody")
-    assert result.exit_code == 0
-    assert len(result.warnings) == 2
-    assert "ping http://127.0.0.1:9/nobody/start failed" in result.warnings[0]

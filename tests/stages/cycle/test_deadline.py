@@ -1,0 +1,65 @@
+"""The cycle's deadline: who stops when, and what is not begun late."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stages.cycle.deadline import Deadline, LateError
+from stages.cycle.stub import chain
+from stages.cycle_config import STAGES, CycleConfig, seconds
+from stages.errors import (
+    UsageError,
+)
+from stages.registry.store import Store
+from stages.workspace import Workspace
+from tests.stages.cycle.cycle_world import run
+
+
+def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["train"].before = lambda: time.sleep(30)
+    started = time.monotonic()
+    result = run(world, stages, deadline="4s")  # train is late at 70 %: 2.8 s
+    assert time.monotonic() - started < 10
+    assert (result.status, result.exit_code) == ("inconclusive", 4)
+    assert result.error is not None
+    assert result.error["kind"] == "late"
+    assert "train was stopped" in result.error["message"]
+    stages["train"].before = lambda: None
+    again = run(world, stages)
+    assert (again.exit_code, again.resumed_at) == (0, "train")
+
+
+def test_deploy_is_not_begun_late_and_not_interrupted() -> None:
+    shares = CycleConfig().shares
+    over = Deadline(10.0, shares, started=time.monotonic() - 11)
+    with pytest.raises(LateError, match="deploy was not begun"), over.limit("deploy"):
+        raise AssertionError
+    nearly = Deadline(10.0, shares, started=time.monotonic() - 9.95)
+    with nearly.limit("deploy"):
+        time.sleep(0.1)
+
+
+def test_the_table_of_shares() -> None:
+    table = Deadline(5 * 3600, CycleConfig().shares).table()
+    assert [row["late_at_s"] for row in table] == [1800, 3600, 12600, 17100, 18000]
+    with pytest.raises(ValueError, match="add up to 1"):
+        CycleConfig(shares=dict.fromkeys(STAGES, 0.3))
+    with pytest.raises(ValueError, match="must name exactly"):
+        CycleConfig(shares={"train": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5h", 18000), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("12.5", 12.5)]
+)
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "h", "5 hours", "-1h", "0"])
+def test_what_is_no_duration(world: tuple[Workspace, Store], text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run(world, chain(), deadline=text)
+    assert caught.value.hint

@@ -1,0 +1,58 @@
+"""Who watches the cycle is told of its start and its end."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from stages.cycle.stub import chain
+from stages.registry.store import Store
+from stages.workspace import Workspace
+from tests.stages.cycle.cycle_world import fail, run
+
+
+@pytest.fixture
+def monitor() -> Iterator[tuple[str, list[str]]]:
+    heard: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            heard.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/check", heard
+    server.shutdown()
+
+
+def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -> None:
+    url, heard = monitor
+    run(world, chain(), ping_url=url)
+    assert heard == ["/check/start", "/check"]
+    heard.clear()
+    stages = chain()
+    stages["collect"].use, stages["eval"].verdict = 1, "rejected"
+    run(world, stages, ping_url=url)
+    assert heard == ["/check/start", "/check/3"]
+    heard.clear()
+    stages["collect"].use = 2
+    stages["collect"].before = fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        run(world, stages, ping_url=url)
+    assert heard == ["/check/start", "/check/1"]
+
+
+def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:
+    result = run(world, chain(), ping_url="http://127.0.0.1:9/nobody")
+    assert result.exit_code == 0
+    assert len(result.warnings) == 2
+    assert "ping http://127.0.0.1:9/nobody/start failed" in result.warnings[0]

@@ -1,0 +1,134 @@
+"""What distill remembers, repeats and refuses: line state, no-ops, recorded runs, damaged inputs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from stages import schemas, tables
+from stages.distill.run import STAGE
+from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.linestate import LineState, consumed_episodes
+from stages.tokens import load_sequences
+from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
+from tests.stages.world import HOUR, World
+
+
+def test_the_line_state_remembers(world: World) -> None:
+    a_click(world)
+    result = distilled(world)
+    state = LineState.load(result.outputs["line_state"].path)
+    assert state.stabiliser == {"price": 0.0}
+    # request of 40 tokens: size class 5; 400 ms over both generations, 10 ms to the first token
+    assert state.latency == {
+        "latency": {"5": {"value": pytest.approx(math.log(400)), "weight": 1.0}},
+        "latency_first_token": {"5": {"value": pytest.approx(math.log(10)), "weight": 1.0}},
+    }
+    (window,) = state.monitors["windows"]
+    assert (window["episodes"], window["edit_rate"], window["ask_rate"], window["turns"]) == (
+        1,
+        1.0,
+        0.0,
+        2.0,
+    )
+    assert result.outputs["line_state"].meta == {"checkpoint": world.live, "stage": "distill"}
+
+
+def test_the_next_window_is_compared_with_the_line(world: World) -> None:
+    a_click(world)
+    state = LineState.load(distilled(world).outputs["line_state"].path)
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1"], state=state))
+    world.generation(
+        "g9", "e9", 3 * HOUR, session="s9", prompt=tuple(range(50)), duration_ms=800.0, request="rename it"
+    )
+    world.tick(6 * HOUR)
+    world.collect()
+    result = world.run(STAGE)
+    row = rewarded(result.outputs["experience"])["e9"]
+    assert row["latency"] == pytest.approx(math.log(2))  # 800 ms against 400
+    assert row["term_latency"] == pytest.approx(-0.5 * math.log(2))
+    # no edit in two episodes (e9 and the clock's): 0 + 1.0 * (0.5 - 0)
+    assert result.outputs["experience"].meta["price"] == 0.5
+    after = result.outputs["line_state"]
+    assert consumed_episodes(after.path) == {"e1"}  # carried on
+    assert len(LineState.load(after.path).monitors["windows"]) == 2
+
+
+def test_the_same_interactions_again_is_a_no_op_until_the_spec_changes(world: World) -> None:
+    a_click(world)
+    first = distilled(world)
+    assert world.run(STAGE).status == "noop"
+    path = world.root / "ws" / "spec.toml"
+    path.write_text(SPEC.replace("weight = 2.0", "weight = 3.0"))
+    second = world.run(STAGE)
+    assert second.status == "succeeded"
+    assert second.outputs["experience"].meta["spec"] != first.outputs["experience"].meta["spec"]
+
+
+def test_a_spec_that_waits_longer_than_collect_did(world: World) -> None:
+    a_click(world)
+    (world.root / "ws" / "spec.toml").write_text(SPEC + "[horizons]\npersistence_s = 21600.0\n")
+    with pytest.raises(UsageError, match="waits 21600 s") as caught:
+        distilled(world)
+    assert "collect.horizon_s=21600" in caught.value.hint
+
+
+def test_no_interactions(world: World) -> None:
+    with pytest.raises(InputMissingError, match="interactions@latest") as caught:
+        world.run(STAGE)
+    assert caught.value.code == 5
+
+
+def test_a_flipped_byte_in_the_interactions(world: World) -> None:
+    a_click(world)
+    world.tick(3 * HOUR)
+    artifact = world.collect().outputs["interactions"]
+    path = tables.parts(artifact.path)[0] / schemas.EVENTS_FILE
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    with pytest.raises(IntegrityError) as caught:
+        world.run(STAGE)
+    assert caught.value.code == 12
+    assert caught.value.hint
+
+
+def test_signals_no_client_sends_are_warned_of(world: World) -> None:
+    world.generation("g", "e", 0)
+    warnings = distilled(world).warnings
+    assert any("edit_persistence" in warning for warning in warnings)
+
+
+def test_a_recorded_run_is_repeated_with_its_inputs_and_spec(world: World) -> None:
+    a_click(world)
+    result = distilled(world)
+    (world.root / "ws" / "spec.toml").write_text(SPEC.replace("weight = 2.0", "weight = 3.0"))
+    again = world.run(STAGE, from_run=result.run_id)
+    assert again.outputs["experience"].meta == result.outputs["experience"].meta
+    assert rewarded(again.outputs["experience"]) == rewarded(result.outputs["experience"])
+
+
+def test_parts_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(7):
+        prompt = tuple(range(30 + n))
+        world.generation(f"a{n}", f"e{n}", n, session=f"s{n}", prompt=prompt, output=(1, n))
+    for n in range(7):  # the second generations come after all first ones
+        prompt = (*range(30 + n), 1, n, 99)
+        world.generation(f"b{n}", f"e{n}", n + 10, session=f"s{n}", prompt=prompt, output=(2,), ordinal=1)
+        world.event(f"a{n}", "thumbs", 50, value=1 if n % 2 else -1)
+    whole = distilled(world).outputs["experience"]
+    monkeypatch.setattr(schemas, "PART_EPISODES", 3)
+    interactions = world.collect(force=True).outputs["interactions"]
+    assert [path.name for path in tables.parts(interactions.path)] == [
+        "part-00000",
+        "part-00001",
+        "part-00002",
+    ]
+    parted = world.run(STAGE).outputs["experience"]
+    assert rewarded(parted) == rewarded(whole)
+    one, other = (list(load_sequences(e, world.store, world.vault)) for e in (whole, parted))
+    assert [s.token_ids.tolist() for s in one] == [s.token_ids.tolist() for s in other]
+    assert len(one) == 7
+    assert [g.id for g in one[0].generations] == ["a0", "b0"]
