@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
     from stages.registry.verify import verify
-    from stages.spool.verify import verify_spool
+    from stages.spool.verify import told, verify_spool
 
     started = time.monotonic()
     found, store = open_store(workspace)
@@ -69,6 +69,7 @@ def command(
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
     _say(spool.warnings, problems)
+    told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
 

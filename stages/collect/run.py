@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 from stages import schemas
 from stages.collect import plan as planning
-from stages.collect import position
+from stages.collect import position, window
 from stages.collect.config import CollectConfig
-from stages.collect.scan import Bools, Scan, scan
+from stages.collect.scan import Bools, Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError
 from stages.linestate import consumed_episodes
@@ -40,7 +40,7 @@ class CollectStage:
 
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
-    _seen: tuple[object, Scan] | None = None  # what `extra` read of the spool, for `run` to use again
+    _seen: tuple[object, Scan, list[Damage]] | None = None  # what `extra` read, for `run` to use again
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The checkpoint to be trained on (default: live) and what its line remembers."""
@@ -69,13 +69,15 @@ class CollectStage:
                     f"the spool at {workspace.spool_dir} holds no generation",
                     hint="start `rtrl serve` and use the model, or `rtrl simulate`",
                 )
-            damaged = _damaged(spool)
-            resume = position.resume(store, line, config, damaged)
+            known = spool.recheck()
+            resume = position.resume(store, line, config, window.first_seqs(spool, known))
             first = max(bounds.first_seq, resume["seq"])
-            found = self._scan(workspace, spool, first, bounds.last_seq)
+            found, met = window.read(spool, line, first, bounds.last_seq)
+            self._seen = ((workspace.spool_dir, line, first, bounds.last_seq), found, met)
             clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
             ripe = planning.last_activity(found) + _horizon_ms(config)
             now = int(ripe[ripe <= clock].max(initial=0))
+            damaged = window.first_seqs(spool, [*known, *met])
         finally:
             spool.close()
         return {
@@ -93,7 +95,12 @@ class CollectStage:
         out_dir: Path,
         ctx: RunContext,
     ) -> Outcome:
-        """Plan, then copy. Raises InconclusiveError (exit 4) while too few episodes are mature."""
+        """Plan, then copy.
+
+        Raises:
+            SpoolDamagedError: (exit 12) damage is met for the first time; afterwards it is skipped.
+            InconclusiveError: (exit 4) too few episodes are mature.
+        """
         assert isinstance(config, CollectConfig)
         live = inputs["checkpoint"]
         first, last = extra["spool"]["first_seq"], extra["spool"]["last_seq"]
@@ -102,9 +109,10 @@ class CollectStage:
         spool = Spool.open(ctx.workspace.spool_dir)
         vault = Vault.open(ctx.workspace.keys_dir)
         try:
-            _refuse_deleted(spool, first)
+            window.refuse_deleted(spool, first)
             ctx.progress.start("collect: reading the spool")
-            found = self._scan(ctx.workspace, spool, first, last)
+            spool.heal()
+            found = self._found(ctx, spool, first, last)
             rules = _rules(config, found, ctx.store, inputs)
             gone = _forgotten(found, spool, vault, (first, last))
             decided = planning.plan(found, rules, extra["now"], gone)
@@ -124,21 +132,15 @@ class CollectStage:
             spool.close()
         return _outcome(config, found, decided, sealer, extra, live, damages)
 
-    def _scan(self, workspace: Workspace, spool: Spool, first: int, last: int) -> Scan:
-        """The window's columns; a closed range of an append-only spool is the same every time.
-
-        Raises SpoolDamagedError (exit 12) the first time damage is met; afterwards damage is skipped.
-        """
-        line = workspace.settings.workspace.line
-        damages = spool.damages()
-        window = (workspace.spool_dir, line, first, last, tuple(damages))
-        if self._seen is not None and self._seen[0] == window:
-            return self._seen[1]
-        # headlines are quick to read, but the way from one to the next leads through undamaged bytes only
-        generations = spool.generations(first, last, payloads=bool(damages))
-        found = scan(generations, spool.events(first, last), line)
-        self._seen = (window, found)
-        return found
+    def _found(self, ctx: RunContext, spool: Spool, first: int, last: int) -> Scan:
+        """The window's columns; a closed range of an append-only spool is the same every time."""
+        line = ctx.workspace.settings.workspace.line
+        seen, self._seen = self._seen, None
+        wanted = (ctx.workspace.spool_dir, line, first, last)
+        if seen is None or seen[0] != wanted:
+            seen = (wanted, *window.read(spool, line, first, last))
+        window.refuse_damage(ctx, spool, seen[2])
+        return seen[1]
 
 
 def _outcome(
@@ -211,12 +213,6 @@ def _horizon_ms(config: CollectConfig) -> int:
     return int(1000 * (config.horizon_s + grace))
 
 
-def _damaged(spool: Spool) -> dict[str, int]:
-    """First seq of each segment that is damaged now, by its number."""
-    numbers = {damage.segment for damage in spool.recheck()}
-    return {str(row.id): row.first_seq for row in spool.segments() if row.id in numbers}
-
-
 def _rules(
     config: CollectConfig, found: Scan, store: Store, inputs: Mapping[str, Artifact]
 ) -> planning.Rules:
@@ -251,16 +247,6 @@ def _forgotten(found: Scan, spool: Spool, vault: Vault, window: tuple[int, int])
             except UserForgottenError:
                 gone[rows[seq]] = True
     return gone
-
-
-def _refuse_deleted(spool: Spool, first: int) -> None:
-    """A recorded run is repeated with all that it read, or not at all."""
-    there = spool.range().first_seq
-    if there > first:
-        raise InputMissingError(
-            f"the spool begins at record {there}; this run read it from record {first} on",
-            hint="`rtrl gc` deleted what was settled; what the run took is in its interactions artifact",
-        )
 
 
 def _refuse_too_few(

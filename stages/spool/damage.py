@@ -34,7 +34,7 @@ class Damage:
 
 
 class SpoolDamagedError(IntegrityError):
-    """Captured records cannot be read. `damages` says which; they are in quarantine from now on."""
+    """Captured records cannot be read. `damages` says which; known once it was told (`Spool.tell`)."""
 
     kind = "spool_damaged"
 

@@ -223,7 +223,7 @@ class Index:
         return [SegmentRow(*row) for row in found]
 
     def damages(self, *, untold: bool = False) -> list[Damage]:
-        """All damage on record; with `untold` only what no reader has raised yet."""
+        """All damage on record; with `untold` only what nobody was told of yet."""
         found = self.rows(
             "SELECT segment, offset, length, reason, generations, events FROM damage WHERE told <= ?"
             " ORDER BY segment, offset",

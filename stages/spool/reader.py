@@ -1,7 +1,8 @@
 """Everybody else's side of the spool: ranges, iteration, exact tokens, damage, deletion.
 
 May run while the gateway writes: it sees what has been synced. Damaged stretches are skipped and
-reported, never silently: through `on_damage`, or, without it, by `SpoolDamagedError` the first time.
+reported, never silently: through `on_damage`, or, without it, by `SpoolDamagedError` until `tell`.
+Reading records nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Spool:
         (and therefore checks no CRC).
 
         Raises:
-            SpoolDamagedError: without `on_damage`, the first time damage is met; it is on record then.
+            SpoolDamagedError: without `on_damage`, when damage is met that nobody was told of yet.
         """
         if not payloads:
             yield from self._headlines(first_seq, last_seq)
@@ -137,9 +138,9 @@ class Spool:
         return self._index.segments()
 
     def read_segment(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
-        """Good frames and damage of the indexed part of one segment. Records nothing."""
+        """Good frames and damage of one segment; of an active one in its indexed part. Records nothing."""
         try:
-            data = self.path_of(row.id).read_bytes()[: row.bytes]
+            data = self.path_of(row.id).read_bytes()[: row.bytes if row.state == "active" else None]
         except FileNotFoundError:
             if row.id not in {there.id for there in self._index.segments()}:
                 return [], []  # deleted since `row` was read
@@ -153,7 +154,7 @@ class Spool:
             if isinstance(item, frames.Frame):
                 good.append(item)
                 end = item.end
-            elif not (item.tail and len(data) < row.bytes):
+            elif not item.tail or item.offset < row.bytes <= len(data):  # else a write that was cut short
                 damages.append(self._damage(row.id, item.offset, item.end, "crc"))
         if len(data) < row.bytes:
             damages.append(self._damage(row.id, end, row.bytes, "truncated"))
@@ -164,32 +165,41 @@ class Spool:
         return self._index.damages()
 
     def recheck(self) -> list[Damage]:
-        """Read the damaged segments again: what reads clean by now (its file was put back) is damage no more.
+        """Damage on record that is still there, by reading its segments again. Records nothing.
 
-        Returns the damage that is left on record. Torn tails, which were cut off, are none.
+        Torn tails, which were cut off, are none.
         """
         on_record = [d for d in self.damages() if d.reason != "torn_tail"]
         numbers = {d.segment for d in on_record}
-        for row in self._index.segments() if numbers else ():
-            if row.id in numbers:
-                found, damages = self.read_segment(row)
-                still = {d.offset for d in damages}
-                healed = [d for d in on_record if d.segment == row.id and d.offset not in still]
-                if healed and not damages and row.state == "sealed":
-                    index_again(self._index, row, found)
-                places = [(d.segment, d.offset) for d in healed]
-                self._index.write("DELETE FROM damage WHERE segment = ? AND offset = ?", places)
-                on_record = [d for d in on_record if d not in healed]
-        return on_record
+        rows = [row for row in self._index.segments() if row.id in numbers] if numbers else []
+        still = {place for row in rows for place in _places(self.read_segment(row)[1])}
+        return [d for d in on_record if (d.segment, d.offset) in still]
 
-    def tell(self, damages: list[Damage]) -> list[Damage]:
-        """Those of `damages` that nobody was told of yet. All are on record, and told of, from now on."""
+    def heal(self) -> list[Damage]:
+        """`recheck`; what reads clean by now (its file was put back) is indexed, and damage no more.
+
+        Returns the damage that is left on record.
+        """
+        left = self.recheck()
+        healed = [d for d in self.damages() if d.reason != "torn_tail" and d not in left]
+        numbers = {d.segment for d in healed}
+        for row in self._index.segments() if numbers else ():
+            if row.id in numbers and row.state == "sealed" and (found := self.read_segment(row)[0]):
+                index_again(self._index, row, found, self.path_of(row.id).stat().st_size)
+        places = [(d.segment, d.offset) for d in healed]
+        self._index.write("DELETE FROM damage WHERE segment = ? AND offset = ?", places)
+        return left
+
+    def untold(self, damages: list[Damage]) -> list[Damage]:
+        """Those of `damages` that nobody was told of yet."""
         if not damages:
             return []
         told = _places(self._index.damages()) - _places(self._index.damages(untold=True))
-        news = [d for d in damages if (d.segment, d.offset) not in told]
-        self._index.record(news, told=True)
-        return news
+        return [d for d in damages if (d.segment, d.offset) not in told]
+
+    def tell(self, damages: list[Damage]) -> None:
+        """Somebody was told of `damages`: they are known from now on. Call it after the telling."""
+        self._index.record(damages, told=True)
 
     def path_of(self, number: int) -> Path:
         """The file of a segment."""
@@ -211,11 +221,10 @@ class Spool:
     def _frames(self, first_seq: int, last_seq: int, on_damage: OnDamage | None) -> Iterator[frames.Frame]:
         for row in self._index.segments(first_seq, last_seq):
             good, damages = self.read_segment(row)
-            news = self.tell(damages)
             if on_damage is not None:
                 for damage in damages:
                     on_damage(damage)
-            elif news:
+            elif news := self.untold(damages):
                 raise SpoolDamagedError(news)
             yield from (f for f in good if first_seq <= f.seq <= last_seq and f.kind != Kind.FOOTER)
 

@@ -20,6 +20,7 @@ from stages.spool.frames import Kind
 from stages.spool.index import FILE, Batch, EventRow, GenerationRow, Index, SegmentRow
 
 LOCK_FILE = "writer.lock"
+RESERVED = 1 << 32  # record numbers kept for what a lost file may hold behind its indexed part
 
 
 class WriterLock:
@@ -97,25 +98,30 @@ def recover(spool_dir: Path, index: Index) -> list[Damage]:
             found += _recover_segment(spool_dir, index, number, row)
     for row in rows.values():
         if row.state == "active" and not segment.path_of(spool_dir, row.id).exists():
-            lost, events = index.lost_in(row.id, 0, 1 << 62)
-            missing = Damage(row.id, 0, row.bytes, "missing", lost, events)
-            index.record([missing], told=False)
-            index.write("UPDATE segments SET state = 'sealed' WHERE id = ?", [(row.id,)])
-            found.append(missing)
+            found.append(_seal_short(index, row, 0, "missing"))
     return found
 
 
-def index_again(index: Index, row: SegmentRow, found: list[frames.Frame]) -> None:
-    """A segment that was damaged when it was indexed reads clean now: index the records it lacked.
+def index_again(index: Index, row: SegmentRow, found: list[frames.Frame], size: int) -> None:
+    """The file of a damaged segment was put back: index the records that the index lacks.
+
+    They may lie behind its indexed part: written, and not indexed yet, when writer and file were lost.
+    Numbers only grow, also where some damage is left.
 
     Args:
-        found: all frames of the segment.
+        found: all good frames of the segment.
+        size: of the file; what follows its last frame is a torn tail.
     """
     tally = _Tally(row.id, None, frames.Header(row.id, row.first_seq, row.created))
     for frame in found:
         tally.add(frame)
-    tally.batch.segments[row.id] = tally.row(row.bytes)
+    end = max(row.bytes, found[-1].end)
+    now = tally.row(end)
+    grown = ("last_seq", "generations", "events", "max_at")
+    tally.batch.segments[row.id] = now._replace(**{n: max(getattr(row, n), getattr(now, n)) for n in grown})
     index.commit(tally.batch)
+    if size > end:
+        index.record([Damage(row.id, end, size - end, "torn_tail")], told=True)
 
 
 def next_numbers(index: Index) -> tuple[int, int]:
@@ -150,7 +156,7 @@ def _recover_segment(spool_dir: Path, index: Index, number: int, row: SegmentRow
     if header is None:
         damages.append(Damage(number, 0, frames.HEADER.size, "header"))
     if row is not None and len(data) < row.bytes:
-        return [*damages, *_seal_truncated(index, row, len(data))]
+        return [*damages, _seal_short(index, row, len(data), "truncated")]
     tally = _Tally(number, row, header)
     end = start
     for item in frames.scan(data, start):
@@ -200,13 +206,18 @@ def _write_footer(path: Path, tally: _Tally) -> int:
         os.close(fd)
 
 
-def _seal_truncated(index: Index, row: SegmentRow, size: int) -> list[Damage]:
-    """The file is shorter than what was synced: something outside of this program cut it."""
+def _seal_short(index: Index, row: SegmentRow, size: int, reason: str) -> Damage:
+    """The file is shorter than what was synced, or gone: something outside of this program did that.
+
+    It may have held more than was indexed. No other record gets those numbers, so that they are all right
+    if the file is put back.
+    """
     lost, events = index.lost_in(row.id, size, row.bytes)
-    damage = Damage(row.id, size, row.bytes - size, "truncated", lost, events)
+    damage = Damage(row.id, size, row.bytes - size, reason, lost, events)
     index.record([damage], told=False)
-    index.write("UPDATE segments SET state = 'sealed' WHERE id = ?", [(row.id,)])
-    return [damage]
+    sealed = "UPDATE segments SET state = 'sealed', last_seq = ? WHERE id = ?"
+    index.write(sealed, [(row.last_seq + RESERVED, row.id)])
+    return damage
 
 
 class _Tally:

@@ -1,8 +1,8 @@
 """`rtrl verify` for the spool: are the segments there, and does every byte of them read?
 
 Changes no segment. Like every reader it first puts in order what a killed writer left, if none is alive.
-Damage is a problem once, to whoever meets it first; afterwards it is in quarantine and a warning, until the
-segment file is put back.
+Damage is a problem until somebody was told of it (`told`); afterwards it is in quarantine and a warning,
+until the segment file is put back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.spool import segment
+from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.reader import Spool
 
@@ -20,12 +21,14 @@ from stages.spool.reader import Spool
 class SpoolReport:
     """What was counted, what is wrong, and what was and is known (one sentence each).
 
-    `counts["damaged"]` is the number of problems, `counts["quarantined"]` that of warnings.
+    `counts["damaged"]` is the number of problems, `counts["quarantined"]` that of warnings. `news` is the
+    damage among the problems.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    news: list[Damage] = field(default_factory=list)
 
 
 def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
@@ -47,11 +50,21 @@ def verify_spool(spool_dir: Path, deep: bool) -> SpoolReport:
     return report
 
 
+def told(spool_dir: Path, report: SpoolReport) -> None:
+    """The report was shown: what is news in it is known from now on."""
+    if report.news:
+        spool = Spool.open(spool_dir)
+        try:
+            spool.tell(report.news)
+        finally:
+            spool.close()
+
+
 def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> None:
-    known = spool.recheck()
-    news = spool.tell(known)  # found by recovery, which tells a log at most
-    report.problems += [str(damage) for damage in news]
-    report.warnings += [f"{damage} (known, in quarantine)" for damage in known if damage not in news]
+    on_record = spool.heal()
+    report.news = spool.untold(on_record)  # found by recovery, which tells a log at most
+    known = [damage for damage in on_record if damage not in report.news]
+    report.warnings += [f"{damage} (known, in quarantine)" for damage in known]
     for row in spool.segments():
         report.counts["segments"] += 1
         report.counts["generations"] += row.generations
@@ -59,11 +72,12 @@ def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> N
         path = segment.path_of(spool_dir, row.id)
         if not deep:
             size = path.stat().st_size if path.exists() else 0
-            if size < row.bytes and not any(d.segment == row.id for d in known):
+            if size < row.bytes and not any(d.segment == row.id for d in on_record):
                 report.problems.append(f"segment {row.id:08d} has {size} bytes where {row.bytes} were synced")
             continue
         found, damages = spool.read_segment(row)
-        report.problems += [str(damage) for damage in spool.tell(damages)]
+        reported = {(damage.segment, damage.offset) for damage in report.news}
+        report.news += [d for d in spool.untold(damages) if (d.segment, d.offset) not in reported]
         kinds = Counter(frame.kind for frame in found)
         counted = (kinds[Kind.GENERATION], kinds[Kind.EVENT])
         if not damages and counted != (row.generations, row.events):
@@ -71,4 +85,5 @@ def _verify(spool: Spool, spool_dir: Path, deep: bool, report: SpoolReport) -> N
                 f"segment {row.id:08d} holds {counted[0]} generations and {counted[1]} events,"
                 f" its index {row.generations} and {row.events}"
             )
+    report.problems += [str(damage) for damage in report.news]
     report.counts |= {"damaged": len(report.problems), "quarantined": len(report.warnings)}

@@ -22,6 +22,7 @@ from stages.workspace import Workspace
 from tests.e2e import workspaces
 from tests.e2e.small_disk import filled, small_disk
 from tests.e2e.workspaces import Done, rtrl
+from tests.stages.spool.spool_records import payload
 
 EPISODES = 12
 # the tokens of these tests were never sampled from the model
@@ -91,6 +92,17 @@ def test_truncated_segment(workspace: Workspace) -> None:
     assert (verified.code, verified.document["warnings"]) == (0, []), verified.err
 
 
+def test_verify_tells_of_a_truncated_segment_once(workspace: Workspace) -> None:
+    [segment] = (workspace.spool_dir / "segments").iterdir()
+    data = segment.read_bytes()
+    segment.write_bytes(data[: len(data) // 2])
+    assert rtrl(workspace.root, "collect", "--dry-run", "--json").code == 0  # tells nobody
+    says(rtrl(workspace.root, "verify", "--full", "--json"), 12, "truncated")
+    known = rtrl(workspace.root, "verify", "--full", "--json")
+    assert (known.code, len(known.document["warnings"])) == (0, 1), known.err
+    assert 1 <= episodes(rtrl(workspace.root, "collect", "--json")) < EPISODES
+
+
 def test_torn_tail_of_a_killed_writer_is_no_damage(workspace: Workspace) -> None:
     [segment] = (workspace.spool_dir / "segments").iterdir()
     data = segment.read_bytes()
@@ -154,7 +166,7 @@ def test_logprobs_of_wrong_length(workspace: Workspace) -> None:
     told = json.dumps(trained.document["metrics"]) + json.dumps(done.document["metrics"])
     assert "logprobs_length" in told, told
     spool = Spool.open(workspace.spool_dir)
-    assert spool.payload("g77", vault).answer == "ok"
+    assert payload(spool, "g77", vault).answer == "ok"
 
 
 def test_wrong_tokenizer(workspace: Workspace) -> None:
@@ -189,7 +201,7 @@ def test_full_disk_of_the_store(made: Path, tmp_path: Path) -> None:
         assert episodes(rtrl(workspace.root, "collect", "--json")) == EPISODES
         spool = Spool.open(workspace.spool_dir)
         vault = Vault.open(workspace.keys_dir)
-        assert [spool.payload(f"g{n}", vault).answer for n in range(EPISODES)] == [
+        assert [payload(spool, f"g{n}", vault).answer for n in range(EPISODES)] == [
             f"ok {n}" for n in range(EPISODES)
         ]
 
@@ -240,8 +252,8 @@ def test_full_disk_under_the_gateway(workspace: Workspace, made: Path) -> None:
             after = ask(client, "stub:say after")
             assert after.status_code == 200, after.text
         spool, vault = Spool.open(disk), Vault.open(workspace.keys_dir)
-        assert spool.payload(before.json()["id"], vault).answer == "before"
-        assert spool.payload(after.json()["id"], vault).answer == "after"
+        assert payload(spool, before.json()["id"], vault).answer == "before"
+        assert payload(spool, after.json()["id"], vault).answer == "after"
         assert rtrl(workspace.root, "verify", "--full").code == 0
         spool.close()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stages import schemas, tables
-from stages.spool import SpoolDamagedError
-from stages.spool.verify import verify_spool
+from stages.result import result_of
+from stages.spool import Damage, Spool, SpoolDamagedError, SpoolWriter
+from stages.spool.verify import told, verify_spool
 from stages.stage import Artifact
+from tests.stages.spool.spool_records import killed_before_indexing
 from tests.stages.world import HOUR, World
 
 
@@ -81,6 +84,26 @@ def test_the_same_window_has_more_when_it_reads_clean_again(world: World) -> Non
     assert taken(world.collect().outputs["interactions"]) == {"e-a", "e-b"}
 
 
+def test_what_was_not_indexed_when_its_file_was_lost_is_collected(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.generation("a", "e-a", 0)
+    killed_before_indexing(world.writer, lambda: world.generation("b", "e-b", 0, session="s2"), monkeypatch)
+    [segment] = (world.workspace.spool_dir / "segments").glob("*.seg")
+    whole = segment.read_bytes()
+    segment.unlink()
+    world.writer = SpoolWriter(world.workspace.spool_dir, world.vault, fsync_ms=1.0)
+    world.tick(HOUR)
+    world.tick(2 * HOUR)
+    with pytest.raises(SpoolDamagedError):
+        world.collect()
+    assert taken(world.collect().outputs["interactions"]) == {f"tick-{HOUR}"}
+    segment.write_bytes(whole)
+    restored = world.collect().outputs["interactions"]
+    assert taken(restored) == {"e-a", "e-b", f"tick-{HOUR}"}
+    assert restored.meta["quarantined"] == {}
+
+
 def test_verify_tells_of_damage_once_and_then_warns(world: World) -> None:
     world.generation("a", "e-a", 0)
     world.generation("b", "e-b", 0, session="s2")
@@ -88,6 +111,8 @@ def test_verify_tells_of_damage_once_and_then_warns(world: World) -> None:
     spool = world.workspace.spool_dir
     first = verify_spool(spool, deep=True)
     assert (len(first.problems), first.warnings) == (1, [])
+    assert verify_spool(spool, deep=True).problems == first.problems, "killed before it was shown"
+    told(spool, first)
     for deep in (True, False):
         again = verify_spool(spool, deep=deep)
         assert again.problems == []
@@ -98,3 +123,53 @@ def test_verify_tells_of_damage_once_and_then_warns(world: World) -> None:
     for deep in (False, True):
         healed = verify_spool(spool, deep=deep)
         assert (healed.problems, healed.warnings) == ([], [])
+
+
+def test_a_dry_run_records_nothing_and_leaves_the_alarm_to_the_run(world: World) -> None:
+    world.generation("a", "e-a", 0)
+    world.generation("b", "e-b", 0, session="s2")
+    segment, whole = cut(world, "b")
+    world.tick(HOUR)
+    spool = world.workspace.spool_dir
+
+    def known() -> list[Damage]:
+        reader = Spool.open(spool)
+        try:
+            return reader.damages()
+        finally:
+            reader.close()
+
+    assert world.collect(dry_run=True).metrics["extra"]["damaged"] == {"1": 1}
+    assert known() == []
+    with pytest.raises(SpoolDamagedError) as caught:
+        world.collect()
+    result = result_of(caught.value)
+    assert result is not None
+    row = world.store.run(result.run_id)
+    assert (row.state, json.loads(row.error)["kind"]) == ("failed", "spool_damaged")
+    assert known() == caught.value.damages
+    segment.write_bytes(whole)
+    assert world.collect(dry_run=True).metrics["extra"]["damaged"] == {}
+    assert known() == caught.value.damages
+    assert taken(world.collect().outputs["interactions"]) == {"e-a", "e-b"}
+    assert known() == []
+
+
+def test_damage_that_could_not_be_put_on_record_is_told_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.generation("a", "e-a", 0)
+    world.generation("b", "e-b", 0, session="s2")
+    cut(world, "b")
+    world.tick(HOUR)
+
+    def killed(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stages.collect.window.fail_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.collect()
+    assert len(verify_spool(world.workspace.spool_dir, deep=True).problems) == 1
+    with pytest.raises(SpoolDamagedError):
+        world.collect()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from stages.records import Event, Generation, Payload, Sampling, Span
 from stages.spool import Spool, SpoolWriter, Tokens
 from stages.spool.frames import FRAME, HEADER
+from stages.spool.index import Index
 from stages.spool.segment import path_of
 from stages.vault import Vault
 
@@ -70,6 +74,19 @@ def fill(root: Path, n: int = 5) -> Path:
         spool.append_events([event(f"e{i}", f"g{i}")])
     spool.close()
     return path_of(root / "spool", 1)
+
+
+def killed_before_indexing(writer: SpoolWriter, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+    """The writer writes what `act` writes, and ends before the index has it."""
+    writer.flush()
+    with patch.context() as broken:
+
+        def full(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        broken.setattr(Index, "commit", full)
+        act()
+        writer.close()
 
 
 def offsets(path: Path) -> list[int]:

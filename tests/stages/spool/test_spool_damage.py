@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from stages.spool import Damage, Spool, SpoolDamagedError
 from stages.spool.frames import HEADER
 from stages.spool.segment import path_of
-from stages.spool.verify import verify_spool
+from stages.spool.verify import told, verify_spool
 from tests.stages.spool.spool_records import (
     checked,
     event,
     fill,
     generation,
     ids,
+    killed_before_indexing,
     offsets,
     statuses,
     tokens,
@@ -63,6 +64,8 @@ def test_a_flipped_byte_is_met_once_then_counted(
     lost = (f"g{hit // 2}",) if hit % 2 == 0 else ()
     (damage,) = caught.value.damages
     assert (damage.generations, damage.events, damage.reason) == (lost, hit % 2, "crc")
+    assert reader.damages() == [], "reading records nothing"
+    reader.tell([damage])
     assert [g.id for _, g, _ in reader.generations(0, 99)] == [
         f"g{i}" for i in range(5) if (f"g{i}",) != lost
     ]
@@ -83,6 +86,7 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
         checked(reader)
     (damage,) = caught.value.damages
     assert (damage.reason, damage.generations, damage.events) == ("truncated", ("g2", "g3", "g4"), 3)
+    reader.tell([damage])
     assert ids(reader) == ["g0", "g1"]
     assert [g.id for _, g, _ in reader.generations(0, 99, payloads=False)] == ["g0", "g1"]
     assert verify_spool(tmp_path / "spool", deep=True).warnings
@@ -94,8 +98,9 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
 def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     fill(tmp_path).unlink()
     reader = Spool.open(tmp_path / "spool")
-    with pytest.raises(SpoolDamagedError, match="5 generations and 5 events"):
+    with pytest.raises(SpoolDamagedError, match="5 generations and 5 events") as caught:
         checked(reader)
+    reader.tell(caught.value.damages)
     assert checked(reader) == 0
 
 
@@ -134,8 +139,51 @@ def test_what_was_damaged_before_it_was_indexed_is_indexed_when_it_is_put_back(t
     assert ids(reader) == ["g0", "g2", "g3", "g4"]
     assert reader.range().generations == 4
     path.write_bytes(whole)
-    assert reader.recheck() == []
+    assert reader.heal() == []
     assert reader.record("g1")[0].id == "g1"
     assert reader.range()[:4] == (1, 10, 5, 5)
     assert verify_spool(tmp_path / "spool", deep=True).problems == []
+    reader.close()
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated"])
+@pytest.mark.parametrize("went_on", [False, True])
+def test_what_lay_behind_the_indexed_part_of_a_lost_file_is_there_when_it_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, went_on: bool
+) -> None:
+    """Killed before it was indexed; then the file was cut or gone; then others were recorded."""
+
+    def act() -> None:
+        spool.append_generation(generation("g1"), tokens([1], [2]))
+        spool.append_events([event("e1", "g1")])
+
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g0"), tokens([1], [2]))
+    killed_before_indexing(spool, act, monkeypatch)
+    path = path_of(tmp_path / "spool", 1)
+    whole, (first, *_, footer) = path.read_bytes(), offsets(path)
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(whole[: first + 9])
+    lost = verify_spool(tmp_path / "spool", deep=True)
+    assert ["1 generations and 0 events" in problem for problem in lost.problems] == [True]
+    told(tmp_path / "spool", lost)
+    spool = writer(tmp_path)
+    if went_on:
+        spool.append_generation(generation("g2"), tokens([1], [2]))
+        spool.flush()
+    path.write_bytes(whole[: footer + 5])  # the writer was killed while it wrote
+    for _ in range(2):
+        report = verify_spool(tmp_path / "spool", deep=True)
+        assert (report.problems, report.warnings) == ([], [])
+    spool.close()
+    reader = Spool.open(tmp_path / "spool")
+    assert ids(reader) == ["g0", "g1", "g2"][: 2 + went_on]
+    assert [e.id for _, e, _, _ in reader.events(0, 1 << 60)] == ["e1"]
+    assert reader.record("g1")[0].id == "g1"
+    assert reader.range()[2:4] == (2 + went_on, 1)
+    seqs = [seq for seq, _, _ in reader.generations(0, 1 << 60)]
+    assert len(set(seqs)) == len(seqs), "no number was given out twice"
+    assert [(d.reason, d.length) for d in reader.damages()] == [("torn_tail", 5)], "counted"
     reader.close()
