@@ -1,0 +1,114 @@
+"""The kinds of session logs that can be read, which kind a file is, and reading one or a folder of them.
+
+An adapter is a module of this folder with
+
+    KIND: str                                              its name on the command line
+    recognises(path: Path, head: bytes) -> bool            from the name and the first bytes
+    read(path: Path, seen: Seen) -> Iterator[Read]         the file's items, in its order
+
+and is listed in `ADAPTERS`; more specific formats come first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.seen import Seen
+
+ADAPTERS = (
+    "claude_code",
+    "codex",
+    "copilot_cli",
+    "opencode",
+    "entire",
+    "specstory",
+    "aider",
+    "git_ai",
+    "agent_trace",
+    "continue_dev",
+    "otel",
+    "tensorzero",
+    "openai_log",
+    "swe_agent",
+)
+HEAD_BYTES = 64 << 10
+_SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+
+
+class Adapter(Protocol):
+    """See the module."""
+
+    KIND: str
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether the file is of this kind, from its name and first bytes."""
+
+    def read(self, path: Path, seen: Seen) -> Iterator[Read]:
+        """Its items, in its order. Raises OSError when it cannot be read at all."""
+
+
+def adapters() -> dict[str, Adapter]:
+    """All adapters by kind."""
+    found: dict[str, Adapter] = {}
+    for name in ADAPTERS:
+        module = importlib.import_module(f"cursorbench.sessions.{name}")
+        found[module.KIND] = module  # type: ignore[assignment]  # a module is an adapter
+    return found
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of a file, None when no adapter knows it."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
+
+
+def files(root: Path) -> Iterator[Path]:
+    """The file itself, or all files of a folder in a fixed order. Links out of it are not followed.
+
+    Raises:
+        InputMissingError: (exit 5) there is nothing at `root`.
+    """
+    if root.is_file():
+        yield root
+        return
+    if not root.is_dir():
+        raise InputMissingError(
+            f"there is no file or folder {root}", hint="name a session log, or a folder of them"
+        )
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(set(folders) - _SKIPPED)
+        for name in sorted(names):
+            if (path := Path(folder, name)).is_file():
+                yield path
+
+
+def read(root: Path, kind: str | None = None) -> Iterator[tuple[str, Read]]:
+    """(kind, item) of every item of a file or folder.
+
+    With `kind` every file is read as one of that kind; without it files are recognised, and those of no known
+    kind are quarantined.
+
+    Raises:
+        UsageError: (exit 2) there is no such kind.
+        InputMissingError: (exit 5) there is nothing at `root`.
+    """
+    known, seen = adapters(), Seen()
+    if kind is not None and kind not in known:
+        raise UsageError(f"there is no kind of log {kind!r}", hint=f"one of {', '.join(known)}")
+    for path in files(root):
+        try:
+            found = kind or kind_of(path)
+            if found is None:
+                yield "", Quarantined(Place(str(path)), "unknown_kind")
+                continue
+            for item in known[found].read(path, seen):
+                yield found, item
+        except OSError as error:
+            yield kind or "", Quarantined(Place(str(path)), f"cannot be read: {error.strerror or error}")

@@ -1,0 +1,133 @@
+"""Reading files of any size in bounded memory: lines with their numbers, JSON objects, times.
+
+What cannot be read becomes a `Quarantined` with file, line and reason, and reading goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.items import Place, Quarantined
+
+MAX_LINE = 64 << 20  # bytes; longer lines are quarantined, and only so much of one is ever in memory
+_DECODER = msgspec.json.Decoder()
+
+
+def lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] | Quarantined]:
+    """Each line without its end, blank ones left out. Raises OSError when the file cannot be read at all."""
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(max_line):
+            number += 1
+            place = Place(str(path), number)
+            if len(line) == max_line and not line.endswith(b"\n"):
+                while (rest := file.readline(max_line)) and not rest.endswith(b"\n"):
+                    pass
+                yield Quarantined(place, f"the line is longer than {max_line >> 20} MiB")
+            elif line := line.strip(b"\r\n\x00\t "):
+                yield place, line.removeprefix(b"\xef\xbb\xbf")
+
+
+def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, str]]:
+    """Each line of a text, blank ones too, without its end; bytes that are no UTF-8 become U+FFFD.
+
+    A longer line comes in pieces of `max_line` bytes with the same place.
+    """
+    number, whole = 0, True
+    with path.open("rb") as file:
+        while line := file.readline(max_line):
+            number += whole
+            whole = line.endswith(b"\n")
+            yield (
+                Place(str(path), number),
+                line.decode("utf-8", "replace").rstrip("\r\n").removeprefix("\ufeff"),
+            )
+
+
+def json_lines(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """Each line's JSON object. What is no JSON object is quarantined."""
+    for found in lines(path):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, line = found
+        value = parsed(line)
+        if isinstance(value, dict):
+            yield place, value
+        else:
+            yield Quarantined(place, value if isinstance(value, str) else "not a JSON object")
+
+
+def json_document(path: Path, max_bytes: int = 256 << 20) -> dict[str, Any] | list[Any] | Quarantined:
+    """One JSON document. Formats that are one document have to fit into memory."""
+    size = path.stat().st_size
+    if size > max_bytes:
+        return Quarantined(Place(str(path)), f"the document is larger than {max_bytes >> 20} MiB")
+    value = parsed(path.read_bytes())
+    if isinstance(value, dict | list):
+        return value
+    return Quarantined(Place(str(path)), value if isinstance(value, str) else "not a JSON document")
+
+
+def parsed(data: bytes) -> Any:
+    """The JSON value; a string (which no log has as a whole line) says why there is none."""
+    try:
+        value = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"not valid JSON: {str(error)[:120]}"
+    return "not a JSON object" if isinstance(value, str) else value
+
+
+def milliseconds(value: object) -> int | None:
+    """Milliseconds since the epoch of what logs call a time; None for what is none.
+
+    ISO 8601 with or without zone (UTC then), with a blank for the T; numbers by their size: seconds,
+    milliseconds, microseconds or nanoseconds.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        text = value.strip()
+        if text.replace(".", "", 1).isdecimal():
+            value = float(text) if "." in text else int(text)
+        else:
+            return _iso(text)
+    if not isinstance(value, int | float) or not 0 < value < 1e20:
+        return None
+    for limit, factor in ((1e11, 1000), (1e14, 1), (1e17, 1e-3)):
+        if value < limit:
+            return int(value * factor)
+    return int(value // 1_000_000)
+
+
+def _iso(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return int(moment.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None
+
+
+def text_of(value: object) -> str:
+    """A field that should be text: itself, or "" when it is anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def table_of(value: object) -> dict[str, Any]:
+    """A field that should be a table: itself, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """A field that should be a list: itself, or an empty one."""
+    return value if isinstance(value, list) else []

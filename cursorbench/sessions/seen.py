@@ -1,0 +1,23 @@
+"""Which lines were read already: cumulative transcripts repeat a session in file after file."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+class Seen:
+    """Lines by session and id, over all files of one reading. Eight bytes of digest a line are kept."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def first(self, session: str, line_id: str) -> bool:
+        """Whether this line is new. A line without an id always is."""
+        if not line_id:
+            return True
+        digest = blake2b(f"{session}\0{line_id}".encode(errors="replace"), digest_size=8).digest()
+        key = int.from_bytes(digest, "little")
+        if key in self._known:
+            return False
+        self._known.add(key)
+        return True
