@@ -63,7 +63,7 @@ class AgentTurn(Item, frozen=True, kw_only=True):
 
 
 class ToolUse(Item, frozen=True, kw_only=True):
-    """The agent calls a tool. `arguments` is JSON text as the log has it; `invalid` says why it is no call."""
+    """The agent calls a tool. `arguments` is JSON text as the log has it; `invalid`: why it is none."""
 
     name: str
     arguments: str = ""

@@ -58,7 +58,7 @@ def adapters() -> dict[str, Adapter]:
     found: dict[str, Adapter] = {}
     for name in ADAPTERS:
         module = importlib.import_module(f"cursorbench.sessions.{name}")
-        found[module.KIND] = module  # type: ignore[assignment]  # a module is an adapter
+        found[module.KIND] = module
     return found
 
 
