@@ -93,7 +93,7 @@ def milliseconds(value: object) -> int | None:
         return None
     if isinstance(value, str):
         text = value.strip()
-        if text.replace(".", "", 1).isdecimal():
+        if len(text) < 40 and text.replace(".", "", 1).isdecimal():
             value = float(text) if "." in text else int(text)
         else:
             return _iso(text)

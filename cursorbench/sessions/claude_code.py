@@ -1,0 +1,283 @@
+"""Claude Code's session logs: JSON lines, as below ~/.claude/projects and in Entire's full.jsonl.
+
+Line by line: who said what, tool calls and how they ended, changes of files. Lines are known by their uuid,
+so that a transcript that is stored again and again, each time longer, is told once. Not for: the output of
+`claude -p --output-format stream-json`, which is another format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cursorbench.sessions import claude_code_said as said
+from cursorbench.sessions import claude_code_tools as tools
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Automatic,
+    Commit,
+    Edit,
+    Feedback,
+    Interrupt,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import json_lines, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.seen import Seen
+
+KIND = "claude-code"
+_SAYING = frozenset({"user", "assistant", "system", "progress", "attachment"})
+_KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an interaction in them
+    r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
+    r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
+    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot)|atis-latch|bridge-session"
+    r"|compact"
+)
+_QUIET_BLOCKS = frozenset({"image", "document", "redacted_thinking", "container_upload", "tool_reference"})
+_PENDING = 1000  # tool calls without their end
+_UUID_LENGTH, _UUID_DASHES = 36, 4
+
+
+def recognises(_path: Path, head: bytes) -> bool:
+    """A line of the beginning is one of Claude Code's; of a giant line that is cut, its names are enough."""
+    *_, last = lines = head.split(b"\n")
+    if any(_is_line(parsed(line.strip())) for line in lines if line.strip()):
+        return True
+    return last.lstrip().startswith(b"{") and b'"parentUuid"' in last and b'"sessionId"' in last
+
+
+def _is_line(line: object) -> bool:
+    if not isinstance(line, dict) or not isinstance(kind := line.get("type"), str):
+        return False
+    if kind in _SAYING:
+        return "uuid" in line and ("sessionId" in line or "parentUuid" in line)
+    owner = {"summary": "leafUuid", "file-history-snapshot": "snapshot"}.get(kind, "sessionId")
+    return _KEEPING.fullmatch(kind) is not None and owner in line
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """See kinds."""
+    log = _Log(path.stem, seen)
+    for found in json_lines(path):
+        if isinstance(found, Quarantined):
+            yield found
+        else:
+            yield from log.items(*found)
+    yield from log.rest()
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: object
+    change: tools.Change | None
+
+
+class _Log:
+    """What has to be remembered from line to line; all of it is bounded."""
+
+    def __init__(self, session: str, seen: Seen) -> None:
+        self._session = session  # of lines that tell none: that of the line before, at first the file's name
+        self._seen = seen
+        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._queue = said.Queue()
+
+    def items(self, place: Place, line: dict[str, Any]) -> Iterator[Read]:
+        """The items of a line. One that was read before is remembered and not told again."""
+        session, parent = self._whose(line)
+        uuid, at = text_of(line.get("uuid")), milliseconds(line.get("timestamp"))
+        unique = len(uuid) == _UUID_LENGTH and uuid.count("-") == _UUID_DASHES  # a fork copies lines
+        told = list(self._told(line, {"session": session, "id": uuid, "at": at, "place": place}))
+        good = [item for item in told if not isinstance(item, Quarantined)]
+        # what cannot be read must not stand for a good line with its id; Entire blacks ids out, all the same
+        mark = "" if "REDACTED" in uuid else uuid if good else uuid and f"bad {uuid}"
+        if not self._seen.first("" if unique else session, mark):
+            return
+        if good:
+            yield from self._start(session, parent, line, at, place)
+        yield from told
+
+    def rest(self) -> Iterator[Read]:
+        """What only the end of the log shows."""
+        for one in self._queue.untold():
+            if self._seen.first(one.session, f"queued {one.at} {one.text}"):
+                yield from self._start(one.session, "", {}, one.at, one.place)
+                yield UserTurn(
+                    session=one.session,
+                    at=one.at,
+                    place=one.place,
+                    text=one.text,
+                    automatic=said.automatic_of(one.text),
+                )
+
+    def _whose(self, line: dict[str, Any]) -> tuple[str, str]:
+        """(session, its parent). A sub-agent's lines carry the session that called it."""
+        self._session = text_of(line.get("sessionId")) or self._session
+        if line.get("isSidechain") is not True:
+            return self._session, ""
+        agent = text_of(line.get("agentId"))
+        return f"{self._session}/{f'agent-{agent}' if agent else 'sidechain'}", self._session
+
+    def _start(
+        self, session: str, parent: str, line: dict[str, Any], at: int | None, place: Place
+    ) -> Iterator[SessionStart]:
+        if self._seen.first(session, "session start"):
+            yield SessionStart(
+                session=session,
+                id=session,
+                at=at,
+                place=place,
+                agent=KIND,
+                version=text_of(line.get("version")),
+                cwd=text_of(line.get("cwd")),
+                branch=text_of(line.get("gitBranch")),
+                parent=parent,
+            )
+
+    def _told(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+        kind = line.get("type")
+        if kind in ("user", "assistant"):
+            content = table_of(line.get("message")).get("content")
+            if not isinstance(content, str | list):
+                yield Quarantined(common["place"], f"{kind}_without_content")
+                return
+            blocks = [content] if isinstance(content, str) else content
+            yield from (self._user if kind == "user" else self._assistant)(line, blocks, common)
+        elif kind == "attachment":
+            yield from self._attachment(line, common)
+        elif kind == "system":
+            yield from _system(line, common)
+        elif kind == "queue-operation":
+            prompt = said.plain(line.get("content"))
+            waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
+            self._queue.operation(text_of(line.get("operation")), waiting)
+        elif not isinstance(kind, str):
+            yield Quarantined(common["place"], "no_type")
+        elif kind not in _SAYING and not _KEEPING.fullmatch(kind):
+            yield Quarantined(common["place"], f"unknown_type:{_plain_name(kind)}")
+
+    def _user(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
+        automatic, mine, seen_picture = said.automatic_line(line), [], False
+        results = [table_of(block).get("type") for block in blocks].count("tool_result")
+        for block in blocks:
+            name = "text" if isinstance(block, str) else table_of(block).get("type")
+            if name == "tool_result":
+                # with several results the line's own account of one cannot be told apart
+                result = line.get("toolUseResult") if results == 1 else None
+                yield from self._end(line, block, result, common)
+            elif name == "text":
+                text = block if isinstance(block, str) else text_of(block.get("text"))
+                if during := said.interrupted(text):
+                    yield Interrupt(**common, during="tool" if during == "tool" else "answer")
+                elif reason := automatic or said.automatic_of(text):
+                    yield self._turn(text, reason, common)
+                elif text.strip():
+                    mine.append(text)
+            elif isinstance(name, str) and name in _QUIET_BLOCKS:
+                seen_picture = True
+            else:
+                yield _unknown_block(name, common["place"])
+        if mine or (seen_picture and len(blocks) == 1):
+            yield self._turn("\n".join(mine), automatic, common)
+
+    def _turn(self, text: str, automatic: Automatic, common: dict[str, Any]) -> UserTurn:
+        self._queue.said(text)
+        return UserTurn(**common, text=text, automatic=automatic)
+
+    def _attachment(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+        """Only prompts that were typed while the agent worked; the rest is context from the client."""
+        attachment = table_of(line.get("attachment"))
+        if attachment.get("type") == "queued_command":
+            text = said.plain(attachment.get("prompt"))
+            automatic = said.automatic_line(line) or said.automatic_line(attachment)
+            if attachment.get("commandMode", "prompt") != "prompt":
+                automatic = automatic or "meta"
+            yield self._turn(text, automatic or said.automatic_of(text), common)
+
+    def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
+        model = text_of(table_of(line.get("message")).get("model"))
+        texts: dict[str, list[str]] = {"text": [], "thinking": []}
+
+        def turn() -> Iterator[AgentTurn]:
+            if any(texts.values()):
+                told = {name: "\n".join(parts) for name, parts in texts.items()}
+                yield AgentTurn(**common, model=model, text=told["text"], thinking=told["thinking"])
+            texts["text"], texts["thinking"] = [], []
+
+        for block in blocks:
+            name = "text" if isinstance(block, str) else table_of(block).get("type")
+            if name in ("text", "thinking"):
+                text = block if isinstance(block, str) else text_of(block.get(name))
+                texts[name] += [text] if text else []
+            elif isinstance(name, str) and name.endswith("tool_use"):
+                yield from turn()
+                yield from self._use(block, common)
+            elif isinstance(name, str) and name.endswith("tool_result"):  # tools of the model's own server
+                yield from turn()
+                yield from self._end(line, block, None, common)
+            elif not isinstance(name, str) or name not in _QUIET_BLOCKS:
+                yield _unknown_block(name, common["place"])
+        yield from turn()
+
+    def _use(self, block: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+        about = common | {"id": _own_id(block.get("id")) or common["id"]}
+        name, arguments = text_of(block.get("name")), block.get("input")
+        text, invalid = tools.json_text(arguments)
+        yield ToolUse(**about, name=name, arguments=text, invalid=invalid)
+        change = tools.proposed(name, arguments)
+        if change is not None:
+            yield Edit(**about, status="proposed", **change._asdict())
+        self._calls[about["id"]] = _Call(name, arguments, change)
+        if len(self._calls) > _PENDING:
+            self._calls.popitem(last=False)
+
+    def _end(
+        self, line: dict[str, Any], block: dict[str, Any], result: object, common: dict[str, Any]
+    ) -> Iterator[Read]:
+        asked = _own_id(block.get("tool_use_id")) or _own_id(line.get("sourceToolAssistantUUID"))
+        about = common | {"id": asked or text_of(line.get("parentUuid"))}
+        call = self._calls.pop(about["id"], _Call("", None, None))
+        text = said.plain(block.get("content"))
+        outcome, reason = tools.outcome(block, result, text)
+        yield ToolEnd(**about, outcome=outcome, text=text, reason=reason)
+        if outcome == "rejected" and call.change is not None:
+            yield Edit(**about, status="rejected", **call.change._asdict())
+        if outcome != "ok":
+            return
+        if (call.change or not call.name) and (change := tools.applied(call.change, result)):
+            yield Edit(**about, status="applied", **change._asdict())
+        if table_of(result).get("userModified") is True:
+            yield Feedback(**common, target=about["id"], name="user_modified", value=True)
+        for sha, subject in tools.commits(call.arguments, text):
+            yield Commit(**common, sha=sha, message=subject)
+
+
+def _system(line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+    subtype, spent = line.get("subtype"), line.get("durationMs")
+    if subtype == "local_command" and isinstance(line.get("content"), str):
+        yield UserTurn(**common, text=line["content"], automatic="command")
+    elif subtype == "turn_duration" and isinstance(spent, int | float) and 0 <= spent < 1e12:
+        about = common | {"id": text_of(line.get("parentUuid")) or common["id"]}
+        yield AgentTurn(**about, text="", duration_ms=float(spent))
+
+
+def _own_id(value: object) -> str:
+    """An id, "" when Entire has blacked it out: all such ids read the same."""
+    return "" if "REDACTED" in text_of(value) else text_of(value)
+
+
+def _unknown_block(name: object, place: Place) -> Quarantined:
+    return Quarantined(
+        place, f"unknown_block:{_plain_name(name)}" if isinstance(name, str) else "malformed_block"
+    )
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "", name[:200])[:40]

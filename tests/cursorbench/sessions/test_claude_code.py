@@ -1,0 +1,279 @@
+"""Claude Code's logs: what each kind of line becomes, by hand-written logs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import claude_code
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Commit,
+    Edit,
+    Feedback,
+    Interrupt,
+    Item,
+    Place,
+    Quarantined,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import milliseconds
+from cursorbench.sessions.seen import Seen
+
+AT = 1768000000000  # 2026-01-09T23:06:40Z
+REFUSED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+    "edit, the new_string was NOT written to the file). "
+)
+
+
+class Log:
+    """A log as Claude Code writes it, line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.lines = path, list[str]()
+
+    def add(self, kind: str, **fields: Any) -> "Log":
+        number = len(self.lines) + 1
+        line = {"parentUuid": f"u{number - 1}", "isSidechain": False, "sessionId": "s1", "version": "2.1.0"}
+        line |= {"cwd": "/w", "gitBranch": "main", "type": kind, "uuid": f"u{number}"}
+        line |= {"timestamp": "2026-01-09T23:06:40.000Z"} | fields
+        return self.raw(json.dumps(line))
+
+    def raw(self, line: str) -> "Log":
+        self.lines.append(line)
+        return self
+
+    def user(self, content: Any, **fields: Any) -> "Log":
+        return self.add("user", message={"role": "user", "content": content}, **fields)
+
+    def agent(self, *blocks: Any) -> "Log":
+        return self.add("assistant", message={"role": "assistant", "model": "m", "content": list(blocks)})
+
+    def call(self, name: str, given: Any, call: str = "t1") -> "Log":
+        return self.agent({"type": "tool_use", "id": call, "name": name, "input": given})
+
+    def end(self, text: Any, result: Any = None, error: bool = False, call: str = "t1") -> "Log":
+        block = {"type": "tool_result", "tool_use_id": call, "content": text, "is_error": error}
+        return self.user([block], toolUseResult=result)
+
+    def read(self, seen: Seen | None = None) -> list[Any]:
+        self.path.write_text("\n".join(self.lines) + "\n")
+        return list(claude_code.read(self.path, seen or Seen()))
+
+    def after_start(self) -> list[Any]:
+        start, *rest = self.read()
+        assert isinstance(start, SessionStart)
+        return rest
+
+    def common(self, line: int, **own: Any) -> dict[str, Any]:
+        return {"session": "s1", "id": f"u{line}", "at": AT, "place": Place(str(self.path), line)} | own
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "log.jsonl")
+
+
+def test_turns_and_the_session(log: Log) -> None:
+    log.user("make it blue")
+    log.agent({"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Blue."})
+    log.add("system", subtype="turn_duration", durationMs=1500)
+    assert log.read() == [
+        SessionStart(
+            session="s1", id="s1", at=AT, place=Place(str(log.path), 1), agent="claude-code",
+            version="2.1.0", cwd="/w", branch="main",
+        ),
+        UserTurn(**log.common(1), text="make it blue"),
+        AgentTurn(**log.common(2), text="Blue.", thinking="hm", model="m"),
+        AgentTurn(**log.common(3, id="u2"), text="", duration_ms=1500.0),
+    ]  # fmt: skip
+
+
+def test_an_edit_is_proposed_then_applied_with_the_whole_file(log: Log) -> None:
+    given = {"file_path": "a.py", "old_string": "b", "new_string": "c"}
+    log.call("Edit", given)
+    log.end("done", {"filePath": "a.py", "oldString": "b", "newString": "c", "originalFile": "a\nb\nb\n"})
+    assert log.after_start() == [
+        ToolUse(
+            **log.common(1, id="t1"),
+            name="Edit",
+            arguments='{"file_path":"a.py","old_string":"b","new_string":"c"}',
+        ),
+        Edit(**log.common(1, id="t1"), path="a.py", status="proposed", before="b", after="c"),
+        ToolEnd(**log.common(2, id="t1"), outcome="ok", text="done"),
+        Edit(**log.common(2, id="t1"), path="a.py", status="applied", before="a\nb\nb\n", after="a\nc\nb\n"),
+    ]
+
+
+def test_a_change_the_user_altered_before_accepting_it(log: Log) -> None:
+    log.call("Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
+    log.end(
+        "ok", {"filePath": "a", "oldString": "b", "newString": "C", "originalFile": "b", "userModified": True}
+    )
+    expected = Feedback(**log.common(2), target="t1", name="user_modified", value=True)
+    assert [item for item in log.read() if isinstance(item, Feedback)] == [expected]
+
+
+def test_a_rejection_with_its_reason(log: Log) -> None:
+    text = REFUSED + "To tell you how to proceed, the user said:\nnot here"
+    log.call("Edit", {"file_path": "a", "old_string": "b", "new_string": "c"}).end(
+        text, f"Error: {text}", True
+    )
+    assert log.after_start()[2:] == [
+        ToolEnd(**log.common(2, id="t1"), outcome="rejected", text=text, reason="not here"),
+        Edit(**log.common(2, id="t1"), path="a", status="rejected", before="b", after="c"),
+    ]
+
+
+def test_interrupts_and_errors(log: Log) -> None:
+    log.user([{"type": "text", "text": "[Request interrupted by user]"}])
+    log.user([{"type": "text", "text": "[Request interrupted by user for tool use]"}])
+    log.user("why does it print [Request interrupted by user] here?")
+    log.end("[Request interrupted by user for tool use]", None, True)
+    log.end("exit 1", "Error: exit 1", True)
+    log.end("", {"stdout": "", "interrupted": True})
+    stopped, tool, turn, *ends = log.after_start()
+    assert stopped == Interrupt(**log.common(1), during="answer")
+    assert tool == Interrupt(**log.common(2), during="tool")
+    assert turn.automatic == ""
+    assert [end.outcome for end in ends] == ["interrupted", "error", "interrupted"]
+
+
+def test_a_commit_made_by_the_agent(log: Log) -> None:
+    out = "[lint] ok\n[main 0a1b2c3] Make it blue\n 1 file changed"
+    log.call("Bash", {"command": "git add . && git commit -m x"}).end(
+        out, {"stdout": out, "interrupted": False}
+    )
+    log.call("Bash", {"command": "cat log"}, "t2").end(out, {"stdout": out}, call="t2")
+    found = [item for item in log.read() if isinstance(item, Commit)]
+    assert found == [Commit(**log.common(2), sha="0a1b2c3", message="Make it blue")]
+
+
+def test_blocks_of_one_message_are_told_apart(log: Log) -> None:
+    log.user([
+        {"type": "text", "text": "<ide_opened_file>a</ide_opened_file>"},
+        {"type": "image", "source": {}},
+        {"type": "text", "text": "like this"},
+        {"type": "text", "text": "but red"},
+    ])  # fmt: skip
+    log.user([{"type": "image", "source": {}}])
+    assert [(item.text, item.automatic) for item in log.after_start()] == [
+        ("<ide_opened_file>a</ide_opened_file>", "meta"), ("like this\nbut red", ""), ("", ""),
+    ]  # fmt: skip
+
+
+def test_prompts_typed_while_the_agent_worked(log: Log) -> None:
+    def queue(operation: str, **fields: Any) -> None:
+        log.raw(json.dumps({"type": "queue-operation", "operation": operation, "sessionId": "s1"} | fields))
+
+    def attached(text: str, **fields: Any) -> None:
+        log.add("attachment", attachment={"type": "queued_command", "prompt": text} | fields)
+
+    queue("enqueue", content="later")
+    queue("dequeue")
+    log.user("later")
+    queue("enqueue", content="also this")
+    attached("also this", commandMode="prompt", origin={"kind": "human"})
+    queue("remove", content="also this")
+    queue("enqueue", content="taken back")
+    queue("popAll")
+    queue("enqueue", content="of an older log")
+    queue("remove")
+    attached("<task-notification>x</task-notification>", commandMode="task-notification")
+    log.add("attachment", attachment={"type": "todo_reminder", "content": []})
+    turns = [(item.text, item.automatic, item.place.line) for item in log.after_start()]
+    assert turns == [
+        ("later", "", 3), ("also this", "", 5),
+        ("<task-notification>x</task-notification>", "meta", 11), ("of an older log", "", 9),
+    ]  # fmt: skip
+
+
+def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
+    log.user("go", isSidechain=True, agentId="a1").user("go", isSidechain=True)
+    items = [(type(item), item.session, getattr(item, "parent", item.id)) for item in log.read()]
+    assert items == [
+        (SessionStart, "s1/agent-a1", "s1"), (UserTurn, "s1/agent-a1", "u1"),
+        (SessionStart, "s1/sidechain", "s1"), (UserTurn, "s1/sidechain", "u2"),
+    ]  # fmt: skip
+    assert {item.automatic for item in log.read() if isinstance(item, UserTurn)} == {"sub_agent"}
+
+
+def test_a_longer_copy_of_a_transcript_tells_only_what_is_new(log: Log) -> None:
+    seen = Seen()
+    log.user("one").call("Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
+    assert len(log.read(seen)) == 4
+    log.end("ok", {"originalFile": "b", "oldString": "b", "newString": "c"}).user("two")
+    assert log.read(seen) == [
+        ToolEnd(**log.common(3, id="t1"), outcome="ok", text="ok"),
+        Edit(**log.common(3, id="t1"), path="a", status="applied", before="b", after="c"),
+        UserTurn(**log.common(4), text="two"),
+    ]
+
+
+def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
+    log.call("Bash", {}, "REDACTED").end("x", call="REDACTED").call("Bash", {}, "REDACTED")
+    log.user("a", uuid="REDACTED").user("b", uuid="REDACTED")
+    items = log.after_start()
+    assert [item.id for item in items] == ["u1", "u1", "u3", "REDACTED", "REDACTED"]
+
+
+def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) -> None:
+    for kind in ("summary", "file-history-snapshot", "pr-link", "ai-title", "progress", "permission-mode"):
+        log.add(kind)
+    log.raw("{broken").raw("[]").raw("7").raw('{"a":1}').raw('{"type":3}').raw('{"type":"new thing\\u0000!"}')
+    log.add("user", message=4).add("user", message={"content": None})
+    log.user([3, {"type": "odd"}, {"type": "text", "text": "good"}])
+    *bad, start, odd, named, good = log.read()
+    assert all(isinstance(item, Quarantined) for item in bad)
+    reasons = [(item.place.line, item.reason) for item in bad]
+    assert reasons[1:] == [
+        (8, "not a JSON object"), (9, "not a JSON object"), (10, "no_type"), (11, "no_type"),
+        (12, "unknown_type:newthing"), (13, "user_without_content"), (14, "user_without_content"),
+    ]  # fmt: skip
+    assert isinstance(start, SessionStart)
+    assert (odd.reason, named.reason, good.text) == ("malformed_block", "unknown_block:odd", "good")
+
+
+def test_a_bad_line_does_not_stand_for_a_good_one_with_its_id(log: Log) -> None:
+    log.add("user", message=None, uuid="u9").user("good", uuid="u9")
+    assert [item.text for item in log.read() if isinstance(item, Item) and hasattr(item, "text")] == ["good"]
+
+
+def test_fields_of_wrong_types_are_survived(log: Log) -> None:
+    for odd in (None, 3, [], {}, "x", True, 10**30, [[]]):
+        log.add(
+            "user", sessionId=odd, timestamp=odd, origin=odd, toolUseResult=odd, agentId=odd,
+            isSidechain=odd,
+            message={"content": [{"type": "tool_result", "tool_use_id": odd, "content": odd}]},
+        )  # fmt: skip
+        log.add(
+            "assistant", message={"model": odd, "content": [{"type": "tool_use", "id": odd, "input": odd}]}
+        )
+        log.call("Edit", {"file_path": "a", "old_string": odd, "new_string": odd, "edits": odd})
+        log.end(odd, {"filePath": odd, "structuredPatch": odd, "originalFile": odd, "edits": odd})
+        log.add("system", subtype="turn_duration", durationMs=odd).add("attachment", attachment=odd)
+        log.raw(json.dumps({"type": "queue-operation", "operation": odd, "content": odd}))
+    assert len([item for item in log.read() if isinstance(item, ToolUse)]) == 16
+
+
+def test_a_number_of_thousands_of_digits_is_no_time() -> None:
+    assert milliseconds("9" * 5000) is None
+
+
+def test_which_files_are_claude_codes(log: Log) -> None:
+    def known(*lines: str) -> bool:
+        return claude_code.recognises(Path("x"), "\n".join(lines).encode())
+
+    assert known(*log.user("hi").lines)
+    assert known("garbage", '{"type":"summary","summary":"x","leafUuid":"y"}')
+    assert known('{"parentUuid":null,"sessionId":"s","type":"user","message":{"content":"' + "x" * 70000)
+    assert not known('{"type":"session.start","data":{"sessionId":"s"},"id":"x","parentId":null}')
+    assert not known('{"timestamp":"x","type":"session_meta","payload":{}}')
+    assert not known('{"type":"message","id":"x","message":{"role":"user","content":"x"}}')
+    assert not known('{"sessionId": "x", "parentUuid"', "")
+    assert not known("")
