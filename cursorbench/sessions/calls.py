@@ -1,0 +1,163 @@
+"""Tool calls of coding agents: their arguments as JSON text, and the changes of files they ask for.
+
+Agents differ in tool names and spell the same few arguments differently; here those spellings meet.
+Not for: whether a call succeeded or was allowed, which every format tells in its own way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.items import Edit, Place, Status
+from cursorbench.sessions.reading import list_of, parsed, table_of
+
+_PATHS = ("path", "file_path", "filePath", "filename", "fileName", "target_file", "absolute_path")
+_BEFORE = ("old_str", "oldString", "old_string", "oldText")
+_AFTER = ("new_str", "newString", "new_string", "newText", "insert_text", "newCode")
+_WHOLE = ("file_text", "content", "contents", "code", "fileText")
+_PARTS = ("edits", "replacements")
+_PATCH = ("input", "patch", "patchText", "patch_text")
+_CREATES = {"create", "createfile"}
+_WRITES = _CREATES | {
+    "edit", "editfile", "editfilev2", "insert", "inserteditintofile", "multiedit", "multireplacestringinfile",
+    "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplaceeditor", "write", "writefile",
+}  # fmt: skip
+_PATCHES = {"applypatch", "patch"}
+_HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$")
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """A call's arguments: JSON text as the log has it, its table when it is one, else why not."""
+
+    text: str = ""
+    table: dict[str, Any] = {}
+    invalid: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One file a call changes; see `items.Edit`."""
+
+    path: str
+    before: str | None = None
+    after: str | None = None
+    diff: str | None = None
+
+
+class Open:
+    """Changes that calls asked for and nobody answered yet, by call id; the oldest are given up."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._changes: OrderedDict[str, tuple[Change, ...]] = OrderedDict()
+        self._most = most
+
+    def add(self, call: str, changes: tuple[Change, ...]) -> None:
+        """A call asks for these."""
+        if call and changes:
+            self._changes[call] = changes
+            if len(self._changes) > self._most:
+                self._changes.popitem(last=False)
+
+    def take(self, call: str) -> tuple[Change, ...]:
+        """What the call asked for, once."""
+        return self._changes.pop(call, ())
+
+
+def json_text(value: object) -> str:
+    """The value as JSON text, "" where it is nested too deep to be written."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (RecursionError, TypeError, ValueError, msgspec.MsgspecError):
+        return ""
+
+
+def arguments_of(value: object) -> Arguments:
+    """Arguments given as a table or, as the OpenAI API does, as text that should be JSON."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return Arguments()
+    if isinstance(value, dict):
+        return Arguments(text=json_text(value), table=value)
+    if not isinstance(value, str):
+        return Arguments(text=json_text(value), invalid="not a JSON object")
+    found = parsed(value.encode(errors="replace"))
+    if isinstance(found, dict):
+        return Arguments(text=value, table=found)
+    return Arguments(text=value, invalid=found if isinstance(found, str) else "not a JSON object")
+
+
+def changes_of(name: str, table: dict[str, Any]) -> tuple[Change, ...]:
+    """The changes a call of this tool asks for; none for tools that change no files."""
+    kind = re.sub(r"[^a-z0-9]", "", name.lower())
+    if kind in _PATCHES:
+        return changes_of_patch(_text(table, _PATCH) or "")
+    if kind not in _WRITES or (command := table.get("command")) in ("view", "undo_edit"):
+        return ()
+    path = _text(table, _PATHS) or ""
+    creates = kind in _CREATES or command == "create"
+    parts = [table_of(part) for key in _PARTS for part in list_of(table.get(key))]
+    found = [_change(part, path, creates) for part in parts or [table]]
+    return tuple(change for change in found if change.path)
+
+
+def _change(table: dict[str, Any], path: str, creates: bool) -> Change:
+    path = _text(table, _PATHS) or path
+    before, after = _text(table, _BEFORE), _text(table, _AFTER)
+    if before is None and after is None:
+        whole = _text(table, _WHOLE)
+        return Change(path, before="" if creates and whole is not None else None, after=whole)
+    return Change(path, before=before or "", after=after or "")
+
+
+def _text(table: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next((found for key in keys if isinstance(found := table.get(key), str)), None)
+
+
+def changes_of_patch(patch: str) -> tuple[Change, ...]:
+    """The files of a `*** Begin Patch` envelope; text around it is left out."""
+    found: list[tuple[str, str, list[str]]] = []
+    started = False
+    for line in patch.splitlines():
+        if line.startswith("*** Begin Patch"):
+            started = True
+        elif not started:
+            continue
+        elif line.startswith("*** End Patch"):
+            break
+        elif not (header := _HEADER.match(line)):
+            if found and not line.startswith("*** End of File"):
+                found[-1][2].append(line)
+        elif header[1] != "Move to":
+            found.append((header[1], header[2], []))
+        elif found:
+            found.insert(-1, ("Move", found[-1][1], []))
+            found[-1] = (found[-1][0], header[2], found[-1][2])
+    return tuple(_patched(*one) for one in found)
+
+
+def _patched(kind: str, path: str, body: list[str]) -> Change:
+    if kind == "Add File":
+        added = "".join(f"{line[1:]}\n" for line in body if line.startswith("+"))
+        return Change(path, before="", after=added)
+    if kind == "Delete File":
+        return Change(path, after="")
+    return Change(path, diff="".join(f"{line}\n" for line in body) or None)
+
+
+def edits(
+    changes: tuple[Change, ...], status: Status, *, session: str, call: str, at: int | None, place: Place
+) -> Iterator[Edit]:
+    """The changes as items of one status."""
+    for one in changes:
+        yield Edit(
+            session=session, id=call, at=at, place=place, path=one.path, status=status,
+            before=one.before, after=one.after, diff=one.diff,
+        )  # fmt: skip
+
+
+def plain(name: object) -> str:
+    """A name of the log fit for a quarantine reason: 40 plain characters at most."""
+    return re.sub(r"[^A-Za-z0-9_.:/-]", "?", name)[:40] if isinstance(name, str) else "none"

@@ -1,0 +1,119 @@
+"""Messages of a Codex rollout, which tells most of them twice.
+
+As the model got it (`response_item`, source "item") a message has its id; as the user saw it (`event_msg`,
+source "event") it is known to be a person's. Both halves come close together, in either order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from cursorbench.sessions.items import Automatic, Place
+
+_MOST_WAITING = 16
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message, from one source or from both."""
+
+    role: Literal["user", "assistant"]
+    source: Literal["item", "event", "both"]
+    text: str
+    place: Place
+    fresh: bool  # its line was not read before, in another copy of the session
+    id: str = ""
+    at: int | None = None
+    model: str = ""
+    automatic: Automatic = ""
+    first_token_ms: float | None = None
+    duration_ms: float | None = None
+
+
+class Messages:
+    """Messages that wait for their other half."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Message] = []
+        self._said: deque[tuple[str, str, bytes, Automatic]] = deque(maxlen=64)
+        self._mirrored = False  # this session's user messages come from both sources
+
+    def add(self, message: Message) -> list[Message]:
+        """What is ready to be said now that `message` came."""
+        self._mirrored |= (message.role, message.source) == ("user", "event")
+        for index, other in enumerate(self._waiting):
+            if _halves(other, message):
+                ready = self._ready(self._waiting[:index])
+                self._waiting[: index + 1] = [_merged(other, message)]
+                return ready
+        if self._was_said(message):
+            return []
+        self._waiting.append(message)
+        ready = self._ready(self._waiting[:-_MOST_WAITING])
+        self._waiting = self._waiting[-_MOST_WAITING:]
+        return ready
+
+    def flushed(self) -> list[Message]:
+        """All that wait; something else happened."""
+        ready, self._waiting = self._ready(self._waiting), []
+        return ready
+
+    def lasted(self, first_token_ms: object, duration_ms: object) -> None:
+        """The turn is complete: its times go to the message that ended it."""
+        if self._waiting and self._waiting[-1].role == "assistant":
+            self._waiting[-1] = replace(
+                self._waiting[-1], first_token_ms=_number(first_token_ms), duration_ms=_number(duration_ms)
+            )
+
+    def _ready(self, messages: list[Message]) -> list[Message]:
+        ready = []
+        for one in messages:
+            automatic = one.automatic
+            if self._mirrored and one.role == "user" and one.source == "item":
+                automatic = automatic or "meta"  # the user never saw it: Codex wrote it
+            if one.source != "both":
+                self._said.append((one.role, one.source, _key(one.text), automatic))
+            ready.append(replace(one, automatic=automatic))
+        return ready
+
+    def _was_said(self, message: Message) -> bool:
+        """Whether the other half was said before; one that was taken for automatic is said again."""
+        for one in self._said:
+            role, source, key, automatic = one
+            if role == message.role and source != message.source and key == _key(message.text):
+                self._said.remove(one)
+                return not automatic or bool(message.automatic)
+        return False
+
+
+def _halves(one: Message, other: Message) -> bool:
+    if one.role != other.role or {one.source, other.source} != {"item", "event"}:
+        return False
+    if _key(one.text) == _key(other.text):
+        return True
+    if one.role == "user":
+        return False
+    seen, whole = (one, other) if one.source == "event" else (other, one)
+    start = seen.text.strip()
+    return bool(start) and whole.text.strip().startswith(start)  # citations are cut off what the user sees
+
+
+def _merged(first: Message, second: Message) -> Message:
+    item, event = (first, second) if first.source == "item" else (second, first)
+    return replace(
+        first, source="both", text=item.text, id=item.id or event.id, automatic=event.automatic,
+        first_token_ms=first.first_token_ms, duration_ms=first.duration_ms,
+    )  # fmt: skip
+
+
+def _key(text: str) -> bytes:
+    return blake2b("".join(text.split()).encode(errors="replace"), digest_size=16).digest()
+
+
+def _number(value: object) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+    return float(value) if number else None  # type: ignore[arg-type]
