@@ -1,0 +1,98 @@
+"""JSON records of a log whether it is JSON Lines or one document, and what recognising a format needs.
+
+Also the small things adapters of JSON logs share: a session said once, JSON text of a value, sniffing heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.items import Place, Quarantined, SessionStart
+from cursorbench.sessions.reading import json_document, json_lines, lines, parsed
+from cursorbench.sessions.seen import Seen
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def records(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """The JSON objects of a file: one a line, or one document that is an object or a list of them.
+
+    Lines are the rule. Only a file whose first line is no object by itself and which is valid JSON as a whole
+    is a document; damaged lines therefore never make a document of a log.
+    """
+    if _is_document(path) and isinstance(whole := json_document(path), dict | list):
+        for value in whole if isinstance(whole, list) else [whole]:
+            place = Place(str(path))
+            yield (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
+        return
+    yield from json_lines(path)
+
+
+def _is_document(path: Path) -> bool:
+    for found in lines(path):
+        if isinstance(found, Quarantined):
+            return False
+        return found[1][:1] in (b"{", b"[") and not isinstance(parsed(found[1]), dict)
+    return False
+
+
+def first_objects(head: bytes, most: int = 8) -> list[dict[str, Any]]:
+    """The JSON objects among the first lines of a file, or the document that its head is in full."""
+    found = []
+    for line in head.split(b"\n")[: most * 2]:
+        value = parsed(line.strip(b"\r\x00\t ").removeprefix(b"\xef\xbb\xbf"))
+        if isinstance(value, dict):
+            found.append(value)
+    if not found:
+        value = parsed(head.removeprefix(b"\xef\xbb\xbf"))
+        members = value if isinstance(value, list) else [value]
+        found = [one for one in members[:most] if isinstance(one, dict)]
+    return found[:most]
+
+
+def mentions(head: bytes, *names: str) -> bool:
+    """Whether all these names stand in the head as JSON strings: for first lines longer than the head."""
+    return head[:1] in (b"{", b"[", b"\xef") and all(f'"{name}"'.encode() in head for name in names)
+
+
+def opening(seen: Seen, session: str, place: Place, at: int | None, **told: str) -> Iterator[SessionStart]:
+    """The `SessionStart` of a session that was not begun yet; nothing for "" (no session told)."""
+    if session and seen.first(session, "\0start"):
+        yield SessionStart(session=session, at=at, place=place, **told)
+
+
+def json_text(value: object) -> str:
+    """A value as JSON text; a text is taken to be some already. "" for none and what cannot be written."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    try:
+        return _ENCODER.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return ""
+
+
+def first_text(table: dict[str, Any], *names: str) -> str:
+    """The first of these fields that is a text with something in it."""
+    for name in names:
+        value = table.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def number(value: object) -> float | None:
+    """A finite number, also from its text; None for anything else. A truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None

@@ -1,0 +1,168 @@
+"""git-ai notes: both generations of keys, as files and out of a repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import git_ai
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Attribution,
+    Commit,
+    Feedback,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.seen import Seen
+
+DATA = Path(__file__).parents[3].parent / "shared/data/interactions"
+SHA = "7734793b756b3921c88db5375a8c156e9532447b"
+OLD, NEW, HUMAN = "abcd1234abcd1234", "s_c9883b05a2487d", "h_31dce776f88375"
+
+
+def note(attested: str, **metadata: Any) -> str:
+    told = {"schema_version": "authorship/3.0.0", "base_commit_sha": SHA, "prompts": {}, **metadata}
+    return f"{attested}---\n{json.dumps(told, indent=2)}"
+
+
+def agent(tool: str, one: str) -> dict[str, Any]:
+    return {"agent_id": {"tool": tool, "id": one, "model": "m-1"}, "human_author": "dev@example.org"}
+
+
+def read(path: Path, text: str, seen: Seen | None = None) -> list[Read]:
+    path.write_text(text)
+    return list(git_ai.read(path, seen or Seen()))
+
+
+SESSIONS = note(
+    f"src/main.rs\n  {NEW}::t_9f8e7d6c5b4a32 1-10,15\n  {HUMAN} 42-50\n",
+    git_ai_version="1.4.5",
+    sessions={NEW: agent("claude", "conv")},
+    humans={HUMAN: {"author": "Dev <dev@example.org>"}},
+)
+
+
+def test_sessions_and_humans(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    file, second, third = str(path), Place(str(path), 2), Place(str(path), 3)
+    told: dict[str, Any] = {"commit": SHA, "path": "src/main.rs"}
+    ai: dict[str, Any] = {
+        "session": "conv",
+        "id": f"{NEW}::t_9f8e7d6c5b4a32",
+        "place": second,
+        "author": "ai",
+        "agent": "claude",
+        "model": "m-1",
+    }
+    assert read(path, SESSIONS) == [
+        SessionStart(session="conv", place=Place(file, 5), agent="claude", version="1.4.5"),
+        Commit(session="conv", place=Place(file, 5), sha=SHA, paths=("src/main.rs",)),
+        Attribution(start=1, end=10, **ai, **told),
+        Attribution(start=15, end=15, **ai, **told),
+        Attribution(session="", id=HUMAN, place=third, start=42, end=50, author="human", **told),
+    ]
+
+
+def test_an_old_note_with_its_transcript(tmp_path: Path) -> None:
+    messages = [
+        {"type": "user", "text": "rename it", "timestamp": "2026-01-25T10:00:00Z"},
+        {"type": "thinking", "text": "hm"},
+        {"type": "assistant", "text": "done"},
+        {"type": "tool_use", "name": "edit", "input": {"a": 1}},
+        {"type": "dream"},
+    ]
+    record = {**agent("cursor", "chat"), "messages": messages, "accepted_lines": 3, "overriden_lines": 1}
+    path, seen = tmp_path / "note", Seen()
+    text = note(f'"a b.py"\n  {OLD} 1-3\n', prompts={OLD: record})
+    place, told = Place(str(path), 4), {"session": "chat", "place": Place(str(path), 4)}
+    items = read(path, text, seen)
+    assert items[1:-1] == [
+        UserTurn(at=1769335200000, text="rename it", **told),  # type: ignore[arg-type]
+        AgentTurn(text="", thinking="hm", model="m-1", **told),  # type: ignore[arg-type]
+        AgentTurn(text="done", model="m-1", **told),  # type: ignore[arg-type]
+        ToolUse(name="edit", arguments='{"a":1}', **told),  # type: ignore[arg-type]
+        Quarantined(place, "unknown_type:dream"),
+        Feedback(target=f"{SHA}:{OLD}", name="git_ai.accepted_lines", value=3.0, **told),  # type: ignore[arg-type]
+        Feedback(target=f"{SHA}:{OLD}", name="git_ai.overriden_lines", value=1.0, **told),  # type: ignore[arg-type]
+        Commit(sha=SHA, paths=("a b.py",), **told),  # type: ignore[arg-type]
+    ]
+    assert isinstance(items[-1], Attribution)
+    assert items[-1].path == "a b.py"
+    later = note(f"c.py\n  {OLD} 7\n", prompts={OLD: record}, base_commit_sha="0" * 40)
+    again = [one for one in read(tmp_path / "later", later, seen) if not isinstance(one, Quarantined)]
+    assert [type(one) for one in again] == [Feedback, Feedback, Commit, Attribution]
+
+
+def test_the_file_is_named_for_the_commit(tmp_path: Path) -> None:
+    folder = tmp_path / "ab"
+    folder.mkdir()
+    items = read(folder / ("c" * 38), SESSIONS) + read(tmp_path / f"{'d' * 40}.txt", SESSIONS)
+    assert {one.commit for one in items if isinstance(one, Attribution)} == {"ab" + "c" * 38, "d" * 40}
+
+
+def test_damage(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    attested = f"  {OLD} 1\na.py\n  {OLD} 1-2,x,5-4,0,7\n  what is this\n"
+    items = read(path, attested + "---\n{oops")
+    assert [(one.place.line, one.reason[:24]) for one in items if isinstance(one, Quarantined)] == [
+        (1, "an attestation without a"), (3, "not a range of lines"), (3, "not a range of lines"),
+        (3, "not a range of lines"), (4, "not an attestation"), (6, "the note's metadata: not"),
+    ]  # fmt: skip
+    kept = [(one.session, one.start, one.author) for one in items if isinstance(one, Attribution)]
+    assert kept == [(OLD, 1, "ai"), (OLD, 7, "ai")]
+    other = read(path, note("", schema_version="authorship/9"))
+    assert other == [Quarantined(Place(str(path), 2), "unknown_type:authorship/9")]
+    assert read(path, "a.py\n") == [Quarantined(Place(str(path)), "the note has no divider")]
+
+
+def test_recognised() -> None:
+    path = Path("note")
+    assert git_ai.recognises(path, SESSIONS.encode())
+    assert git_ai.recognises(path, note("").encode())
+    assert git_ai.recognises(path, f"a.py\n  {OLD} 1-4\n".encode() * 10)
+    assert not git_ai.recognises(path, b"---\ntitle: a post\n---\ntext")
+    assert not git_ai.recognises(path, b'{"schema_version": "authorship/3.0.0"}')
+
+
+def test_a_repository(tmp_path: Path) -> None:
+    identity = {
+        f"GIT_{who}_{what}": "x@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    environment = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull}
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(tmp_path), *words], env=environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q")
+    assert list(git_ai.read_repository(tmp_path, Seen())) == []
+    shas = []
+    for name in ("one", "two"):
+        git("commit", "-q", "--allow-empty", "-m", name)
+        git("notes", "--ref=ai", "add", "-m", SESSIONS)
+        shas.append(git("rev-parse", "HEAD"))
+    items = list(git_ai.read_repository(tmp_path, Seen()))
+    assert {one.sha for one in items if isinstance(one, Commit)} == set(shas)
+    assert len([one for one in items if isinstance(one, Attribution)]) == 6
+    assert len([one for one in items if isinstance(one, SessionStart)]) == 1
+    assert items[0].place.file == f"{tmp_path}:refs/notes/ai/{min(shas)}"
+    with pytest.raises(OSError, match="git could not list its notes"):
+        list(git_ai.read_repository(tmp_path / "none", Seen()))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the samples in ../shared/data are not on this machine")
+def test_the_fixtures_of_git_ai_are_other_tools_logs() -> None:
+    for path in (DATA / "fixtures_git-ai").rglob("*"):
+        assert path.is_dir() or not git_ai.recognises(path, path.read_bytes()[: 64 << 10])
