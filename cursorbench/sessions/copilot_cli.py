@@ -1,0 +1,294 @@
+"""GitHub Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`; Copilot in VS Code writes the same.
+
+A line is {type, data, id, timestamp, parentId}. Sub-agents write into their parent's file and become sessions
+of their own. Not for: streamed parts of messages, hooks, and token counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cursorbench.sessions.calls import Change, Open, arguments_of, changes_of, changes_of_patch, edits, plain
+from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_person
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Interrupt,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import json_lines, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.seen import Seen
+
+KIND = "copilot-cli"
+_TYPE = re.compile(
+    rb'"type"\s*:\s*"(?:session\.(?:start|resume|model_change|info)|user\.message|assistant\.(?:message|turn_start)'
+    rb'|tool\.execution_(?:start|complete)|hook\.(?:start|end)|permission\.(?:requested|completed))"'
+)
+_DATA = re.compile(rb'"data"\s*:\s*\{')
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_MOST = 4096
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Lines with the events' types and their data."""
+    return bool(_TYPE.search(head) and _DATA.search(head))
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """The items of one file of events. Raises OSError when it cannot be read at all."""
+    events = _Events(path, seen)
+    for found in json_lines(path):
+        if isinstance(found, Quarantined):
+            yield found
+        else:
+            yield from events.line(*found)
+
+
+class _Where(NamedTuple):
+    """An event's place in the log, for all its items."""
+
+    session: str
+    at: int | None
+    place: Place
+    event: str
+    sub_agent: bool
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"session": self.session, "at": self.at, "place": self.place}
+
+
+class _Events:
+    """What is known of the session up to an event."""
+
+    def __init__(self, path: Path, seen: Seen) -> None:
+        found = _UUID.findall(path.name) or _UUID.findall(path.parent.name)
+        self.session = found[-1] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.seen, self.agent, self.model, self.thought = seen, "copilot-cli", "", ""
+        self.open = Open()
+        self.begun: set[str] = set()  # this session and its sub-agents
+        self.calls: OrderedDict[str, None] = OrderedDict()  # that were told
+        self.running: OrderedDict[str, None] = OrderedDict()
+        self.rejected: OrderedDict[str, None] = OrderedDict()
+        self.by_user: OrderedDict[str, None] = OrderedDict()  # calls that the user made
+        self.asking: OrderedDict[str, str] = OrderedDict()  # permission request -> call
+        self.past: deque[tuple[str, str, str, tuple[Change, ...]]] = deque(maxlen=50_000)
+
+    def line(self, place: Place, value: dict[str, Any]) -> Iterator[Read]:
+        """One event. One that was read before moves the state on and says nothing."""
+        kind, data = value.get("type"), value.get("data")
+        if not isinstance(kind, str):
+            yield Quarantined(place, "no type")
+        elif kind in IGNORED:
+            return
+        elif (handler := _HANDLERS.get(kind)) is None:
+            yield Quarantined(place, f"unknown_type:{plain(kind)}")
+        elif not isinstance(data, dict):
+            yield Quarantined(place, f"{kind} without data")
+        else:
+            if kind == "session.start":
+                self.session = text_of(data.get("sessionId")) or self.session
+                self.agent = "copilot-vscode" if "vscodeVersion" in data else self.agent
+            event, agent = text_of(value.get("id")), text_of(value.get("agentId"))
+            agent = agent or text_of(data.get("parentToolCallId"))
+            at = milliseconds(value.get("timestamp"))
+            where = _Where(agent or self.session, at, place, event, bool(agent))
+            self.past.append((event, "", "", ()))
+            fresh = self.seen.first(self.session, "" if event == "REDACTED" else event)
+            if kind == "session.start" and fresh:
+                yield from self._started(where, data)
+            for item in handler(self, data, where):
+                if fresh and not isinstance(item, Quarantined):
+                    yield from self._started(where, {})
+                if fresh or isinstance(item, Quarantined):
+                    yield item
+
+    def _started(self, where: _Where, start: dict[str, Any]) -> Iterator[Read]:
+        if where.session in self.begun:
+            return
+        self.begun.add(where.session)
+        if not self.seen.first(where.session, "session start"):
+            return
+        parent = (
+            self.session if where.sub_agent else text_of(start.get("detachedFromSpawningParentSessionId"))
+        )
+        context = table_of(start.get("context"))
+        yield SessionStart(
+            **where.fields,
+            agent=self.agent,
+            version=text_of(start.get("copilotVersion")),
+            cwd=text_of(context.get("cwd")),
+            branch=text_of(context.get("branch")),
+            commit=text_of(context.get("headCommit")),
+            parent=parent,
+        )
+
+    def _model(self, data: dict[str, Any], _: _Where) -> Iterator[Read]:
+        self.model = text_of(data.get("newModel")) or text_of(data.get("selectedModel")) or self.model
+        return iter(())
+
+    def _user(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if not isinstance(text := data.get("content"), str):
+            yield Quarantined(where.place, "user.message without content")
+        else:
+            why = "sub_agent" if where.sub_agent else automatic(data)
+            yield UserTurn(**where.fields, id=where.event, text=text, automatic=why)
+
+    def _notified(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if text := text_of(data.get("content")):
+            yield UserTurn(**where.fields, id=where.event, text=text, automatic="meta")
+
+    def _compacted(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if text := text_of(data.get("summaryContent")):
+            yield UserTurn(**where.fields, id=where.event, text=text, automatic="continuation")
+
+    def _reasoning(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if thought := text_of(data.get("content")):
+            self.thought = thought
+            call = text_of(data.get("reasoningId"))
+            yield AgentTurn(**where.fields, id=call, text="", model=self.model, thinking=thought)
+
+    def _message(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        text, thought = text_of(data.get("content")), text_of(data.get("reasoningText"))
+        if thought == self.thought:
+            thought = ""  # was an event of its own
+        self.thought = ""
+        if text or thought:
+            yield AgentTurn(
+                **where.fields,
+                id=text_of(data.get("messageId")) or where.event,
+                text=text,
+                model=text_of(data.get("model")) or self.model,
+                thinking=thought,
+            )
+        elif "content" not in data and "toolRequests" not in data:
+            yield Quarantined(where.place, "assistant.message without content")
+        for request in list_of(data.get("toolRequests")):
+            asked = table_of(request)
+            yield from self._use(asked.get("toolCallId"), asked.get("name"), asked.get("arguments"), where)
+
+    def _began(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        yield from self._use(data.get("toolCallId"), data.get("toolName"), data.get("arguments"), where)
+
+    def _use(self, call: object, name: object, arguments: object, where: _Where) -> Iterator[Read]:
+        call = text_of(call)
+        if call in self.by_user or (call and call in self.calls):
+            return
+        if not isinstance(name, str) or not name:
+            yield Quarantined(where.place, "a tool call without a name")
+            return
+        given = arguments_of(arguments)
+        changes = changes_of(name, given.table)
+        if isinstance(arguments, str) and "*** Begin Patch" in arguments and not given.table:
+            changes, given = changes_of_patch(arguments), arguments_of({"input": arguments})
+        _remember(self.calls, call, None)
+        _remember(self.running, call, None)
+        yield ToolUse(**where.fields, id=call, name=name, arguments=given.text, invalid=given.invalid)
+        yield from self._proposed(call, changes, where)
+
+    def _proposed(self, call: str, changes: tuple[Change, ...], where: _Where) -> Iterator[Read]:
+        self.open.add(call, changes)
+        yield from edits(changes, "proposed", call=call, **where.fields)
+
+    def _asked_by_user(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        call, given = text_of(data.get("toolCallId")), arguments_of(data.get("arguments"))
+        _remember(self.by_user, call, None)
+        text = text_of(given.table.get("command")) or given.text
+        yield UserTurn(**where.fields, id=where.event, text=text, automatic="command")
+
+    def _completed(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        call = text_of(data.get("toolCallId"))
+        if call in self.by_user or call in self.rejected or data.get("isUserRequested") is True:
+            return
+        outcome, text = ending(data)
+        yield from self._ended(where, ToolEnd(**where.fields, id=call, outcome=outcome, text=text))
+
+    def _ended(self, where: _Where, end: ToolEnd) -> Iterator[Read]:
+        yield end
+        call = end.id
+        self.running.pop(call, None)
+        changes = self.open.take(call)
+        if end.outcome == "ok":
+            self.past.append((where.event, call, where.session, changes))
+            yield from edits(changes, "applied", call=call, **where.fields)
+        elif end.outcome == "rejected":
+            yield from edits(changes, "rejected", call=call, **where.fields)
+
+    def _permission(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        request = table_of(data.get("permissionRequest"))
+        call = text_of(request.get("toolCallId"))
+        _remember(self.asking, text_of(data.get("requestId")), call)
+        path, known = text_of(request.get("fileName")), self.open.take(call)
+        self.open.add(call, known)
+        if request.get("kind") == "write" and path and not known:
+            diff = text_of(request.get("diff")) or None
+            yield from self._proposed(call, (Change(path, diff=diff),), where)
+
+    def _decided(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        result = table_of(data.get("result"))
+        call = self.asking.pop(text_of(data.get("requestId")), "") or text_of(data.get("toolCallId"))
+        if is_person(result):
+            _remember(self.rejected, call, None)
+            reason = text_of(result.get("feedback"))
+            end = ToolEnd(**where.fields, id=call, outcome="rejected", reason=reason)
+            yield from self._ended(where, end)
+
+    def _plan_decided(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if data.get("approved") is False:
+            call = text_of(data.get("toolCallId")) or text_of(data.get("requestId"))
+            reason = text_of(data.get("feedback"))
+            yield ToolEnd(**where.fields, id=call, outcome="rejected", reason=reason)
+
+    def _abort(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        if data.get("reason") != "autopilot_credit_limit":
+            yield Interrupt(**where.fields, id=where.event, during="tool" if self.running else "answer")
+        self.running.clear()
+
+    def _rewound(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
+        target = text_of(data.get("upToEventId"))
+        undone: list[tuple[str, str, tuple[Change, ...]]] = []
+        for event, call, session, changes in reversed(self.past):
+            undone += [(call, session, changes)] if changes else []
+            if event == target and not changes:
+                break
+        else:
+            return  # the events were taken out of the log
+        for call, session, changes in reversed(undone):
+            yield from edits(changes, "undone", call=call, session=session, at=where.at, place=where.place)
+
+
+def _remember(known: OrderedDict[str, Any], key: str, value: object) -> None:
+    if key:
+        known[key] = value
+        if len(known) > _MOST:
+            known.popitem(last=False)
+
+
+_HANDLERS: dict[str, Callable[[_Events, dict[str, Any], _Where], Iterator[Read]]] = {
+    "session.start": _Events._model,
+    "session.resume": _Events._model,
+    "session.model_change": _Events._model,
+    "session.compaction_complete": _Events._compacted,
+    "session.snapshot_rewind": _Events._rewound,
+    "user.message": _Events._user,
+    "system.notification": _Events._notified,
+    "assistant.reasoning": _Events._reasoning,
+    "assistant.message": _Events._message,
+    "tool.user_requested": _Events._asked_by_user,
+    "tool.execution_start": _Events._began,
+    "external_tool.requested": _Events._began,
+    "tool.execution_complete": _Events._completed,
+    "permission.requested": _Events._permission,
+    "permission.completed": _Events._decided,
+    "exit_plan_mode.completed": _Events._plan_decided,
+    "abort": _Events._abort,
+}

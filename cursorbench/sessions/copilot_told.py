@@ -1,0 +1,84 @@
+"""What single fields of Copilot's events tell: who wrote a message, how a call ended, who decided.
+
+The names are those of `session-events.ts` in github/copilot-sdk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cursorbench.sessions.items import Automatic, Outcome
+from cursorbench.sessions.reading import list_of, table_of, text_of
+
+_IGNORED = """
+    assistant.idle assistant.intent assistant.message_delta assistant.message_start assistant.reasoning_delta
+    assistant.server_tool_progress assistant.streaming_delta assistant.tool_call_delta assistant.turn_end
+    assistant.turn_start assistant.usage auto_mode_switch.completed auto_mode_switch.requested
+    capabilities.changed command.completed command.execute command.queued commands.changed
+    elicitation.completed elicitation.requested exit_plan_mode.requested external_tool.completed
+    factory.run_settled factory.run_started factory.run_updated hook.end hook.progress hook.start
+    mcp.headers_refresh_completed mcp.headers_refresh_required mcp.oauth_completed mcp.oauth_required
+    mcp.prompts.list_changed mcp.resources.list_changed mcp.tools.list_changed mcp_app.tool_call_complete
+    model.call_failure pending_messages.modified sampling.completed sampling.requested
+    session.auto_mode_resolved session.autopilot_objective_changed session.background_tasks_changed
+    session.binary_asset session.canvas.closed session.canvas.opened session.canvas.recorded
+    session.canvas.registry_changed session.canvas.removed session.canvas.unavailable
+    session.compaction_start session.context_changed session.context_cleared session.custom_agents_updated
+    session.custom_notification session.error session.extensions.attachments_pushed
+    session.extensions_loaded session.handoff session.idle session.import_legacy session.info
+    session.managed_settings_enforced session.managed_settings_resolved session.mcp_server_status_changed
+    session.mcp_servers_loaded session.mode_changed session.permissions_changed session.plan_changed
+    session.remote_steerable_changed session.schedule_cancelled session.schedule_created
+    session.schedule_rearmed session.session_limits_changed session.shutdown session.skills_loaded
+    session.task_complete session.title_changed session.todos_changed session.tools_updated
+    session.truncation session.usage_checkpoint session.usage_info session.warning
+    session.workspace_file_changed session_limits_exhausted.completed session_limits_exhausted.requested
+    skill.invoked subagent.completed subagent.deselected subagent.failed subagent.selected subagent.started
+    system.message tool.execution_partial_result tool.execution_progress tool_search.activated
+    ui.ephemeral_query user_input.completed user_input.requested
+"""
+IGNORED = frozenset(_IGNORED.split())  # known to exist, and nothing in them that is an item
+
+
+def automatic(message: dict[str, Any]) -> Automatic:
+    """Why no person wrote a `user.message`, "" when one did."""
+    source = text_of(message.get("source")).lower()
+    if message.get("isAutopilotContinuation") is True:
+        return "continuation"
+    if source.startswith("agent"):
+        return "sub_agent"
+    if source.startswith("command") or message.get("agentMode") == "shell":
+        return "command"
+    return "" if source in ("", "user", "human") else "meta"
+
+
+def ending(data: dict[str, Any]) -> tuple[Outcome, str]:
+    """How a `tool.execution_complete` ended and its text, in the shapes the event has had."""
+    result, error = data.get("result"), table_of(data.get("error"))
+    fields = table_of(result)
+    words = (result, fields.get("content"), fields.get("text_result_for_llm"), fields.get("textResultForLlm"))
+    text = next((word for word in words if isinstance(word, str)), "")
+    text = text or text_of(error.get("message")) or text_of(data.get("error"))
+    kind = (
+        text_of(fields.get("result_type")) or text_of(fields.get("resultType")) or text_of(error.get("code"))
+    )
+    if kind == "rejected":
+        return "rejected", text
+    if kind in ("aborted", "cancelled", "canceled", "interrupted"):
+        return "interrupted", text
+    failed = kind in ("failure", "denied", "error", "timeout") or bool(error) or bool(_exit(fields))
+    return "error" if data.get("success") is False or failed else "ok", text
+
+
+def _exit(result: dict[str, Any]) -> int:
+    """A shell command's exit code where the result tells one."""
+    for part in list_of(result.get("contents")):
+        code = table_of(part).get("exitCode")
+        if isinstance(code, int):
+            return code
+    return 0
+
+
+def is_person(result: dict[str, Any]) -> bool:
+    """Whether a permission was denied by the user: not by a rule, a hook or for want of a user."""
+    return result.get("kind") == "denied-interactively-by-user"
