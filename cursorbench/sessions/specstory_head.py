@@ -1,0 +1,85 @@
+"""What a SpecStory transcript tells before it is read, and the headers of its turns. For `specstory`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from cursorbench.sessions.items import Automatic, Place
+from cursorbench.sessions.reading import milliseconds, text_lines
+from cursorbench.sessions.transcript import Closings
+
+_HEADER = re.compile(r"^_\*\*(?:(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?)?\*\*_\s*$")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z| ?[+-]\d\d:?\d\d)?$")
+_SESSION = re.compile(r"^<!-- (.{1,80}?) Session (\S{1,200}) \((.*)\) -->\s*$")
+_TITLE = re.compile(r"^# (?:.*\()?(\d{4}-\d\d-\d\d[^()]*)\)?\s*$")
+_TAGS = ("</tool-use>", "</think>", "</details>")
+
+
+class Header(msgspec.Struct):
+    """Who speaks from here on, in what session. An agent's sub-agents speak in `SESSION:sidechain`."""
+
+    role: str
+    session: str
+    place: Place
+    at: int | None = None
+    model: str = ""
+    id: str = ""
+    automatic: Automatic = ""
+    sidechain: bool = False
+
+
+def header_of(line: str, place: Place, session: str) -> Header | None:
+    """The header of a turn, None when the line is none. One without a name (`_****_`) is an agent's."""
+    if not (found := _HEADER.match(line)):
+        return None
+    model, at = _split(found[3] or "")
+    if not found[2]:
+        role = "user" if found[1] == "User" else "agent"
+        return Header(role, session, place, at, model if role == "agent" else "")
+    session = f"{session}:sidechain"
+    if found[1] == "User" or (at is not None and not model):  # newer writers call the task an agent's
+        return Header("user", session, place, at, automatic="sub_agent", sidechain=True)
+    return Header("agent", session, place, at, model, sidechain=True)
+
+
+class Known:
+    """What one look over the file tells: the session's name, agent and start, and what is closed at all.
+
+    `tagged`: tools have tags of their own, so a bare diff is part of an answer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.session, self.agent = path.stem, ""
+        self.start: int | None = None
+        self.closings, self.tagged = Closings(), False
+        begun = False
+        for place, line in text_lines(path):
+            self.closings.note(place.line, line, _TAGS)
+            self.tagged = self.tagged or line.startswith("<tool-use ")
+            begun = begun or bool(_HEADER.match(line))
+            if not begun:
+                self._beginning(line)
+
+    def _beginning(self, line: str) -> None:
+        if found := _SESSION.match(line):
+            self.agent, self.session, self.start = found[1], found[2], _time(found[3])
+        elif self.start is None and (found := _TITLE.match(line)):
+            self.start = _time(found[1])
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Model and time of a header's brackets: `MODEL TIME`, `model X, mode Y`, or either alone."""
+    found = _TIME.search(text)
+    rest = (text[: found.start()] if found else text).strip(" ,")
+    if found_model := re.search(r"\bmodel ([^,]+)", rest):
+        rest = found_model[1].strip()
+    elif re.match(r"mode [^,]*$", rest):
+        rest = ""
+    return rest, _time(found[0]) if found else None
+
+
+def _time(text: str) -> int | None:
+    return milliseconds(re.sub(r" (?=[+-]\d\d:?\d\d$)", "", text.strip()))

@@ -1,0 +1,223 @@
+"""The tool blocks of SpecStory transcripts: what was called, what it changed, how it ended.
+
+The writers show a call's input and result as Markdown, a little differently per agent; see docs/sources.md.
+Not for: finding the blocks in a transcript (`specstory`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.items import Commit, Edit, Outcome, Place, Read, Status, ToolEnd, ToolUse
+from cursorbench.sessions.transcript import Fence
+
+_NAMED = re.compile(r"^Tool use: \*\*(.+?)\*\*")
+_SUMMARY_PATH = re.compile(
+    r"(?:Edit file|Apply patch for|Create file|Delete file): ?(.+)$|Apply patch for (.+)$"
+)
+_SUMMARY_TICKS = re.compile(r"\*\* (?:• )?`([^`]+)`$")
+_BODY_PATH = re.compile(r"^(?:Path|File|Edit file): `?([^`]+)`?$")
+_SECTION = re.compile(r"^\*\*(?:Add|Update|Delete|Move|Modify|Create|Rename)[a-z ]*: `([^`]+)`\*\*$")
+_RESULT_PATH = re.compile(
+    r"^(?:The file (.+?) has been (?:updated|created)|File created successfully at: (.+?)(?: \(|$))"
+)
+_REJECTED = re.compile(
+    r"The user doesn't want to (?:proceed with this tool use|take this action)"
+    r"|(?:rejected|denied) by (?:the )?user|User rejected"
+)
+_REASON = re.compile(r"the user said:\s*\n(.*)", re.DOTALL)
+_FAILED = re.compile(
+    r"^(?:<tool_use_error>|(?:Error: )?Exit code:? [1-9]|Process exited with code [1-9]"
+    r"|Error: |InputValidationError)",
+    re.MULTILINE,
+)
+_CANCELLED = re.compile(r"^aborted by user|^\[Request interrupted by user", re.MULTILINE)
+_COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
+_WRITERS = re.compile(r"edit|write|replace|patch|create_?file|delete_?file|insert", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
+_BARE = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|#39|#x27);)")
+_HUNK = re.compile(r"^@@ -(\d+),\w+ \+(\d+),\w+ @@")
+
+
+class Call(msgspec.Struct):
+    """A tool block as it stands in the transcript. `finished`: its end was found."""
+
+    session: str
+    id: str
+    at: int | None
+    place: Place
+    name: str
+    type: str
+    summary: str
+    body: Sequence[str] = ()
+    finished: bool = True
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A code block, with the last line of text before it that is not blank."""
+
+    info: str
+    text: str
+    before: str
+
+
+def name_of(summary: str) -> str:
+    """The tool's name from a summary; of the oldest generation's phrases the first two words."""
+    if found := _NAMED.match(summary):
+        return found[1]
+    return "_".join(re.findall(r"[A-Za-z]+", summary)[:2]).lower()
+
+
+def writes(call: Call) -> bool:
+    """Whether the tool changes files."""
+    return call.type == "write" or (call.type in ("", "unknown") and bool(_WRITERS.search(call.name)))
+
+
+def unescaped(text: str) -> str:
+    """The text before a writer escaped it for HTML. One with a bare `<`, `>` or `&` was not escaped."""
+    return html.unescape(text) if _ENTITY.search(text) and not _BARE.search(text) else text
+
+
+def diff_of(text: str) -> str:
+    """A unified diff: Cursor writes two characters before each line, and counts that may be wrong."""
+    lines = unescaped(text).split("\n")
+    body = [line for line in lines if not line.startswith(("@@", "--- ", "+++ ", "\\"))]
+    if all(line[:2] in ("", "+", "-", " ", "+ ", "- ", "  ") for line in body) and any(
+        line[1:2] == " " for line in body
+    ):
+        lines = [line if line.startswith("@@") else line[:1] + line[2:] for line in lines]
+    return "\n".join(_recounted(lines))
+
+
+def _recounted(lines: list[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if not (found := _HUNK.match(line)):
+            yield line
+            continue
+        old = new = 0
+        for other in lines[number + 1 :]:
+            if other.startswith("@@"):
+                break
+            old += not other.startswith(("+", "\\"))
+            new += not other.startswith(("-", "\\"))
+        yield f"@@ -{found[1]},{old} +{found[2]},{new} @@"
+
+
+def blocks_of(body: Sequence[str]) -> tuple[list[Block], str]:
+    """The code blocks, and the text around them."""
+    blocks: list[Block] = []
+    text: list[str] = []
+    fence: Fence | None = None
+    inside: list[str] = []
+    for line in body:
+        if fence is None:
+            fence, inside = Fence.opened_by(line), []
+            if fence is None:
+                text.append(line)
+        elif fence.closed_by(line):
+            blocks.append(_block(fence, inside, text))
+            fence = None
+        else:
+            inside.append(line)
+    if fence is not None:
+        blocks.append(_block(fence, inside, text))
+    return blocks, "\n".join(text).strip()
+
+
+def _block(fence: Fence, inside: list[str], text: list[str]) -> Block:
+    before = next((line for line in reversed(text) if line.strip()), "")
+    return Block(fence.info, "\n".join(inside), before.strip())
+
+
+def items_of(call: Call) -> Iterator[Read]:
+    """The call, what it changes, and its end."""
+    blocks, text = blocks_of(call.body)
+    own: dict[str, Any] = {"session": call.session, "at": call.at, "place": call.place}
+    command = _command(call, blocks, text)
+    arguments = msgspec.json.encode({"command": command}).decode() if command else ""
+    yield ToolUse(id=call.id, name=call.name, arguments=arguments, **own)
+    result = blocks[-1].text if blocks and (call.type != "shell" or len(blocks) > 1 or "`" in text) else text
+    outcome, reason = _outcome(result, text)
+    if writes(call):
+        yield from _edits(call, blocks, text, outcome)
+    if not call.finished:
+        return
+    yield ToolEnd(id=call.id, outcome=outcome, text=result, reason=reason, **own)
+    if "git commit" in command and outcome == "ok":
+        for sha, message in _COMMITTED.findall(result):
+            yield Commit(id=call.id, sha=sha, message=message, **own)
+
+
+def _command(call: Call, blocks: list[Block], text: str) -> str:
+    if call.type != "shell":
+        return ""
+    if blocks and blocks[0].info == "bash":
+        return unescaped(blocks[0].text)
+    if found := re.search(r"^`(.*)`$", text, re.MULTILINE):
+        return found[1]
+    return unescaped(call.summary.partition("Run command: ")[2])
+
+
+def _outcome(result: str, text: str) -> tuple[Outcome, str]:
+    if _REJECTED.search(result[:400]):
+        reason = _REASON.search(result)
+        return "rejected", reason[1].strip() if reason else ""
+    if status := re.search(r"^Status: \*\*(\w+)\*\*", text, re.MULTILINE):
+        word = status[1].lower()
+        if word in ("cancelled", "canceled", "rejected", "error", "failed"):
+            return ("rejected" if word == "rejected" else "interrupted" if word[0] == "c" else "error"), ""
+    if _CANCELLED.search(result[:200]):
+        return "interrupted", ""
+    if "**Apply failed**" in text or "**Error:**" in text or _FAILED.search(result[:200]):
+        return "error", ""
+    return "ok", ""
+
+
+def _edits(call: Call, blocks: list[Block], text: str, outcome: Outcome) -> Iterator[Edit]:
+    status: Status = {"ok": "applied", "rejected": "rejected"}.get(outcome, "proposed")  # type: ignore[assignment]
+    if not call.finished:
+        status = "proposed"
+    own: dict[str, Any] = {
+        "session": call.session,
+        "id": call.id,
+        "at": call.at,
+        "place": call.place,
+        "status": status,
+    }
+    sections = [found[1] for line in text.split("\n") if (found := _SECTION.match(line.strip()))]
+    for path in sections:
+        diffs = [b.text for b in blocks if b.info == "diff" and b.before.endswith(f": `{path}`**")]
+        yield Edit(path=path, diff="\n".join(map(diff_of, diffs)) if diffs else None, **own)
+    if sections:
+        return
+    path = _path(call, blocks, text)
+    inputs = [b for b in blocks if not b.before.startswith(("Output:", "Result:", "**Result"))]
+    diffs = [diff_of(block.text) for block in inputs if block.info == "diff"]
+    if diffs and any(re.match(r"[-+@]", line) for line in "\n".join(diffs).split("\n")):
+        yield Edit(path=path, diff="\n".join(diffs), **own)
+    elif shown := [b for b in inputs if b.info != "text" and not b.text.startswith("<tool_use_error>")]:
+        yield Edit(path=path, after=unescaped(shown[0].text), **own)
+    elif path:
+        yield Edit(path=path, **own)
+
+
+def _path(call: Call, blocks: list[Block], text: str) -> str:
+    summary = call.summary.strip()
+    if found := _SUMMARY_PATH.search(summary) or _SUMMARY_TICKS.search(summary):
+        return unescaped(next(group for group in found.groups() if group)).strip().strip("`")
+    for line in text.split("\n"):
+        if found := _BODY_PATH.match(line.strip()):
+            return found[1]
+    for block in reversed(blocks):
+        if found := re.search(r"^\+\+\+ (\S.*)$", block.text, re.MULTILINE) if block.info == "diff" else None:
+            return found[1]
+        if found := _RESULT_PATH.match(block.text):
+            return found[1] or found[2]
+    if found := re.match(r"^`([^`]+)`", text.strip()):
+        return found[1]
+    return ""
