@@ -1,0 +1,116 @@
+"""The edits in an Aider answer: SEARCH/REPLACE blocks, whole files, unified diffs. For `aider`.
+
+Edits are text in the answer; which of them came into the files is told later by "Applied edit to PATH".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cursorbench.sessions.transcript import Fence
+
+SEARCH = re.compile(r"^<{5,9} (?:SEARCH|ORIGINAL)>?\s*$")
+_MIDDLE = re.compile(r"^={5,9}\s*$")
+REPLACE = re.compile(r"^>{5,9} (?:REPLACE|UPDATED)\s*$")
+_TARGET = re.compile(r"^\+\+\+ (?:b/)?(\S.*?)\s*$")
+_FAILED = re.compile(r"(?:exactly match|to match) lines in (.+?)\s*$")
+
+
+class Proposed(msgspec.Struct):
+    """An edit the answer proposes. `before` None: the whole file is `after`, unless there is a `diff`."""
+
+    path: str
+    line: int
+    before: str | None = None
+    after: str | None = None
+    diff: str | None = None
+    done: bool = False
+
+
+def edits_of(lines: Sequence[tuple[int, str]]) -> list[Proposed]:
+    """The edits in an answer's lines (with their numbers); a block that is not complete is none."""
+    return list(_edits(lines))
+
+
+def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
+    name = ""  # the last line that may name the file, and the last file an edit named
+    path, at = "", 0
+    while at < len(lines):
+        number, line = lines[at]
+        if SEARCH.match(line):
+            path, name = _name(name) or path, ""
+            block, at = _block(lines, at + 1)
+            if block:
+                yield Proposed(path, number, block[0], block[1])
+            continue
+        fence = Fence.opened_by(line)
+        if fence and not (at + 1 < len(lines) and SEARCH.match(lines[at + 1][1])):
+            end = next((n for n in range(at + 1, len(lines)) if fence.closed_by(lines[n][1])), None)
+            if end is None or any(SEARCH.match(lines[n][1]) for n in range(at + 1, end)):
+                at += 1
+                continue
+            text = "\n".join(text for _, text in lines[at + 1 : end])
+            yield from _fenced(fence, text, _name(name), number)
+            name, at = "", end + 1
+            continue
+        if line.strip() and not fence and not re.match(r"^<(?:source|code|pre|codeblock|sourcecode)>", line):
+            name = line
+        at += 1
+
+
+def _fenced(fence: Fence, text: str, path: str, number: int) -> Iterator[Proposed]:
+    if fence.info == "diff":
+        if target := next((m for line in text.split("\n") if (m := _TARGET.match(line))), None):
+            yield Proposed(target[1], number, diff=text)
+    elif path:
+        yield Proposed(path, number, after=text)
+
+
+def _block(lines: Sequence[tuple[int, str]], at: int) -> tuple[tuple[str, str] | None, int]:
+    """(before, after) of the block whose text begins at `at`, and where reading goes on."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    side = 0
+    for n in range(at, len(lines)):
+        line = lines[n][1]
+        if SEARCH.match(line):
+            return None, n
+        if REPLACE.match(line):
+            return (("\n".join(sides[0]), "\n".join(sides[1])) if side else None), n + 1
+        if side == 0 and _MIDDLE.match(line):
+            side = 1
+        else:
+            sides[side].append(line)
+    return None, len(lines)
+
+
+def _name(line: str) -> str:
+    """The file a line names, as the edit formats have it: alone, maybe in marks. "" when it is a sentence."""
+    name = line.strip().strip("`*:#").strip()
+    return "" if len(name) > 400 or re.search(r"\s{2,}|[<>|?]|[a-z] [a-z]", name) or not name else name
+
+
+def failing(messages: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """(path, lines searched for) of each block that an error message says did not match."""
+    found: list[tuple[str, list[str]]] = []
+    reading = False
+    for line in messages:
+        if match := _FAILED.search(line):
+            found.append((match[1], []))
+        elif found and SEARCH.match(line):
+            reading = True
+        elif reading and (_MIDDLE.match(line) or REPLACE.match(line)):
+            reading = False
+        elif reading:
+            found[-1][1].append(line.strip())
+    return found
+
+
+def same(edit: Proposed, path: str, searched: Sequence[str]) -> bool:
+    """Whether the edit is the one that did not match; messages lose the blanks around lines."""
+    if edit.path != path or edit.before is None:
+        return False
+    lines = [line.strip() for line in edit.before.split("\n")]
+    return [line for line in lines if line] == [line for line in searched if line]

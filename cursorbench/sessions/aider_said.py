@@ -1,0 +1,104 @@
+"""The sentences in which Aider tells what happened, over its versions. For `aider`."""
+
+from __future__ import annotations
+
+import re
+
+from cursorbench.sessions.aider_edits import REPLACE, SEARCH
+from cursorbench.sessions.items import Automatic
+from cursorbench.sessions.reading import milliseconds
+
+__all__ = ["REPLACE", "SEARCH"]
+
+VERSION = re.compile(r"^Aider v(\S+)")
+MODEL = re.compile(r"^(?:Main model|Models?): (\S+)")
+FOLDER = re.compile(r"^Git working dir: (.+)$")
+APPLIED = re.compile(r"^Applied edit to (.+)$")
+DRY = re.compile(r"^Did not apply edit to (.+?) \(--dry-run\)$")
+SKIPPED = re.compile(r"^Skipping edits to (.+?)(?: that matches gitignore spec\.)?$")
+COMMIT = re.compile(r"^Commit ([0-9a-f]{7,40}) (.*)$", re.DOTALL)
+UNDONE = re.compile(r"^(?:Removed: ([0-9a-f]{7,40})\b|Commit `?([0-9a-f]{7,40})`? was reset and removed)")
+TOKENS = re.compile(r"^Tokens: ")
+MALFORMED = re.compile(r"^(?:The LLM did not conform to the edit format|Malformed (?:response|ORIGINAL))")
+UNMATCHED = re.compile(r"^# \d+ SEARCH/REPLACE blocks? failed to match|UnifiedDiffNoMatch|failed to apply")
+OTHERS = re.compile(r"The other \d+ SEARCH/REPLACE blocks? (?:were|was) applied successfully")
+STOPPED = re.compile(r"\^C (?:again to exit|KeyboardInterrupt)$")
+ASKED = re.compile(
+    r"^(?P<question>[^\n]*?\?)\s*(?:\((?:Y|y)[^)\n]*\)?[^\n]*?\[\w+\]:?|\(y/n/instructions\):?|\[[Yy]/[Nn]\])?"
+    r"\s+(?P<answer>\S[^\n]*)$"
+)
+_OUTPUT = re.compile(r"^Add (?:the|[\d.]+k tokens of command) output to the chat\?")
+_SHELL = re.compile(r"^Run (?:the )?shell commands?\?")
+_ALLOW = re.compile(
+    r"^(?:Allow (?:edits to|creation of new file) (?P<path>.+?)(?: which was not previously.*)?\?"
+    r"|Create new file\?"
+    r"|Allow edits to file that has not|Edit the files\?)"
+)
+_GOES_ON = re.compile(r"^(?:Attempt to fix|Fix lint errors|Add .* to the chat\?|Try to proceed)")
+_COMMAND = re.compile(r"^[/!]")
+_ASKING = re.compile(r"^/(?:ask|code|architect|context|help|ok|chat-mode \w+) +(?P<text>\S.*)$", re.DOTALL)
+_FIX = re.compile(r"^# Fix any errors below")
+_RAN = re.compile(r"^I ran this command:|^I found this (?:output|error)", re.IGNORECASE)
+_DOCS = re.compile(r"^# Question: .*^# Relevant docs:", re.DOTALL | re.MULTILINE)
+_KNOWN = re.compile(
+    r"^(?:Tokens: |Unexpected error: |Commit [0-9a-f]{7,40} "
+    r"|Applied edit to |Removed: |Add .* output to the chat\?)"
+)
+_BREAKS = re.compile(r"^> (?:Tokens: [\d.,]+k? sent|(?:\^C|Unexpected error|You can use /undo).*  $)")
+
+
+def time_of(text: str) -> int | None:
+    """When a session started. Aider tells no zone; the time counts as UTC."""
+    return milliseconds(text)
+
+
+def known(text: str) -> bool:
+    """Whether a message begins so, that it is one of Aider's wherever it stands."""
+    return bool(_KNOWN.match(text))
+
+
+def breaks(line: str) -> bool:
+    """Whether a line ends an edit block that was never closed: the answer stopped there."""
+    return line == ">  " or bool(_BREAKS.match(line))
+
+
+def automatic_of(text: str, before: str) -> Automatic:
+    """Why nobody typed the text; `before` is what was typed before it."""
+    if text == "<blank>":
+        return "meta"
+    if _FIX.match(text) or _RAN.match(text):
+        return "pasted_output"
+    if _DOCS.match(text):
+        return "meta"
+    asking = _ASKING.match(before)  # Aider repeats the question that it takes out of a command
+    if asking and asking["text"].strip() == text.strip():
+        return "meta"
+    if _COMMAND.match(text) and not _ASKING.match(text):
+        return "command"
+    return ""
+
+
+def calls_model(text: str) -> bool:
+    """Whether a typed text goes to the model."""
+    return text != "<blank>" and (not _COMMAND.match(text) or bool(_ASKING.match(text)))
+
+
+def instructions(question: str, answer: str) -> bool:
+    """Whether the answer to "Add the output to the chat?" is a message of its own."""
+    return bool(_OUTPUT.match(question)) and answer.lower() not in ("y", "n", "yes", "no")
+
+
+def refused(question: str, answer: str) -> tuple[str, str] | None:
+    """(tool, path) when the user did not allow what the agent wanted to do."""
+    if not answer.lower().startswith(("n", "s", "d")):
+        return None
+    if _SHELL.match(question):
+        return "shell", ""
+    if found := _ALLOW.match(question):
+        return "edit", found["path"] or ""
+    return None
+
+
+def goes_on(question: str, answer: str) -> bool:
+    """Whether the model is called again after the answer."""
+    return bool(_GOES_ON.match(question)) and answer.lower().startswith("y")

@@ -1,0 +1,220 @@
+"""One Aider session: what its turns and messages mean for one another. For `aider`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cursorbench.sessions import aider_said as said
+from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, same
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Commit,
+    Edit,
+    Interrupt,
+    Place,
+    Read,
+    SessionStart,
+    Status,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+
+_MESSAGES = 10_000  # lines of one error message that are looked at
+
+
+class Session:
+    """Makes items of turns and messages. `commits`: edits by commit, for an undo in this or a later one."""
+
+    def __init__(
+        self, name: str, at: int | None, place: Place, commits: dict[str, list[Edit]] | None = None
+    ) -> None:
+        self.name, self.at, self.place = name, at, place
+        self.commits = {} if commits is None else commits
+        self.start = {"version": "", "cwd": ""}
+        self.begun = False
+        self.model = ""
+        self.typed = ""
+        self.waiting = False  # whether the model was called and has not answered yet
+        self.proposed: list[Proposed] = []
+        self.applied: list[Edit] = []  # since the last commit
+        self.failure: list[str] | None = None  # the lines of an error message about edits
+        self.failed_at = place
+        self.count = 0
+
+    def close(self, always: bool) -> Iterator[Read]:
+        """The session is over; `always`: it is told although nothing happened in it."""
+        yield from self._settle()
+        if always:
+            yield from self._begin()
+
+    def user(self, place: Place, text: str) -> Iterator[Read]:
+        """Something was typed."""
+        yield from self._settle()
+        yield from self._begin()
+        automatic = said.automatic_of(text, self.typed)
+        yield UserTurn(session=self.name, place=place, text=text, automatic=automatic)
+        self.typed = text.strip()
+        self.waiting = said.calls_model(self.typed)
+
+    def answer(self, place: Place, lines: list[str]) -> Iterator[Read]:
+        """The model answered."""
+        yield from self._settle()
+        yield from self._begin()
+        while lines and not lines[-1].strip():
+            lines.pop()
+        yield AgentTurn(session=self.name, place=place, text="\n".join(lines), model=self.model)
+        self.waiting = False
+        self.proposed = edits_of([(place.line + n, line) for n, line in enumerate(lines)])
+
+    def message(self, place: Place, text: str) -> Iterator[Read]:
+        """Aider said something."""
+        if not self.begun and self._startup(text):
+            return
+        if self.failure is not None and not said.APPLIED.match(text) and not said.STOPPED.search(text):
+            if len(self.failure) < _MESSAGES:
+                self.failure.append(text)
+            return
+        if said.MALFORMED.match(text) or said.UNMATCHED.match(text):
+            yield from self._begin()
+            self.failure, self.failed_at, self.waiting = [text], place, True
+        elif found := said.APPLIED.match(text):
+            yield from self._fail()
+            yield from self._apply(place, found[1].strip(), "applied")
+        elif found := said.DRY.match(text) or said.SKIPPED.match(text):
+            status: Status = "proposed" if said.DRY.match(text) else "rejected"
+            yield from self._apply(place, found[1].strip(), status)
+        elif found := said.COMMIT.match(text):
+            yield from self._commit(place, found[1], found[2].strip())
+        elif found := said.UNDONE.match(text):
+            yield from self._undo(place, found[1] or found[2])
+        else:
+            yield from self._other(place, text)
+
+    def _other(self, place: Place, text: str) -> Iterator[Read]:
+        if found := said.MODEL.match(text):
+            self.model = found[1].rstrip(",")
+        elif said.TOKENS.match(text):
+            self.waiting = False
+        elif said.STOPPED.match(text):
+            yield from self._fail()
+            if self.waiting:
+                self.waiting = False
+                yield from self._begin()
+                yield Interrupt(session=self.name, place=place)
+        elif asked := said.ASKED.match(re.sub(r"\?\s*\n\s*", "? ", text)):
+            yield from self._asked(place, asked["question"], asked["answer"].strip())
+
+    def _asked(self, place: Place, question: str, answer: str) -> Iterator[Read]:
+        own: dict[str, Any] = {"session": self.name, "place": place}
+        if said.instructions(question, answer):
+            yield from self._begin()
+            yield UserTurn(text=answer, **own)
+            self.waiting = True
+        elif said.goes_on(question, answer):
+            self.waiting = True
+        elif refused := said.refused(question, answer):
+            yield from self._begin()
+            name, path = refused
+            if name == "edit" and path and any(edit.path == path for edit in self.proposed):
+                yield from self._apply(place, path, "rejected")
+                return
+            identity = self._next()
+            yield ToolUse(id=identity, name=name, **own)
+            yield ToolEnd(id=identity, outcome="rejected", **own)
+
+    def _startup(self, text: str) -> bool:
+        """Whether a message belongs to what Aider says of itself before the first turn."""
+        if found := said.VERSION.match(text):
+            self.start["version"] = found[1]
+        elif found := said.FOLDER.match(text):
+            self.start["cwd"] = found[1].strip()
+        elif found := said.MODEL.match(text):
+            self.model = found[1].rstrip(",")
+        else:
+            return False
+        return True
+
+    def _begin(self) -> Iterator[Read]:
+        if not self.begun:
+            self.begun = True
+            yield SessionStart(session=self.name, at=self.at, place=self.place, agent="aider", **self.start)
+
+    def _next(self) -> str:
+        self.count += 1
+        return f"edit-{self.count}"
+
+    def _apply(self, place: Place, path: str, status: Status) -> Iterator[Read]:
+        """What the answer proposed for this file has this fate; the file alone when it proposed nothing."""
+        yield from self._begin()
+        mine = [edit for edit in self.proposed if edit.path == path and not edit.done]
+        blocks = [edit for edit in mine if edit.before is not None or edit.diff is not None]
+        for edit in blocks or mine[-1:] or [Proposed(path, place.line)]:
+            yield from self._told(edit, status, place)
+
+    def _told(self, edit: Proposed, status: Status, place: Place, error: str = "") -> Iterator[Read]:
+        edit.done = True
+        identity = self._next()
+        own: dict[str, Any] = {
+            "session": self.name,
+            "id": identity,
+            "place": Place(place.file, edit.line),
+        }
+        yield ToolUse(name="edit", **own)
+        item = Edit(
+            path=edit.path, status=status, before=edit.before, after=edit.after, diff=edit.diff, **own
+        )
+        yield item
+        if error:
+            yield ToolEnd(outcome="error", text=error, **own)
+        elif status != "proposed":
+            yield ToolEnd(outcome="ok" if status == "applied" else "rejected", **own)
+        if status == "applied":
+            self.applied.append(item)
+
+    def _fail(self) -> Iterator[Read]:
+        """An error message about edits is complete."""
+        if self.failure is None:
+            return
+        messages, self.failure = "\n".join(self.failure).split("\n"), None
+        failed = failing(messages)
+        if not failed:
+            identity = self._next()
+            own: dict[str, Any] = {"session": self.name, "id": identity, "place": self.failed_at}
+            yield ToolUse(name="edit", invalid="the answer does not conform to the edit format", **own)
+            return
+        for path, searched in failed:
+            edit = next((e for e in self.proposed if not e.done and same(e, path, searched)), None)
+            edit = edit or Proposed(path, self.failed_at.line)
+            error = f"no exact match in {path}"
+            yield from self._told(edit, "proposed", self.failed_at, error)
+        if any(said.OTHERS.search(line) for line in messages):
+            for edit in self.proposed:
+                if not edit.done and edit.before is not None:
+                    yield from self._told(edit, "applied", self.failed_at)
+
+    def _settle(self) -> Iterator[Read]:
+        """A new turn begins: what nothing was said about was proposed only."""
+        yield from self._fail()
+        proposed, self.proposed = self.proposed, []
+        for edit in proposed:
+            if not edit.done and (edit.before is not None or edit.diff is not None):
+                yield from self._told(edit, "proposed", self.place)
+
+    def _commit(self, place: Place, sha: str, message: str) -> Iterator[Read]:
+        yield from self._begin()
+        edits, self.applied = self.applied, []
+        paths = tuple(dict.fromkeys(edit.path for edit in edits))
+        self.commits[sha] = edits
+        yield Commit(session=self.name, place=place, sha=sha, message=message, paths=paths)
+
+    def _undo(self, place: Place, sha: str) -> Iterator[Read]:
+        """The edits of the commit again, undone; of a commit without known edits only that."""
+        yield from self._begin()
+        edits = self.commits.pop(sha, [])
+        for edit in edits:
+            yield Edit(session=edit.session, id=edit.id, place=place, path=edit.path, status="undone")
+        if not edits:
+            yield Edit(session=self.name, id=sha, place=place, path="", status="undone")

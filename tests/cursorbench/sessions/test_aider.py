@@ -1,0 +1,186 @@
+"""Aider's chat history: what each line becomes, by hand-written histories."""
+
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions import aider
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Commit,
+    Edit,
+    Place,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import milliseconds
+from cursorbench.sessions.seen import Seen
+
+START = "\n# aider chat started at 2024-08-05 19:33:02\n\n"
+ABOUT = "> Aider v0.50.1  \n> Model: m-1 with diff edit format  \n> Git working dir: /w  \n"
+BLOCK = "a.py\n```python\n<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n```\n"
+
+
+def items(
+    tmp_path: Path, text: str, name: str = ".aider.chat.history.md", seen: Seen | None = None
+) -> list[Any]:
+    (tmp_path / name).write_text(text)
+    return list(aider.read(tmp_path / name, seen or Seen()))
+
+
+def typed(text: str) -> str:
+    return "".join(f"#### {line}  \n" for line in text.split("\n"))
+
+
+def test_a_session_with_an_edit_a_commit_and_an_undo(tmp_path: Path) -> None:
+    text = START + ABOUT + "\n" + typed("do it\nwell") + f"\nSure.\n\n{BLOCK}\n"
+    text += "> Tokens: 10 sent, 2 received.  \n> Applied edit to a.py  \n> Commit abcdef1 feat: it  \n\n"
+    text += typed("/undo") + "> Removed: abcdef1 feat: it  \n> Now at:  1234567 before  \n"
+    file = str(tmp_path / ".aider.chat.history.md")
+    session = "2024-08-05 19:33:02"
+
+    def line(number: int) -> dict[str, Any]:
+        return {"session": session, "place": Place(file, number)}
+
+    assert items(tmp_path, text) == [
+        SessionStart(at=milliseconds(session), agent="aider", version="0.50.1", cwd="/w", **line(2)),
+        UserTurn(text="do it\nwell", **line(8)),
+        AgentTurn(text=f"Sure.\n\n{BLOCK}".rstrip(), model="m-1", **line(11)),
+        ToolUse(id="edit-1", name="edit", **line(15)),
+        Edit(id="edit-1", path="a.py", status="applied", before="old", after="new", **line(15)),
+        ToolEnd(id="edit-1", outcome="ok", **line(15)),
+        Commit(sha="abcdef1", message="feat: it", paths=("a.py",), **line(24)),
+        UserTurn(text="/undo", automatic="command", **line(26)),
+        Edit(id="edit-1", path="a.py", status="undone", **line(27)),
+    ]
+
+
+def test_edits_that_fail_are_not_confirmed_or_not_allowed(tmp_path: Path) -> None:
+    failure = (
+        "> The LLM did not conform to the edit format.  \n> # 1 SEARCH/REPLACE block failed to match!  \n"
+        ">  \n> ## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in a.py  \n"
+        "> <<<<<<< SEARCH  \n> old  \n> =======  \n> new  \n> >>>>>>> REPLACE  \n"
+    )
+    text = START + ABOUT + "\n" + typed("one") + f"\n{BLOCK}\n{failure}\nAgain.\n\n{BLOCK}\n"
+    text += "> Tokens: 1 sent  \n\n"
+    text += typed("two") + f"\n{BLOCK.replace('a.py', 'b.py')}\n> Tokens: 1 sent  \n"
+    text += "> Allow creation of new file b.py? n  \n> Skipping edits to b.py  \n\n"
+    text += (
+        typed("three") + "\nBad.\n\n> The LLM did not conform to the edit format.  \n> why  \n\nSorry.\n\n"
+    )
+    text += "> Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]: n  \n"
+    found = items(tmp_path, text)
+    assert [(e.id, e.path, e.status) for e in found if isinstance(e, Edit)] == [
+        ("edit-1", "a.py", "proposed"),
+        ("edit-2", "a.py", "proposed"),
+        ("edit-3", "b.py", "rejected"),
+        ("edit-4", "b.py", "rejected"),
+    ]
+    assert [(e.id, e.outcome, e.text) for e in found if isinstance(e, ToolEnd)] == [
+        ("edit-1", "error", "no exact match in a.py"),
+        ("edit-3", "rejected", ""),
+        ("edit-4", "rejected", ""),
+        ("edit-6", "rejected", ""),
+    ]
+    assert [(e.id, e.name, e.invalid) for e in found if isinstance(e, ToolUse)][-2:] == [
+        ("edit-5", "edit", "the answer does not conform to the edit format"),
+        ("edit-6", "shell", ""),
+    ]
+
+
+def test_other_edit_formats(tmp_path: Path) -> None:
+    whole = "`c.py`\n```\nall\nof it\n```\n"
+    diff = "```diff\n--- d.py\n+++ d.py\n@@ @@\n-a\n+b\n```\n"
+    text = (
+        START
+        + ABOUT
+        + "\n"
+        + typed("x")
+        + f"\n{whole}\n{diff}\n> Applied edit to c.py  \n> Applied edit to d.py  \n"
+    )
+    text += "> Applied edit to e.py  \n> Did not apply edit to f.py (--dry-run)  \n"
+    found = [item for item in items(tmp_path, text) if isinstance(item, Edit)]
+    assert [(e.path, e.status, e.after, e.diff) for e in found] == [
+        ("c.py", "applied", "all\nof it", None),
+        ("d.py", "applied", None, "--- d.py\n+++ d.py\n@@ @@\n-a\n+b"),
+        ("e.py", "applied", None, None),
+        ("f.py", "proposed", None, None),
+    ]
+
+
+def test_who_wrote_a_message(tmp_path: Path) -> None:
+    turns = [
+        ("do", ""),
+        ("/add a.py", "command"),
+        ("!ls", "command"),
+        ("/ask why", ""),
+        (" why", "meta"),
+        ("# Fix any errors below, if possible.\n\nE1", "pasted_output"),
+        ("# Question: x\n\n# Relevant docs:\n", "meta"),
+        ("<blank>", "meta"),
+    ]
+    text = START + ABOUT + "".join("\n" + typed(said) for said, _ in turns)
+    text += "> Add the output to the chat?\n(y/n/instructions) why so slow  \n"
+    users = [item for item in items(tmp_path, text) if isinstance(item, UserTurn)]
+    assert [(item.text, item.automatic) for item in users] == [*turns, ("why so slow", "")]
+
+
+def test_only_a_stopped_answer_is_an_interrupt(tmp_path: Path) -> None:
+    stop = ">  \n>  \n> ^C again to exit  \n"
+    text = START + ABOUT + stop + "\n" + typed("go") + stop + "\nHalf an ans\n\n" + typed("/tokens") + stop
+    text += "\n" + typed("and") + f"\nDone.\n\n> Tokens: 1 sent  \n{stop}"
+    found = items(tmp_path, text)
+    assert [type(item).__name__ for item in found] == (
+        ["SessionStart", "UserTurn", "Interrupt", "AgentTurn", "UserTurn", "UserTurn", "AgentTurn"]
+    )
+
+
+def test_headings_quotations_and_blocks_of_an_answer_are_its_text(tmp_path: Path) -> None:
+    answer = "#### Heading\n\n> quoted\n\nx.md\n```\n<<<<<<< SEARCH\n> a  \n#### b  \n"
+    answer += "=======\n>>>>>>> REPLACE\n```"
+    found = items(tmp_path, START + ABOUT + "\n" + typed("go") + f"\n{answer}\n\n> Tokens: 1 sent  \n")
+    assert [item.text for item in found if isinstance(item, AgentTurn)] == [answer]
+
+
+def test_messages_of_several_lines_are_no_answers(tmp_path: Path) -> None:
+    text = (
+        START + ABOUT + "\n" + typed("/run x") + "> first\n\n    \nsecond\n> third\nlast  \n\nAn answer.\n\n"
+    )
+    text += "> Commit abcdef1 one\n\nbody  \n> Commit abcdef2 two  \n"
+    found = items(tmp_path, text)
+    assert [item.text for item in found if isinstance(item, AgentTurn)] == ["An answer."]
+    assert [(i.sha, i.message) for i in found if isinstance(i, Commit)] == [
+        ("abcdef1", "one\n\nbody"),
+        ("abcdef2", "two"),
+    ]
+
+
+def test_a_history_that_lost_its_trailing_blanks(tmp_path: Path) -> None:
+    text = START + ABOUT + "\n" + typed("go\non") + f"\nYes.\n\n{BLOCK}\n> Tokens: 1 sent  \n"
+    text += "> Applied edit to a.py  \n"
+    found = items(tmp_path, text.replace("  \n", "\n"))
+    assert [type(item).__name__ for item in found] == (
+        ["SessionStart", "UserTurn", "AgentTurn", "ToolUse", "Edit", "ToolEnd"]
+    )
+    assert found[1].text == "go\non"
+
+
+def test_sessions_of_the_same_second_and_copies(tmp_path: Path) -> None:
+    text = START + ABOUT + "\n" + typed("hi") + START + ABOUT + "\n" + typed("hi")
+    seen = Seen()
+    found = items(tmp_path, text, seen=seen)
+    assert [item.session for item in found if isinstance(item, SessionStart)] == [
+        "2024-08-05 19:33:02",
+        "2024-08-05 19:33:02 #2",
+    ]
+    assert len(found) == 4
+    again = items(tmp_path, text + "\n" + typed("hi"), "copy.md", seen)
+    assert [(item.session, item.text) for item in again] == [("2024-08-05 19:33:02 #2", "hi")]
+
+
+def test_what_is_recognised() -> None:
+    assert aider.recognises(Path("/r/.aider.chat.history.md"), b"")
+    assert aider.recognises(Path("old.md"), b"x\n# aider chat started at 2024-08-05 19:33:02\n")
+    assert not aider.recognises(Path("README.md"), b"# aider chat\n")
+    assert not aider.recognises(Path("x.jsonl"), b"# aider chat started at 2024-08-05 19:33:02\n")
