@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
+from cursorbench.sessions.glued import objects
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -30,7 +31,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.reading import json_lines, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.reading import lines, milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "claude-code"
@@ -48,8 +49,8 @@ _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 def recognises(_path: Path, head: bytes) -> bool:
     """A line of the beginning is one of Claude Code's; of a giant line that is cut, its names are enough."""
-    *_, last = lines = head.split(b"\n")
-    if any(_is_line(parsed(line.strip())) for line in lines if line.strip()):
+    *_, last = beginning = head.split(b"\n")
+    if any(_is_line(parsed(line.strip())) for line in beginning if line.strip()):
         return True
     return last.lstrip().startswith(b"{") and b'"parentUuid"' in last and b'"sessionId"' in last
 
@@ -66,11 +67,13 @@ def _is_line(line: object) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in json_lines(path):
+    for found in lines(path):
         if isinstance(found, Quarantined):
             yield found
-        else:
-            yield from log.items(*found)
+            continue
+        place, line = found
+        for one in objects(line, _is_line):
+            yield from [Quarantined(place, one)] if isinstance(one, str) else log.items(place, one)
     yield from log.rest()
 
 

@@ -107,6 +107,13 @@ def test_damage_loses_no_other_line(path: Path, data: st.DataObject) -> None:
         assert number == own or text in said
 
 
+def test_two_lines_without_an_end_between_them(path: Path) -> None:
+    assert texts(read(path, b"".join(SMALL)), path) == texts(read(path, b"\n".join(SMALL)), path)
+    torn = read(path, SMALL[0][:60] + SMALL[4])
+    assert [item.text for item in torn if isinstance(item, UserTurn)] == ["no"]
+    assert sum(isinstance(item, Quarantined) for item in torn) == 1
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -1,0 +1,91 @@
+"""JSON objects of a damaged line: two that share one, the whole one behind a torn one, halves of characters.
+
+A client that was killed while it wrote, or two that write the same log, leave lines without an end between
+them; one that cuts texts at a number of UTF-16 units leaves half a character. The good part is no less good.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cursorbench.sessions.reading import parsed
+
+_TRIES = 100  # beginnings of objects that are tried in one line
+_LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
+_MOST = 1000  # objects of one line
+_BLANK = re.compile(r"\s*")
+_BEGINNING = re.compile(r'\{\s*"\w+"\s*:')
+_ESCAPE = re.compile(
+    rb"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
+
+
+def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str, Any] | str]:
+    """The objects of a line; a string is the reason why there is none, or none but those before it.
+
+    Behind what cannot be read only objects that are lines by themselves count (`is_line`), up to the end: an
+    object may be a part of what was torn.
+    """
+    value = parsed(line)
+    if isinstance(value, dict):
+        yield value
+    elif not isinstance(value, str):
+        yield "not a JSON object"
+    elif len(line) > _LONGEST:
+        yield value
+    else:
+        text = _ESCAPE.sub(_whole, line).decode("utf-8", "replace")
+        damaged = "\ufffd" if not _is_utf8(line) else ""
+        found, end = _row(text, 0, damaged)
+        yield from found
+        if end < len(text):
+            yield value
+            yield from _behind(text, end, damaged, is_line)
+
+
+def _behind(text: str, start: int, damaged: str, is_line: Callable[[object], bool]) -> list[dict[str, Any]]:
+    for tried, beginning in enumerate(_BEGINNING.finditer(text, start + 1)):
+        if tried == _TRIES:
+            break
+        found, end = _row(text, beginning.start(), damaged)
+        if end == len(text) and found and all(map(is_line, found)):
+            return found
+    return []
+
+
+def _row(text: str, start: int, damaged: str) -> tuple[list[dict[str, Any]], int]:
+    """The objects from there on, one behind the other, and where the last of them ends."""
+    found: list[dict[str, Any]] = []
+    while start < len(text) and len(found) < _MOST:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(value, dict) or (damaged and damaged in text[start:end]):
+            break
+        found.append(value)
+        blank = _BLANK.match(text, end)
+        start = blank.end() if blank else end
+    return found, start
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape[2] else escape[0]
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
