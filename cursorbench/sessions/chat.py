@@ -1,0 +1,230 @@
+"""Chat messages as APIs and telemetry log them, and a conversation out of requests that each repeat it.
+
+For `openai_log` and `otel`. Understood are messages of OpenAI (chat and Responses), of Anthropic (blocks) and
+of OpenTelemetry GenAI (parts). Not for: streams, envelopes, which differ by format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.calls import Arguments, Open, arguments_of, changes_of, edits
+from cursorbench.sessions.claude_code_said import automatic_of
+from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, ToolEnd, ToolUse, UserTurn
+from cursorbench.sessions.reading import list_of, table_of, text_of
+from cursorbench.sessions.records import first_text, json_text
+from cursorbench.sessions.seen import Seen
+
+_TEXT = {"text", "input_text", "output_text", "refusal", ""}
+_CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call"}
+_RESULT = {"tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output"}
+_THINKING = {"reasoning", "thinking"}
+_BEGINNINGS: tuple[tuple[str, Automatic], ...] = (
+    ("<environment_context>", "meta"),
+    ("<user_instructions>", "meta"),
+    ("# AGENTS.md instructions", "meta"),
+    ("<tool_response>", "tool_result"),
+    ("<tool_result>", "tool_result"),
+)
+_DISTINCT = 8  # characters; shorter ids ("call_0") are given again and again
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The agent asks for a tool."""
+
+    id: str
+    name: str
+    arguments: Arguments
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a tool gave."""
+
+    id: str
+    text: str
+    wrong: bool = False
+
+
+class Message(msgspec.Struct):
+    """One message, whatever the API: `role` is system, user, assistant or tool."""
+
+    role: str
+    text: str = ""
+    thinking: str = ""
+    calls: list[Call] = []
+    results: list[Result] = []
+
+    def key(self) -> str:
+        """Equal for the same message however it is repeated."""
+        calls = [f"{call.id}\0{call.name}\0{call.arguments.text}" for call in self.calls]
+        results = [f"{result.id}\0{result.text}" for result in self.results]
+        return "\1".join([self.role, self.text.strip(), *calls, "\2", *results])
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """What the model answered to a request, with what the log tells of it."""
+
+    message: Message | None
+    id: str = ""
+    model: str = ""
+    first_token_ms: float | None = None
+    duration_ms: float | None = None
+
+
+def message_of(value: object) -> Message | None:
+    """A logged message; None for what is none."""
+    if not isinstance(value, dict):
+        return None
+    role, kind = text_of(value.get("role")), text_of(value.get("type"))
+    if not role and kind not in _CALL | _RESULT | _THINKING:
+        return None
+    default = "tool" if kind in _RESULT else "assistant"
+    message = Message({"developer": "system", "function": "tool"}.get(role, role) or default)
+    if not role:
+        _add(message, value)
+        return message
+    texts = content_of(message, value.get("parts") if "parts" in value else value.get("content"))
+    message.thinking = "\n".join(
+        filter(None, [first_text(value, "reasoning_content", "reasoning"), message.thinking])
+    )
+    for call in [*list_of(value.get("tool_calls")), value.get("function_call")]:
+        if isinstance(call, dict):
+            _add_call(message, {**call, **table_of(call.get("function"))})
+    if message.role == "tool" and not message.results:
+        one = first_text(value, "tool_call_id", "id", "name")
+        message.results.append(Result(one, texts))
+        message.text = ""
+    return message
+
+
+def content_of(message: Message, content: object) -> str:
+    """Adds a text or list of parts to the message; returns its text."""
+    for part in [content] if isinstance(content, str | dict) else list_of(content):
+        _add(message, {"text": part} if isinstance(part, str) else table_of(part))
+    return message.text
+
+
+def _add(message: Message, part: dict[str, Any]) -> None:
+    kind = text_of(part.get("type"))
+    if kind in _CALL:
+        _add_call(message, part)
+    elif kind in _RESULT:
+        one = first_text(part, "tool_use_id", "call_id", "id")
+        names = ("response", "result", "output", "content")
+        given = next((part[name] for name in names if part.get(name) is not None), "")
+        wrong = part.get("is_error") is True
+        message.results.append(Result(one, plain_text(given), wrong))
+    elif kind in _THINKING:
+        summary = "\n".join(text_of(table_of(each).get("text")) for each in list_of(part.get("summary")))
+        thought = first_text(part, "thinking", "content", "text") or summary
+        message.thinking = "\n".join(filter(None, [message.thinking, thought]))
+    elif kind in _TEXT:
+        text = first_text(part, "text", "content", "refusal")
+        message.text = "\n".join(filter(None, [message.text, text]))
+
+
+def _add_call(message: Message, call: dict[str, Any]) -> None:
+    arguments = arguments_of(call.get("arguments", call.get("input")))
+    message.calls.append(Call(first_text(call, "call_id", "id"), text_of(call.get("name")), arguments))
+
+
+def plain_text(value: object) -> str:
+    """The text of a tool's result: itself, that of its parts, or the JSON of what else it is."""
+    if isinstance(value, list) and all(isinstance(one, dict) and "text" in one for one in value):
+        return "\n".join(text_of(one["text"]) for one in value)
+    return json_text(value)
+
+
+class Conversation:
+    """Tells each message of a session once, though every request has all messages before it again.
+
+    A message is known by its content and how often that came before it in the same request, so trimmed
+    histories and rewritten messages do not make the others new.
+    """
+
+    def __init__(self, seen: Seen, kind: str) -> None:
+        self._seen, self._kind = seen, kind
+        self._open = Open()
+
+    def request(
+        self,
+        session: str,
+        messages: list[Message],
+        answer: Answer | None,
+        *,
+        at: int | None,
+        place: Place,
+        times: Counter[str] | None = None,
+    ) -> Iterator[Read]:
+        """What this request said for the first time: its new messages and the answer.
+
+        A request that is logged in pieces brings `times`, how often each message came in it so far.
+        """
+        times = Counter() if times is None else times
+        for message in messages:
+            if self._new(session, message, times):
+                yield from self._said(message, session, at, place, Answer(message=None))
+        if answer is None or answer.message is None:
+            return
+        new = self._new(session, answer.message, times)
+        if self._seen.first(session, f"{self._kind}:answer:{answer.id}") if answer.id else new:
+            yield from self._said(answer.message, session, at, place, answer)
+
+    def call(self, session: str, call: Call, at: int | None, place: Place) -> Iterator[Read]:
+        """A tool call, unless its id is told already."""
+        if not self._seen.first(session, self._key("call", call.id)):
+            return
+        arguments = call.arguments
+        yield ToolUse(
+            session=session, id=call.id, at=at, place=place, name=call.name,
+            arguments=arguments.text, invalid=arguments.invalid,
+        )  # fmt: skip
+        changes = changes_of(call.name, arguments.table)
+        self._open.add(f"{session}\0{call.id}" if call.id else "", changes)
+        yield from edits(changes, "proposed", session=session, call=call.id, at=at, place=place)
+
+    def result(self, session: str, result: Result, at: int | None, place: Place) -> Iterator[Read]:
+        """A tool call's end, unless its id is told already. What it was to change is changed then."""
+        if not self._seen.first(session, self._key("end", result.id)):
+            return
+        wrong = result.wrong or result.text.startswith("Error:")
+        outcome: Outcome = "error" if wrong else "ok"
+        yield ToolEnd(session=session, id=result.id, at=at, place=place, outcome=outcome, text=result.text)
+        changes = self._open.take(f"{session}\0{result.id}")
+        if not wrong:
+            yield from edits(changes, "applied", session=session, call=result.id, at=at, place=place)
+
+    def _new(self, session: str, message: Message, times: Counter[str]) -> bool:
+        key = message.key()
+        times[key] += 1
+        return self._seen.first(session, f"{self._kind}:{times[key]}:{key}")
+
+    def _key(self, what: str, one: str) -> str:
+        return f"{self._kind}:{what}:{one}" if len(one) >= _DISTINCT else ""
+
+    def _said(
+        self, message: Message, session: str, at: int | None, place: Place, told: Answer
+    ) -> Iterator[Read]:
+        for result in message.results:
+            yield from self.result(session, result, at, place)
+        if message.role == "user" and (message.text or not message.results):
+            automatic = _automatic(message.text)
+            yield UserTurn(session=session, at=at, place=place, text=message.text, automatic=automatic)
+        if message.role == "assistant":
+            if message.text or message.thinking or not message.calls:
+                yield AgentTurn(
+                    session=session, id=told.id, at=at, place=place, text=message.text, model=told.model,
+                    thinking=message.thinking, first_token_ms=told.first_token_ms,
+                    duration_ms=told.duration_ms,
+                )  # fmt: skip
+            for call in message.calls:
+                yield from self.call(session, call, at, place)
+
+
+def _automatic(text: str) -> Automatic:
+    begins = text.lstrip()
+    return next((why for start, why in _BEGINNINGS if begins.startswith(start)), automatic_of(text))

@@ -1,0 +1,89 @@
+"""The answer in a logged OpenAI response: chat completion, Responses, text completion, chunks or bare text.
+
+For `openai_log`. Only the first choice is read: the others were not the answer. Not for: tokens, logprobs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cursorbench.sessions.chat import Answer, Message, message_of
+from cursorbench.sessions.reading import list_of, table_of, text_of
+
+
+def answer_of(response: object) -> Answer | None:
+    """The answer; None where the response has none (an error, an embedding, nothing at all)."""
+    if isinstance(response, str):
+        return Answer(message=Message("assistant", text=response)) if response else None
+    if isinstance(response, list):
+        return _of_chunks([one for one in response if isinstance(one, dict)])
+    told = table_of(response)
+    message = _message(told)
+    if message is None:
+        return None
+    return Answer(message=message, id=text_of(told.get("id")), model=text_of(told.get("model")))
+
+
+def _message(response: dict[str, Any]) -> Message | None:
+    choice = _first(response.get("choices"))
+    if choice:
+        message = table_of(choice.get("message"))
+        if message:
+            return message_of({"role": "assistant", **message})
+        text = choice.get("text")
+        return Message("assistant", text=text) if isinstance(text, str) else None
+    if isinstance(response.get("output"), list):
+        return _of_output(response["output"])
+    if text_of(response.get("role")) == "assistant":
+        return message_of(response)
+    content = response.get("content")
+    return Message("assistant", text=content) if isinstance(content, str) and content else None
+
+
+def _of_output(output: list[Any]) -> Message | None:
+    """The items of a Responses answer as one message."""
+    found = [one for one in map(message_of, output) if one is not None]
+    if not found:
+        return None
+    whole = Message("assistant")
+    for one in found:
+        whole.text = "\n".join(filter(None, [whole.text, one.text]))
+        whole.thinking = "\n".join(filter(None, [whole.thinking, one.thinking]))
+        whole.calls = [*whole.calls, *one.calls]
+    return whole
+
+
+def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
+    """The message that the chunks of a stream add up to; of the Responses API, that of its last event."""
+    if chunks and isinstance(done := chunks[-1].get("response"), dict):
+        return answer_of(done)
+    texts: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
+    message: dict[str, Any] = {"role": "assistant"}
+    thinking: list[str] = []
+    for chunk in chunks:
+        choice = _first(chunk.get("choices"))
+        delta = table_of(choice.get("delta"))
+        texts.append(text_of(delta.get("content")) or text_of(choice.get("text")))
+        thinking.append(text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")))
+        for part in map(table_of, list_of(delta.get("tool_calls"))):
+            _add(calls, part)
+    if not any(texts) and not any(thinking) and not calls:
+        return None
+    message |= {"content": "".join(texts), "reasoning": "".join(thinking), "tool_calls": list(calls.values())}
+    first = next((chunk for chunk in chunks if text_of(chunk.get("id"))), {})
+    return Answer(message=message_of(message), id=text_of(first.get("id")), model=text_of(first.get("model")))
+
+
+def _add(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    index, function = part.get("index"), table_of(part.get("function"))
+    call = calls.setdefault(index if isinstance(index, int) else 0, {"id": "", "name": "", "arguments": ""})
+    call["id"] = call["id"] or text_of(part.get("id"))
+    call["name"] = call["name"] or text_of(function.get("name"))
+    call["arguments"] += text_of(function.get("arguments"))
+
+
+def _first(choices: object) -> dict[str, Any]:
+    """The choice of index 0, which a stream may tell among others."""
+    found = [one for one in list_of(choices) if isinstance(one, dict)]
+    return next((one for one in found if one.get("index", 0) == 0), {})

@@ -1,0 +1,191 @@
+"""Plain logs of OpenAI requests, JSON Lines: what was asked, what was answered, in the shapes in use.
+
+{request, response} pairs (also as texts, and under the usual other names), batch files ({body} in, response
+{body} out), flat {messages, response}; chat completions, Responses and text completions. Not for: exact
+tokens, choices beyond the first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
+from cursorbench.sessions.items import Completion, Place, Quarantined, Read
+from cursorbench.sessions.openai_answers import answer_of
+from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.records import first_objects, first_text, mentions, number, opening, records
+from cursorbench.sessions.seen import Seen
+
+KIND = "openai-log"
+
+_REQUEST = ("request", "request_body", "requestBody", "req", "body", "kwargs")
+_RESPONSE = ("response", "response_body", "responseBody", "resp", "completion", "output")
+_SESSION = ("session_id", "conversation_id", "thread_id", "litellm_session_id", "litellm_trace_id")
+_SESSION_LATE = ("prompt_cache_key", "custom_id")
+_AT = ("timestamp", "created_at", "createdAt", "start_time", "startTime", "time", "ts")
+_END = ("end_time", "endTime")
+_LATENCY = ("duration_ms", "latency_ms", "response_time_ms")
+_OTHERS = {"trajectory", "trajectory_format", "info", "history"}  # of agents' own files
+_TRAINING = {"messages", "tools", "functions", "parallel_tool_calls", "metadata", "id"}
+_ANSWERS = 1 << 16  # answers whose session is remembered for `previous_response_id`
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """A request with messages, input or prompt among the first lines, or a batch's answer."""
+    found = first_objects(head)
+    if not found:
+        return mentions(head, "messages", "role", "content") and mentions(head, "model")
+    return any(not _OTHERS & one.keys() and _is_exchange(one) for one in found)
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """The turns of each exchange that no exchange before had."""
+    log = _Log(seen)
+    for found in records(path):
+        if isinstance(found, Quarantined):
+            yield found
+        else:
+            yield from log.exchange(found[1], found[0])
+
+
+class _Log:
+    """One file's conversations."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._conversation = Conversation(seen, KIND)
+        self._sessions: OrderedDict[str, str] = OrderedDict()
+
+    def exchange(self, record: dict[str, Any], place: Place) -> Iterator[Read]:
+        """The items of one record."""
+        request, response = _request(record), _response(record)
+        messages = _messages(request)
+        answer = answer_of(response)
+        if not messages and answer is None and "prompt" not in request:
+            if not _failed(record, response):
+                yield Quarantined(place, "neither a request nor a response")
+            return
+        at = _at(record, table_of(response))
+        answer = answer or Answer(message=None)
+        answer.model = answer.model or first_text(request, "model") or text_of(record.get("model"))
+        answer.duration_ms = _duration(record)
+        if not messages and "prompt" in request:
+            yield from self._completion(request, answer, at, place)
+            return
+        session = self._session(record, request, messages, answer)
+        self._remember(answer.id, session)
+        yield from opening(self._seen, session, place, at)
+        yield from self._conversation.request(session, messages, answer, at=at, place=place)
+
+    def _completion(
+        self, request: dict[str, Any], answer: Answer, at: int | None, place: Place
+    ) -> Iterator[Completion]:
+        prompt, message = request.get("prompt"), answer.message
+        if isinstance(prompt, list):
+            prompt = next(iter(prompt), "")
+        if self._seen.first(KIND, f"completion:{answer.id}" if answer.id else ""):
+            yield Completion(
+                session="", id=answer.id, at=at, place=place, prompt=text_of(prompt),
+                text=message.text if message else "", model=answer.model,
+            )  # fmt: skip
+
+    def _session(
+        self, record: dict[str, Any], request: dict[str, Any], messages: list[Message], answer: Answer
+    ) -> str:
+        """As told; else that of the answer continued; else made from what the conversation opens with."""
+        conversation = request.get("conversation")
+        told = text_of(conversation) or text_of(table_of(conversation).get("id"))
+        tables = (record, table_of(record.get("metadata")), request, table_of(request.get("metadata")))
+        for names in (_SESSION, _SESSION_LATE):
+            for table in tables:
+                told = told or first_text(table, *names)
+        if told:
+            return told
+        if known := self._sessions.get(text_of(request.get("previous_response_id"))):
+            return known
+        opens = []
+        for message in messages:
+            opens.append(message.key())
+            if message.role == "user":
+                break
+        if not opens:
+            return f"openai-log:{answer.id}" if answer.id else ""
+        digest = blake2b("\0".join(opens).encode(errors="replace"), digest_size=12).hexdigest()
+        return f"openai-log:{digest}"
+
+    def _remember(self, answer: str, session: str) -> None:
+        if answer:
+            self._sessions[answer] = session
+            if len(self._sessions) > _ANSWERS:
+                self._sessions.popitem(last=False)
+
+
+def _is_exchange(record: dict[str, Any]) -> bool:
+    request, answered = _request(record), answer_of(_response(record)) is not None
+    if _messages(request):
+        return answered or "model" in request or record.keys() <= _TRAINING
+    if "prompt" in request and "model" in request:
+        return True
+    return answered and ("custom_id" in record or record is not request)
+
+
+def _table(value: object) -> dict[str, Any]:
+    """An object, also one logged as text."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = parsed(value.encode(errors="replace"))
+    return table_of(value)
+
+
+def _request(record: dict[str, Any]) -> dict[str, Any]:
+    """The request's body: under one of the usual names, in a batch's or proxy's envelope, or the record."""
+    for name in _REQUEST:
+        inner = _table(record.get(name))
+        if inner:
+            body = _table(inner.get("body"))
+            return body or inner
+    return record
+
+
+def _response(record: dict[str, Any]) -> object:
+    """The response's body as logged: an object, the chunks of a stream, or the answer's text."""
+    for name in _RESPONSE:
+        value = record.get(name)
+        if isinstance(value, str):
+            value = _table(value) or value
+        if isinstance(value, dict) and isinstance(value.get("body"), dict | str):
+            value = _table(value["body"]) or value["body"]
+        if value:
+            return value
+    return record if isinstance(record.get("choices"), list) else None
+
+
+def _messages(request: dict[str, Any]) -> list[Message]:
+    entries = request.get("messages", request.get("input"))
+    if isinstance(entries, str):
+        message = Message("user")
+        content_of(message, entries)
+        return [message]
+    return [found for entry in list_of(entries) if (found := message_of(entry)) is not None]
+
+
+def _failed(record: dict[str, Any], response: object) -> bool:
+    """A call that was answered by an error has nothing to tell, and is no damage either."""
+    return bool(record.get("error") or table_of(response).get("error"))
+
+
+def _at(record: dict[str, Any], response: dict[str, Any]) -> int | None:
+    times = [*(record.get(name) for name in _AT), response.get("created"), response.get("created_at")]
+    return next((at for at in map(milliseconds, times) if at is not None), None)
+
+
+def _duration(record: dict[str, Any]) -> float | None:
+    logged = next((ms for name in _LATENCY if (ms := number(record.get(name))) is not None), None)
+    if logged is not None:
+        return logged
+    start = next((at for name in _AT if (at := milliseconds(record.get(name))) is not None), None)
+    end = next((at for name in _END if (at := milliseconds(record.get(name))) is not None), None)
+    return float(end - start) if start is not None and end is not None and end >= start else None

@@ -1,0 +1,211 @@
+"""Plain logs of OpenAI requests in the shapes in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import openai_log
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Completion,
+    Edit,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.seen import Seen
+
+AT = 1_700_000_000_000
+SYSTEM = {"role": "system", "content": "be kind"}
+ASK = {"role": "user", "content": "rename f"}
+ARGUMENTS = '{"path": "a.py", "old_str": "f", "new_str": "g"}'
+CALL = {"id": "call_abcdef", "type": "function", "function": {"name": "str_replace", "arguments": ARGUMENTS}}
+DOES: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+DID = {"role": "tool", "tool_call_id": "call_abcdef", "content": "edited"}
+DONE = {"role": "assistant", "content": "done", "reasoning_content": "hm"}
+
+
+def request(*messages: object, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(messages), **more}
+
+
+def response(message: object, one: str) -> dict[str, Any]:
+    return {
+        "id": one,
+        "created": 1_700_000_000,
+        "model": "m-1",
+        "choices": [{"index": 0, "message": message}],
+    }
+
+
+def read(path: Path, *records: object, seen: Seen | None = None) -> list[Read]:
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return list(openai_log.read(path, seen or Seen()))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "requests.jsonl"
+
+
+def kinds(items: list[Read]) -> list[str]:
+    return [type(one).__name__ for one in items]
+
+
+def test_a_session_of_requests_that_repeat_it(path: Path) -> None:
+    items = read(
+        path,
+        {"request": request(SYSTEM, ASK), "response": response(DOES, "r1"), "duration_ms": 12},
+        {"request": request(SYSTEM, ASK, DOES, DID), "response": response(DONE, "r2")},
+        {"request": request(SYSTEM, ASK, DOES, DID), "response": response(DONE, "r2")},
+        {"request": request(SYSTEM, ASK, DOES, DID, DONE, ASK), "response": {"error": {"message": "busy"}}},
+    )
+    places = [Place(str(path), n) for n in range(1, 5)]
+    session = items[0].session if isinstance(items[0], SessionStart) else ""
+    told: dict[str, Any] = {"session": session, "at": AT}
+    edit: dict[str, Any] = {"id": "call_abcdef", "path": "a.py", "before": "f", "after": "g", **told}
+    assert session.startswith("openai-log:")
+    assert items == [
+        SessionStart(place=places[0], **told),
+        UserTurn(place=places[0], text="rename f", **told),
+        ToolUse(place=places[0], id="call_abcdef", name="str_replace", arguments=ARGUMENTS, **told),
+        Edit(place=places[0], status="proposed", **edit),
+        ToolEnd(place=places[1], id="call_abcdef", outcome="ok", text="edited", **told),
+        Edit(place=places[1], status="applied", **edit),
+        AgentTurn(place=places[1], id="r2", text="done", model="m-1", thinking="hm", **told),
+        UserTurn(place=places[3], session=session, text="rename f"),
+    ]
+
+
+def test_a_failed_tool_changes_nothing(path: Path) -> None:
+    failed = {**DID, "content": "Error: no such file"}
+    items = read(path, request(ASK, DOES, failed))
+    assert kinds(items) == ["SessionStart", "UserTurn", "ToolUse", "Edit", "ToolEnd"]
+    assert isinstance(items[-1], ToolEnd)
+    assert items[-1].outcome == "error"
+
+
+def test_broken_arguments_are_told(path: Path) -> None:
+    call = {"id": "c", "function": {"name": "run", "arguments": '{"a": '}}
+    items = read(path, {"request": request(ASK), "response": response({"tool_calls": [call, 5]}, "r")})
+    uses = [one for one in items if isinstance(one, ToolUse)]
+    assert [(one.arguments, one.invalid[:14]) for one in uses] == [('{"a": ', "not valid JSON")]
+
+
+def test_batches_join_by_their_own_id(tmp_path: Path) -> None:
+    asked = {"custom_id": "q1", "method": "POST", "url": "/v1/chat/completions", "body": request(ASK)}
+    answered = {"id": "b", "custom_id": "q1", "response": {"status_code": 200, "body": response(DONE, "r")}}
+    failed = {"id": "b", "custom_id": "q2", "response": None, "error": {"code": "expired"}}
+    seen = Seen()
+    items = read(tmp_path / "in.jsonl", asked, seen=seen) + read(
+        tmp_path / "out.jsonl", answered, failed, seen=seen
+    )
+    assert kinds(items) == ["SessionStart", "UserTurn", "AgentTurn"]
+    assert {one.session for one in items if not isinstance(one, Quarantined)} == {"q1"}
+
+
+def test_flat_records_and_texts(path: Path) -> None:
+    items = read(
+        path,
+        {"session_id": "s", "messages": [ASK], "response": "sure", "model": "m", "timestamp": 1_700_000_000},
+        {"session_id": "s", "messages": [ASK, DONE]},
+        {
+            "metadata": {"session_id": "t"},
+            "request": json.dumps(request(ASK)),
+            "response": json.dumps(response(DONE, "r")),
+        },
+    )
+    turns = [(one.session, one.text, one.model) for one in items if isinstance(one, AgentTurn)]
+    assert turns == [("s", "sure", "m"), ("s", "done", ""), ("t", "done", "m-1")]
+    assert [one.session for one in items if isinstance(one, UserTurn)] == ["s", "t"]
+
+
+def test_the_responses_api(path: Path) -> None:
+    call = {"type": "function_call", "call_id": "call_abcdef", "name": "run", "arguments": "{}"}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    ended = {"type": "function_call_output", "call_id": "call_abcdef", "output": "fine"}
+    first = {"id": "resp_1", "model": "m", "output": [thought, call]}
+    second = {"id": "resp_2", "model": "m", "output": [said]}
+    items = read(
+        path,
+        {"request": {"model": "m", "input": "go"}, "response": first},
+        {"request": {"model": "m", "previous_response_id": "resp_1", "input": [ended]}, "response": second},
+    )
+    assert kinds(items) == ["SessionStart", "UserTurn", "AgentTurn", "ToolUse", "ToolEnd", "AgentTurn"]
+    assert len({one.session for one in items if not isinstance(one, Quarantined)}) == 1
+    assert [(one.text, one.thinking) for one in items if isinstance(one, AgentTurn)] == [
+        ("", "hm"),
+        ("ok", ""),
+    ]
+
+
+def test_streams_add_up(path: Path) -> None:
+    def chunk(**delta: Any) -> dict[str, Any]:
+        return {"id": "r", "model": "m", "choices": [{"index": 0, "delta": delta}]}
+
+    parts = [
+        {"index": 0, "id": "call_1", "function": {"name": "run", "arguments": "{"}},
+        {"index": 0, "function": {"arguments": "}"}},
+    ]
+    chunks = [chunk(content="o"), chunk(content="k"), *(chunk(tool_calls=[part]) for part in parts)]
+    items = read(path, {"request": request(ASK), "response": chunks})
+    assert [(one.id, one.text) for one in items if isinstance(one, AgentTurn)] == [("r", "ok")]
+    assert [(one.id, one.arguments) for one in items if isinstance(one, ToolUse)] == [("call_1", "{}")]
+
+
+def test_completions_of_text(path: Path) -> None:
+    asked = {"model": "m", "prompt": "def f", "suffix": "", "max_tokens": 5}
+    answered = {"id": "cmpl-1", "model": "m", "choices": [{"text": "():"}]}
+    assert read(path, {"request": asked, "response": answered}) == [
+        Completion(session="", id="cmpl-1", place=Place(str(path), 1), prompt="def f", text="():", model="m")
+    ]
+
+
+def test_who_wrote_a_user_message(path: Path) -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_123456", "content": "x", "is_error": True}
+    items = read(
+        path,
+        request(
+            {"role": "user", "content": [result]},
+            {"role": "user", "content": "<environment_context>\n</environment_context>"},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "hello"}, {"type": "image_url", "image_url": {}}],
+            },
+        ),
+    )
+    assert [(one.text[:5], one.automatic) for one in items if isinstance(one, UserTurn)] == [
+        ("<envi", "meta"),
+        ("hello", ""),
+    ]
+    assert [one.outcome for one in items if isinstance(one, ToolEnd)] == ["error"]
+
+
+def test_a_document_and_what_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps([request(ASK), {"a": 1}, 5], indent=1))
+    assert openai_log.recognises(path, path.read_bytes())
+    assert [one.reason for one in openai_log.read(path, Seen()) if isinstance(one, Quarantined)] == [
+        "neither a request nor a response",
+        "not a JSON object",
+    ]
+
+
+def test_recognised() -> None:
+    path = Path("log.jsonl")
+    assert openai_log.recognises(path, json.dumps({"messages": [ASK, DONE]}).encode())
+    assert openai_log.recognises(
+        path, json.dumps({"custom_id": "x", "response": {"body": response(DONE, "r")}}).encode()
+    )
+    assert not openai_log.recognises(path, json.dumps({"messages": [{"info": {}}], "info": {}}).encode())
+    assert not openai_log.recognises(path, json.dumps({"messages": [ASK], "v": 2, "env": {}}).encode())
+    assert not openai_log.recognises(path, b'{"type": "user"}')
