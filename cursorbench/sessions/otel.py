@@ -1,0 +1,249 @@
+"""OpenTelemetry: spans and events of the GenAI conventions, and Claude Code's events, from OTLP JSON files.
+
+Conventions: open-telemetry/semantic-conventions-genai; before 1.37 messages were events of their own, before
+that attributes of events. Claude Code's events are read by `otel_claude`. Not for: metrics, cost, receiving.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions import otel_claude
+from cursorbench.sessions.calls import arguments_of, plain
+from cursorbench.sessions.chat import Answer, Call, Conversation, Message, Result, message_of, plain_text
+from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
+from cursorbench.sessions.otlp import ENVELOPES, Record, exported
+from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.records import first_objects, first_text, json_text, number, opening, records
+from cursorbench.sessions.seen import Seen
+
+KIND = "otel"
+
+_HEAD = re.compile(
+    rb'^[\s\xef\xbb\xbf]*[\[{][\s\[{]*"(?:resource_?(?:Spans|Logs|Metrics|spans|logs|metrics))"'
+)
+_INDEXED = re.compile(r"gen_ai\.(prompt|completion)\.([0-9]{1,4})\.(.+)")
+_DETAILS = "gen_ai.client.inference.operation.details"
+_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+_IN_ATTRIBUTES = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+_PASSED_OVER = {"gen_ai.client.operation.exception", "gen_ai.request.attempt"}
+_MORE = 4096  # different messages of one span that come as records of their own
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """An OTLP export among the first lines, or one that is longer than the head."""
+    return _HEAD.match(head) is not None or any(
+        isinstance(one.get(name), list) for one in first_objects(head) for name in ENVELOPES
+    )
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """What the spans and log records tell of sessions; those of other instrumentations are passed over."""
+    told = _Told(seen)
+    for found in records(path):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, export = found
+        if not any(isinstance(export.get(name), list) for name in ENVELOPES):
+            yield Quarantined(place, "not an OTLP export")
+            continue
+        for record in exported(export):
+            if record is None:
+                yield Quarantined(place, "a span or log record is no object")
+            else:
+                yield from told.record(record, place)
+
+
+class _Told:
+    """One file's conversations, put together from its records."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._conversation = Conversation(seen, KIND)
+        self._request, self._times = "", Counter[str]()
+
+    def record(self, record: Record, place: Place) -> Iterator[Read]:
+        """The items of a span with its events, or of a log record."""
+        if record.is_span:
+            yield from self._generation(record, place)
+            for event in record.events:
+                yield from self._event(event, place)
+        elif otel_claude.is_event(record):
+            yield from otel_claude.event(record, place, self._seen)
+        else:
+            yield from self._event(record, place)
+
+    def _event(self, record: Record, place: Place) -> Iterator[Read]:
+        name = record.name
+        if name == _DETAILS:
+            yield from self._generation(record, place)
+        elif name == "gen_ai.evaluation.result":
+            yield from self._evaluation(record, place)
+        elif name in _ROLES:
+            message = _message_of_event(record, _ROLES[name])
+            yield from self._single(record, message, place)
+        elif name in _IN_ATTRIBUTES:
+            role = "assistant" if name.endswith("completion") else "user"
+            for message in _messages(record.attributes.get(_IN_ATTRIBUTES[name]), role):
+                yield from self._single(record, message, place)
+        elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
+            yield Quarantined(place, f"unknown_type:{plain(name)}")
+
+    def _generation(self, record: Record, place: Place) -> Iterator[Read]:
+        """A span of a model call, agent or tool."""
+        told = record.attributes
+        if not any(key.startswith("gen_ai.") for key in told):
+            return
+        session = _session(record)
+        if text_of(told.get("gen_ai.operation.name")) == "execute_tool":
+            yield from self._opening(session, record, place)
+            yield from self._tool(session, record, place)
+            return
+        asked = _messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
+        answers = _messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
+        if not asked and not answers:
+            return
+        yield from self._opening(session, record, place)
+        answer = _answer(record, answers[0] if answers else None)
+        yield from self._conversation.request(session, asked, answer, at=record.at, place=place)
+
+    def _single(self, record: Record, message: Message | None, place: Place) -> Iterator[Read]:
+        """A message that is a record of its own: a span's come one after the other, repeated ones counted."""
+        if message is None:
+            yield Quarantined(place, "a message without content")
+            return
+        answers = record.name in ("gen_ai.choice", "gen_ai.content.completion")
+        if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
+            return  # another choice, which was not the answer
+        session, request = _session(record), record.span or record.trace
+        yield from self._opening(session, record, place)
+        if request != self._request or len(self._times) >= _MORE:
+            self._request, self._times = request, Counter()
+        yield from self._conversation.request(
+            session,
+            [] if answers else [message],
+            _answer(record, message) if answers else None,
+            at=record.at,
+            place=place,
+            times=self._times,
+        )
+
+    def _tool(self, session: str, record: Record, place: Place) -> Iterator[Read]:
+        told = record.attributes
+        name, one = text_of(told.get("gen_ai.tool.name")), text_of(told.get("gen_ai.tool.call.id"))
+        if not name:
+            yield Quarantined(place, "a tool's span without its name")
+            return
+        call = Call(one, name, arguments_of(told.get("gen_ai.tool.call.arguments")))
+        yield from self._conversation.call(session, call, record.at, place)
+        failed = record.failed or bool(told.get("error.type"))
+        given = told.get("gen_ai.tool.call.result")
+        result = Result(one, plain_text(given) if given is not None else "", failed)
+        yield from self._conversation.result(session, result, record.at, place)
+
+    def _evaluation(self, record: Record, place: Place) -> Iterator[Read]:
+        told = record.attributes
+        name, label = text_of(told.get("gen_ai.evaluation.name")), told.get("gen_ai.evaluation.score.label")
+        value = number(told.get("gen_ai.evaluation.score.value"))
+        if not name or (value is None and not text_of(label)):
+            yield Quarantined(
+                place, "an evaluation without a score" if name else "an evaluation without name"
+            )
+            return
+        session = _session(record)
+        yield from self._opening(session, record, place)
+        yield Feedback(
+            session=session, at=record.at, place=place, name=name,
+            target=text_of(told.get("gen_ai.response.id")) or record.span,
+            value=value if value is not None else text_of(label),
+            comment=text_of(told.get("gen_ai.evaluation.explanation")),
+        )  # fmt: skip
+
+    def _opening(self, session: str, record: Record, place: Place) -> Iterator[Read]:
+        told = record.attributes
+        agent = first_text(told, "gen_ai.agent.name", "service.name")
+        version = first_text(told, "gen_ai.agent.version", "service.version")
+        yield from opening(self._seen, session, place, record.at, agent=agent, version=version)
+
+
+def _session(record: Record) -> str:
+    return first_text(record.attributes, "gen_ai.conversation.id", "session.id") or record.trace
+
+
+def _answer(record: Record, message: Message | None) -> Answer:
+    told = record.attributes
+    first = number(told.get("gen_ai.response.time_to_first_chunk"))
+    return Answer(
+        message=message,
+        id=text_of(told.get("gen_ai.response.id")),
+        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model"),
+        first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
+        duration_ms=record.duration_ms,
+    )
+
+
+def _messages(value: object, role: str) -> list[Message]:
+    """The messages of an attribute, which spans have as JSON text and events as values."""
+    if isinstance(value, str):
+        text, value = value, parsed(value.encode(errors="replace"))
+        if isinstance(value, str):
+            return [Message(role, text=text)] if text else []
+    entries = value if isinstance(value, list) else [value]
+    return [
+        found
+        for entry in entries
+        if (found := message_of({"role": role, **table_of(entry)})) is not None and entry
+    ]
+
+
+def _indexed(told: dict[str, Any], which: str) -> list[Message]:
+    """gen_ai.prompt.0.role, gen_ai.prompt.0.content, ...: messages as OpenLLMetry wrote them."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in told.items():
+        parts = _INDEXED.fullmatch(key)
+        if parts and parts[1] == which:
+            entry = found.setdefault(int(parts[2]), {})
+            call = re.fullmatch(r"tool_calls\.([0-9]{1,4})\.(id|name|arguments)", parts[3])
+            if call:
+                calls = entry.setdefault("\0calls", {})
+                calls.setdefault(int(call[1]), {})[call[2]] = value
+            else:
+                entry[parts[3]] = value
+    role = "user" if which == "prompt" else "assistant"
+    messages = []
+    for _, entry in sorted(found.items()):
+        calls = entry.pop("\0calls", {})
+        value = {"role": role, **entry, "tool_calls": [call for _, call in sorted(calls.items())]}
+        if isinstance(value.get("content"), str) and value["content"].startswith("["):
+            value["content"] = list_of(parsed(value["content"].encode(errors="replace"))) or value["content"]
+        messages.append(message_of(value))
+    return [message for message in messages if message is not None]
+
+
+def _message_of_event(record: Record, role: str) -> Message | None:
+    """A message event of the conventions before 1.37; its fields are the body's, or attributes."""
+    told = {**record.attributes, **table_of(record.body)}
+    message = told.get("message")
+    inner = {**told, **table_of(message)} if isinstance(message, dict) else told
+    inner = {key: inner[key] for key in ("content", "tool_calls", "id", "role") if key in inner}
+    if isinstance(message, str) and "content" not in inner:
+        inner["content"] = message
+    if isinstance(inner.get("tool_calls"), str):
+        inner["tool_calls"] = parsed(inner["tool_calls"].encode(errors="replace"))
+    if not inner.keys() - {"role", "id"}:
+        return None
+    content = inner.get("content")
+    if isinstance(content, dict):
+        inner["content"] = json_text(content)
+    return message_of({**inner, "role": text_of(inner.get("role")) or role})

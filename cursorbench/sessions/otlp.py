@@ -1,0 +1,148 @@
+"""OTLP as JSON: spans, their events and log records with their attributes as plain values.
+
+For `otel`. Files are what the collector's file exporter or any OTLP/JSON client writes: one export a line, or
+one document. Not for: metrics, protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
+
+_SIGNALS = (
+    ("resourceSpans", "scopeSpans", "spans"),
+    ("resource_spans", "scope_spans", "spans"),
+    ("resourceSpans", "instrumentationLibrarySpans", "spans"),  # before OTLP 0.19
+    ("resourceLogs", "scopeLogs", "logRecords"),
+    ("resource_logs", "scope_logs", "log_records"),
+    ("resourceLogs", "instrumentationLibraryLogs", "logRecords"),
+)
+ENVELOPES = ("resourceSpans", "resourceLogs", "resourceMetrics", "resource_spans", "resource_logs")
+_DEEP = 32  # values nested deeper are left out
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """A span, an event of one, or a log record. `attributes` begin with those of the resource."""
+
+    name: str
+    attributes: dict[str, Any]
+    body: object = None
+    at: int | None = None
+    duration_ms: float | None = None
+    trace: str = ""
+    span: str = ""
+    failed: bool = False
+    is_span: bool = False
+    events: list[Record] = []
+
+
+def exported(export: dict[str, Any]) -> Iterator[Record | None]:
+    """The records of one export, None for what is no record. Metrics are passed over."""
+    for outer, middle, inner in _SIGNALS:
+        for resource in list_of(export.get(outer)):
+            common = attributes_of(table_of(table_of(resource).get("resource")).get("attributes"))
+            for scope in list_of(table_of(resource).get(middle)):
+                for record in list_of(table_of(scope).get(inner)):
+                    if not isinstance(record, dict):
+                        yield None
+                    elif inner == "spans":
+                        yield _span(record, common)
+                    else:
+                        yield _log(record, common)
+
+
+def attributes_of(entries: object) -> dict[str, Any]:
+    """A list of {key, value}; a plain object, as some exporters write, is taken as it is."""
+    if isinstance(entries, dict):
+        return dict(entries)
+    found = {}
+    for entry in list_of(entries):
+        key = text_of(table_of(entry).get("key"))
+        if key:
+            found[key] = value_of(table_of(entry).get("value"))
+    return found
+
+
+def value_of(value: object, depth: int = 0) -> Any:
+    """An AnyValue as a plain one."""
+    if not isinstance(value, dict) or depth > _DEEP:
+        return value if isinstance(value, str | int | float | bool) else None
+    for name in ("stringValue", "string_value", "boolValue", "bool_value", "doubleValue", "double_value"):
+        if name in value:
+            return value[name]
+    for name in ("intValue", "int_value"):
+        if name in value:
+            return _integer(value[name])
+    for name in ("arrayValue", "array_value"):
+        if name in value:
+            return [value_of(each, depth + 1) for each in list_of(table_of(value[name]).get("values"))]
+    for name in ("kvlistValue", "kvlist_value"):
+        if name in value:
+            pairs = map(table_of, list_of(table_of(value[name]).get("values")))
+            return {text_of(pair.get("key")): value_of(pair.get("value"), depth + 1) for pair in pairs}
+    return None
+
+
+def _integer(value: object) -> object:
+    """64-bit integers are texts in OTLP/JSON."""
+    if isinstance(value, str) and len(value) < 24 and value.lstrip("-").isdecimal():
+        return int(value)
+    return value
+
+
+def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
+    start, end = _time(span, "startTimeUnixNano"), _time(span, "endTimeUnixNano")
+    code = table_of(span.get("status")).get("code")
+    ids = _ids(span)
+    record = Record(
+        name=text_of(span.get("name")),
+        attributes={**common, **attributes_of(span.get("attributes"))},
+        at=start,
+        duration_ms=float(end - start) if start is not None and end is not None and end >= start else None,
+        failed=code in (2, "STATUS_CODE_ERROR"),
+        is_span=True,
+        **ids,
+    )
+    for event in filter(None, map(table_of, list_of(span.get("events")))):
+        own = attributes_of(event.get("attributes"))
+        at = _time(event, "timeUnixNano")
+        shared = {key: record.attributes[key] for key in SESSIONS if key in record.attributes}
+        record.events.append(
+            Record(name=text_of(event.get("name")), attributes={**shared, **own}, at=at, **ids)
+        )
+    return record
+
+
+def _log(log: dict[str, Any], common: dict[str, Any]) -> Record:
+    attributes = {**common, **attributes_of(log.get("attributes"))}
+    body = value_of(log.get("body"))
+    names = (log.get("eventName"), log.get("event_name"), attributes.get("event.name"), body)
+    at = _time(log, "timeUnixNano") or _time(log, "observedTimeUnixNano")
+    return Record(
+        name=next((name for name in names if isinstance(name, str) and name), ""),
+        attributes=attributes,
+        body=body,
+        at=at if at is not None else milliseconds(attributes.get("event.timestamp")),
+        **_ids(log),
+    )
+
+
+SESSIONS = ("gen_ai.conversation.id", "session.id", "gen_ai.response.id", "gen_ai.response.model")
+
+
+def _ids(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "trace": text_of(record.get("traceId")) or text_of(record.get("trace_id")),
+        "span": text_of(record.get("spanId")) or text_of(record.get("span_id")),
+    }
+
+
+def _time(record: dict[str, Any], name: str) -> int | None:
+    """Nanoseconds since the epoch, as a text or a number; 0 is OTLP's "not told"."""
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+    value = record.get(name, record.get(snake))
+    return milliseconds(value[:24] if isinstance(value, str) else value)
