@@ -81,7 +81,8 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
     edit = {**one, "id": "t", "path": "/w/a", "before": "one", "after": "two"}
     assert found == [
         SessionStart(
-            **one, at=AT, place=places[1], agent="copilot-cli", version="1.0", cwd="/w", branch="main", commit="c0ffee"
+            **one, at=AT, place=places[1], agent="copilot-cli", version="1.0",
+            cwd="/w", branch="main", commit="c0ffee",
         ),
         UserTurn(**one, id="e2", at=AT + 2, place=places[3], text="please"),
         AgentTurn(**one, id="r", at=AT + 3, place=places[4], text="", model="m", thinking="why"),

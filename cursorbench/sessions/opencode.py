@@ -1,0 +1,250 @@
+"""OpenCode: the document that `opencode export SESSION` writes, one session each.
+
+{info, messages: [{info, parts: [...]}]}; a session with a parentID is a sub-agent's. Not for: the files
+OpenCode keeps a running session in, and tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits, plain
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Automatic,
+    Interrupt,
+    Outcome,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.seen import Seen
+
+KIND = "opencode"
+_START = re.compile(rb'\s*(?:\xef\xbb\xbf)?\{\s*"(?:info|messages|todos)"\s*:')
+_IDS = re.compile(rb'"(?:sessionID|id)"\s*:\s*"ses_|"projectID"\s*:')
+_REJECTED = re.compile(r"(?:Error: )?The user (?:rejected permission to use|dismissed this question)")
+_FEEDBACK = re.compile(r"^The user rejected permission.{0,80}? feedback:\s*(.*)", re.DOTALL)
+_ABORTED = re.compile(r"(?:Error: )?(?:Tool execution aborted|.{0,40}\boperation was aborted)", re.IGNORECASE)
+_SILENT = {"agent", "compaction", "file", "retry", "snapshot", "step-finish", "step-start"}
+_HIDDEN = {"", "REDACTED"}  # ids that tell nothing: Entire masks what looks like a key
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """A document that begins with a session's info or messages and has OpenCode's ids."""
+    return bool(_START.match(head) and _IDS.search(head))
+
+
+def read(path: Path, seen: Seen) -> Iterator[Read]:
+    """The items of one export. Raises OSError when it cannot be read at all."""
+    document = json_document(path)
+    if isinstance(document, Quarantined):
+        yield document
+        return
+    for one in document if isinstance(document, list) else [document]:
+        export = table_of(one)
+        if isinstance(export.get("messages"), list) and isinstance(export.get("info", {}), dict):
+            yield from _Session(path, seen, table_of(export.get("info"))).read(export["messages"])
+        else:
+            yield Quarantined(Place(str(path)), "not a session with info and messages")
+
+
+class _Session:
+    """One exported session."""
+
+    def __init__(self, path: Path, seen: Seen, info: dict[str, Any]) -> None:
+        self.info, self.seen, self.place = info, seen, Place(str(path))
+        self.session = text_of(info.get("id")) or path.stem
+        self.parent = text_of(info.get("parentID"))
+        self.reverted = text_of(table_of(info.get("revert")).get("messageID"))
+        self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
+
+    def read(self, messages: list[Any]) -> Iterator[Read]:
+        """The session's start and messages, and what the user took back."""
+        if self.seen.first(self.session, "session start"):
+            yield self._start()
+        behind = False
+        for number, one in enumerate(messages):
+            message = table_of(one)
+            info = table_of(message.get("info"))
+            if not info or not isinstance(message.get("parts"), list):
+                yield Quarantined(self.place, f"message {number + 1} without info and parts")
+                continue
+            if not behind:
+                self.applied = []
+                behind = self.reverted not in _HIDDEN and info.get("id") == self.reverted
+            yield from self._message(number, info, message["parts"])
+        if behind and self.seen.first(self.session, f"reverted to {self.reverted}"):
+            for call, changes in self.applied:
+                where: dict[str, Any] = {"session": self.session, "at": None, "place": self.place}
+                yield from edits(changes, "undone", call=call, **where)
+
+    def _start(self) -> SessionStart:
+        info = self.info
+        return SessionStart(
+            session=self.session,
+            id=text_of(info.get("id")),
+            at=milliseconds(table_of(info.get("time")).get("created")),
+            place=self.place,
+            agent="opencode",
+            version=text_of(info.get("version")),
+            cwd=text_of(info.get("directory")),
+            parent=self.parent,
+        )
+
+    def _message(self, number: int, info: dict[str, Any], parts: list[Any]) -> Iterator[Read]:
+        at, role = milliseconds(table_of(info.get("time")).get("created")), info.get("role")
+        line = _id(info.get("id")) or f"{number} {at}"
+        where: dict[str, Any] = {"session": self.session, "at": at, "place": self.place}
+        if role == "user":
+            items = self._user(info, [table_of(part) for part in parts], where)
+        elif role == "assistant":
+            items = self._assistant(info, parts, where)
+        else:
+            items = iter([(str(number), Quarantined(self.place, f"message {number + 1} of no known role"))])
+        for key, item in items:
+            if isinstance(item, Quarantined) or self.seen.first(self.session, f"{line} {key}"):
+                yield item
+
+    def _user(
+        self, info: dict[str, Any], parts: list[dict[str, Any]], where: dict[str, Any]
+    ) -> Iterator[tuple[str, Read]]:
+        """A person's text parts are one turn; parts that OpenCode put beside them are turns of their own."""
+        own = [p["text"] for p in parts if p.get("type") == "text" and _typed(p)]
+        compacted = any(part.get("type") == "compaction" for part in parts)
+        if own or any(part.get("type") == "file" for part in parts):
+            why: Automatic = "continuation" if compacted else ""
+            text, mine = "\n".join(own), _id(info.get("id"))
+            yield "text", UserTurn(**where, id=mine, text=text, automatic="sub_agent" if self.parent else why)
+        for number, part in enumerate(parts):
+            kind, text = part.get("type"), text_of(part.get("text"))
+            if kind == "subtask":
+                why, text = "command", text_of(part.get("prompt"))
+            elif kind == "text":
+                why = "continuation" if compacted else "meta"
+                text = "" if _typed(part) else text
+            else:
+                text = ""
+                if not isinstance(kind, str) or kind not in _SILENT:
+                    yield f"{number}", Quarantined(self.place, f"unknown_type:{plain(kind)}")
+            if text:
+                turn = UserTurn(**where, id=_id(part.get("id")), text=text, automatic=why)
+                yield f"{number}", turn
+
+    def _assistant(
+        self, info: dict[str, Any], parts: list[Any], where: dict[str, Any]
+    ) -> Iterator[tuple[str, Read]]:
+        last = max((n for n, part in enumerate(parts) if table_of(part).get("type") == "text"), default=-1)
+        told: set[str] = set()
+        cut = False
+        for number, part in enumerate(map(table_of, parts)):
+            kind = part.get("type")
+            if kind in ("text", "reasoning"):
+                turn = self._turn(info, part, where, number == last)
+                if turn is not None:
+                    yield f"{number}", turn
+            elif kind == "tool":
+                state = table_of(part.get("state"))
+                for place, item in enumerate(self._tool(part, state, where, told)):
+                    cut = cut or (isinstance(item, ToolEnd) and item.outcome == "interrupted")
+                    yield f"{number} {place} {text_of(state.get('status'))}", item
+            elif kind == "patch":
+                for place, item in enumerate(self._patch(part, where, told)):
+                    yield f"{number} {place}", item
+            elif not isinstance(kind, str) or kind not in _SILENT:
+                yield f"{number}", Quarantined(self.place, f"unknown_type:{plain(kind)}")
+        if table_of(info.get("error")).get("name") == "MessageAbortedError":
+            mine = _id(info.get("id"))
+            yield "error", Interrupt(**where, id=mine, during="tool" if cut else "answer")
+
+    def _turn(
+        self, info: dict[str, Any], part: dict[str, Any], where: dict[str, Any], last: bool
+    ) -> AgentTurn | Quarantined | None:
+        if not isinstance(text := part.get("text"), str):
+            return Quarantined(self.place, f"{part['type']} without text")
+        if not text:
+            return None
+        began, time = where["at"], table_of(info.get("time"))
+        start = milliseconds(table_of(part.get("time")).get("start"))
+        ended = milliseconds(time.get("completed")) if last else None
+        thinks = part["type"] == "reasoning"
+        at = start if start is not None else began
+        return AgentTurn(
+            **{**where, "at": at},
+            id=_id(part.get("id")),
+            text="" if thinks else text,
+            thinking=text if thinks else "",
+            model=text_of(info.get("modelID")),
+            duration_ms=float(ended - began) if ended is not None and began is not None else None,
+        )
+
+    def _tool(
+        self, part: dict[str, Any], state: dict[str, Any], where: dict[str, Any], told: set[str]
+    ) -> Iterator[Read]:
+        name, call = part.get("tool"), part.get("callID")
+        if not isinstance(name, str) or not name or not state:
+            yield Quarantined(self.place, "a tool call without a name or state")
+            return
+        call = _id(call) or _id(part.get("id"))
+        given, time = arguments_of(state.get("input")), table_of(state.get("time"))
+        begun = {**where, "at": milliseconds(time.get("start")) or where["at"]}
+        ended = {**where, "at": milliseconds(time.get("end")) or begun["at"]}
+        yield ToolUse(**begun, id=call, name=name, arguments=given.text, invalid=given.invalid)
+        changes = _changes(name, given.table, table_of(state.get("metadata")))
+        told.update(change.path for change in changes)
+        yield from edits(changes, "proposed", call=call, **begun)
+        if state.get("status") not in ("completed", "error"):
+            return
+        outcome, reason = _outcome(state)
+        text = text_of(state.get("output")) or text_of(state.get("error"))
+        yield ToolEnd(**ended, id=call, outcome=outcome, text=text, reason=reason)
+        if outcome == "ok":
+            self.applied.append((call, changes))
+        if outcome in ("ok", "rejected"):
+            yield from edits(changes, "applied" if outcome == "ok" else "rejected", call=call, **ended)
+
+    def _patch(self, part: dict[str, Any], where: dict[str, Any], told: set[str]) -> Iterator[Read]:
+        """Files that changed in the step, those that no tool told of: commands change files too."""
+        paths = [path for path in list_of(part.get("files")) if isinstance(path, str) and path not in told]
+        changes, call = tuple(Change(path) for path in paths), _id(part.get("id"))
+        self.applied.append((call, changes))
+        yield from edits(changes, "applied", call=call, **where)
+
+
+def _id(value: object) -> str:
+    return value if isinstance(value, str) and value not in _HIDDEN else ""
+
+
+def _typed(part: dict[str, Any]) -> bool:
+    own = not (part.get("synthetic") is True or part.get("ignored") is True)
+    return own and isinstance(part.get("text"), str)
+
+
+def _outcome(state: dict[str, Any]) -> tuple[Outcome, str]:
+    error = text_of(state.get("error"))
+    if state.get("status") == "error":
+        if _ABORTED.match(error):
+            return "interrupted", ""
+        feedback = _FEEDBACK.match(error)
+        if feedback or _REJECTED.match(error):
+            return "rejected", feedback[1].strip() if feedback else ""
+        return "error", ""
+    code = table_of(state.get("metadata")).get("exit")
+    return ("error" if isinstance(code, int) and code else "ok"), ""
+
+
+def _changes(name: str, table: dict[str, Any], metadata: dict[str, Any]) -> tuple[Change, ...]:
+    """The call's changes, with the diff that OpenCode computed where there is one."""
+    changes, diff = changes_of(name, table), text_of(metadata.get("diff"))
+    if len(changes) == 1 and diff:
+        only = changes[0]
+        return (Change(only.path, before=only.before, after=only.after, diff=diff),)
+    return changes

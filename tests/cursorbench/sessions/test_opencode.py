@@ -1,0 +1,254 @@
+"""OpenCode's exports: every kind of part by hand, real sessions, and documents nobody wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cursorbench.sessions import opencode
+from cursorbench.sessions.items import (
+    AgentTurn,
+    Edit,
+    Interrupt,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    ToolEnd,
+    ToolUse,
+    UserTurn,
+)
+from cursorbench.sessions.seen import Seen
+
+SAMPLES = Path(__file__).resolve().parents[3] / "../shared/data/interactions"
+AT = 1767323045000
+INFO = {"id": "ses_1", "directory": "/w", "version": "1.2", "time": {"created": AT}}
+
+
+def user(number: int, *parts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "info": {"id": f"msg_{number}", "role": "user", "time": {"created": AT + number}},
+        "parts": list(parts),
+    }
+
+
+def agent(number: int, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    time = {"created": AT + number, "completed": AT + number + 500}
+    info = {"id": f"msg_{number}", "role": "assistant", "modelID": "m", "time": time, **more}
+    return {"info": info, "parts": list(parts)}
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, "id": "prt_t", **more}
+
+
+def tool(name: str, call: str = "c", status: str = "completed", **state: Any) -> dict[str, Any]:
+    given = {"status": status, "input": {}, "time": {"start": AT + 10, "end": AT + 20}, **state}
+    return {"type": "tool", "tool": name, "callID": call, "id": "prt_c", "state": given}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "export.json"
+
+
+def read(
+    path: Path, *messages: Any, info: dict[str, Any] | None = None, seen: Seen | None = None
+) -> list[Read]:
+    path.write_text(json.dumps({"info": info or INFO, "messages": messages}, indent=2))
+    return list(opencode.read(path, seen or Seen()))
+
+
+def test_start_turns_and_an_applied_edit(path: Path) -> None:
+    edit = {"filePath": "/w/a", "oldString": "one", "newString": "two"}
+    found = read(
+        path,
+        user(1, text("please"), text("<file>", synthetic=True), {"type": "file", "url": "file:///w/a"}),
+        agent(
+            2,
+            {"type": "step-start"},
+            {"type": "reasoning", "text": "why", "id": "prt_r", "time": {"start": AT + 3}},
+            tool("edit", input=edit, output="ok", metadata={"diff": "@@\n-one\n+two\n"}),
+            {"type": "patch", "hash": "h", "id": "prt_p", "files": ["/w/a", "/w/b"]},
+            text("Done."),
+            {"type": "step-finish"},
+        ),
+    )
+    one: dict[str, Any] = {"session": "ses_1", "place": Place(str(path))}
+    change: dict[str, Any] = {"path": "/w/a", "before": "one", "after": "two", "diff": "@@\n-one\n+two\n"}
+    assert found == [
+        SessionStart(**one, id="ses_1", at=AT, agent="opencode", version="1.2", cwd="/w"),
+        UserTurn(**one, id="msg_1", at=AT + 1, text="please"),
+        UserTurn(**one, id="prt_t", at=AT + 1, text="<file>", automatic="meta"),
+        AgentTurn(**one, id="prt_r", at=AT + 3, text="", thinking="why", model="m"),
+        ToolUse(**one, id="c", at=AT + 10, name="edit", arguments=json.dumps(edit, separators=(",", ":"))),
+        Edit(**one, id="c", at=AT + 10, **change, status="proposed"),
+        ToolEnd(**one, id="c", at=AT + 20, outcome="ok", text="ok"),
+        Edit(**one, id="c", at=AT + 20, **change, status="applied"),
+        Edit(**one, id="prt_p", at=AT + 2, path="/w/b", status="applied"),
+        AgentTurn(**one, id="prt_t", at=AT + 2, text="Done.", model="m", duration_ms=500.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "reason"),
+    [
+        (
+            {"status": "error", "error": "The user rejected permission to use this specific tool call."},
+            "rejected",
+            "",
+        ),
+        (
+            {
+                "status": "error",
+                "error": "The user rejected permission to use this specific tool call "
+                "with the following feedback: smaller\nsteps",
+            },
+            "rejected",
+            "smaller\nsteps",
+        ),
+        ({"status": "error", "error": "The user dismissed this question"}, "rejected", ""),
+        ({"status": "error", "error": "Tool execution aborted"}, "interrupted", ""),
+        ({"status": "error", "error": "File not found"}, "error", ""),
+        ({"output": "x", "metadata": {"exit": 2}}, "error", ""),
+        ({"output": "x", "metadata": {"exit": 0}}, "ok", ""),
+    ],
+)
+def test_how_a_call_ends(path: Path, state: dict[str, Any], outcome: str, reason: str) -> None:
+    written = {"filePath": "/w/a", "content": "new"}
+    found = read(path, agent(1, tool("write", input=written, **state)))
+    assert [(one.outcome, one.reason) for one in found if isinstance(one, ToolEnd)] == [(outcome, reason)]
+    last = {"ok": ["applied"], "rejected": ["rejected"]}.get(outcome, [])
+    assert [one.status for one in found if isinstance(one, Edit)] == ["proposed", *last]
+
+
+def test_interrupts(path: Path) -> None:
+    error = {"name": "MessageAbortedError", "data": {}}
+    cut = tool("bash", status="error", error="Tool execution aborted")
+    found = read(
+        path,
+        agent(1, text("I"), error=error),
+        agent(2, cut, error=error),
+        agent(3, tool("bash", status="running")),
+    )
+    assert [one.during for one in found if isinstance(one, Interrupt)] == ["answer", "tool"]
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["interrupted"]
+
+
+def test_what_the_user_took_back_is_undone(path: Path) -> None:
+    def write(name: str) -> dict[str, Any]:
+        return tool("write", call=name, input={"filePath": name, "content": "x"}, output="ok")
+
+    messages = [user(1, text("a")), agent(2, write("kept")), user(3, text("b")), agent(4, write("gone"))]
+    found = read(path, *messages, info={**INFO, "revert": {"messageID": "msg_3"}})
+    assert [one.path for one in found if isinstance(one, Edit) and one.status == "undone"] == ["gone"]
+
+
+def test_who_wrote_a_message(path: Path) -> None:
+    found = read(
+        path,
+        user(1, {"type": "subtask", "prompt": "look", "command": "review", "id": "prt_s"}),
+        user(2, {"type": "compaction", "auto": True}, text("Continue", synthetic=True)),
+        user(3, text("mine")),
+    )
+    turns = [(one.text, one.automatic) for one in found if isinstance(one, UserTurn)]
+    assert turns == [("look", "command"), ("Continue", "continuation"), ("mine", "")]
+    found = read(path, user(1, text("task")), info={**INFO, "id": "ses_2", "parentID": "ses_1"})
+    assert [(one.parent) for one in found if isinstance(one, SessionStart)] == ["ses_1"]
+    assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["sub_agent"]
+
+
+def test_later_exports_add_what_is_new_and_hidden_ids_are_none(path: Path) -> None:
+    seen = Seen()
+    asked = user(1, text("a"))
+    asked["info"]["id"] = "REDACTED"
+    running = [asked, agent(2, tool("bash", call="REDACTED", status="running"))]
+    ended = [asked, agent(2, tool("bash", call="REDACTED")), user(3, text("b"))]
+    assert [one.id for one in read(path, *running, seen=seen)] == ["ses_1", "", "prt_c"]
+    found = read(path, *ended, seen=seen)
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["b"]
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"]
+
+
+def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
+    nobody = {"info": {"role": "x"}, "parts": []}
+    found = read(
+        path,
+        3,
+        nobody,
+        agent(1, {"type": "novel"}, {"type": "text"}, tool("")),
+        user(2, {"type": 3}, text("a")),
+    )
+    assert [one.reason for one in found if isinstance(one, Quarantined)] == [
+        "message 1 without info and parts",
+        "message 2 of no known role",
+        "unknown_type:novel",
+        "text without text",
+        "a tool call without a name or state",
+        "unknown_type:none",
+    ]
+    assert [one.text for one in found if isinstance(one, UserTurn)] == ["a"]
+    path.write_text('{"info": {}')
+    assert [type(one) for one in opencode.read(path, Seen())] == [Quarantined]
+
+
+@pytest.mark.parametrize(
+    ("sample", "calls"), [("23b83d9c8d3b/1", 5), ("23b83d9c8d3b/2", 3), ("a6f07388c421/8", 4)]
+)
+def test_real_sessions_of_sub_agents(sample: str, calls: int) -> None:
+    path = SAMPLES / "entire_nimbus" / sample / "full.jsonl"
+    if not path.exists():
+        pytest.skip("the shared session logs are not here")
+    assert opencode.recognises(path, path.read_bytes()[: 64 << 10])
+    found = list(opencode.read(path, Seen()))
+    assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["sub_agent"]
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"] * calls
+    assert not [one for one in found if isinstance(one, Quarantined | Interrupt | Edit)]
+
+
+DOCUMENT = {
+    "info": {**INFO, "revert": {"messageID": "msg_1"}},
+    "messages": [
+        user(1, text("a")),
+        agent(2, tool("write", input={"filePath": "f", "content": "x"}), text("b")),
+    ],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def tables(value: Any) -> list[Any]:
+    """All tables and lists of a document that have something in them."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return ([value] if inner else []) + [found for one in inner for found in tables(one)]
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
+    document = json.loads(json.dumps(DOCUMENT))
+    target = data.draw(st.sampled_from(tables(document)))
+    keys = sorted(target) if isinstance(target, dict) else range(len(target))
+    target[data.draw(st.sampled_from(keys))] = data.draw(JSON)
+    raw = bytearray(json.dumps(document).encode())
+    for _ in range(data.draw(st.integers(0, 2))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(raw[: data.draw(st.integers(len(raw) // 2, len(raw)))])
+    assert all(repr(one).encode(errors="replace") for one in opencode.read(path, Seen()))
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2), JSON)
+def test_a_garbage_message_takes_nothing_with_it(path: Path, at: int, garbage: Any) -> None:
+    messages: list[Any] = list(DOCUMENT["messages"])  # type: ignore[call-overload]
+    whole = read(path, *messages)
+    found = read(path, *messages[:at], garbage, *messages[at:])
+    assert [one for one in found if not isinstance(one, Quarantined)] == whole
