@@ -1,0 +1,168 @@
+"""Entire's checkpoints, exported as files: what a session's work became, and whose lines were committed.
+
+A checkpoint is a folder with metadata.json and one numbered folder a session: metadata.json, full.jsonl (the
+transcript, in its agent's own format, read by that format's adapter), prompt.txt. The branch itself,
+`entire/checkpoints/v1`, is read by `entire_branch`. Not for: the summaries a model wrote of a session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cursorbench.sessions import claude_code_said as said
+from cursorbench.sessions import kinds
+from cursorbench.sessions.items import (
+    Commit,
+    Feedback,
+    Interrupt,
+    Place,
+    Quarantined,
+    Read,
+    SessionStart,
+    UserTurn,
+)
+from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.seen import Seen
+
+KIND = "entire"
+_TRANSCRIPT = "full.jsonl"
+_METADATA = "metadata.json"
+_WITHOUT_ITEMS = frozenset({"context.md", "content_hash.txt"})  # the prompts again, and a checksum
+_BETWEEN_PROMPTS = "\n\n---\n\n"
+_MAX_PROMPTS = 64 << 20  # bytes
+_DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=.)")  # Entire's first versions put the day before the session's id
+
+
+class CodeCommit(NamedTuple):
+    """A commit whose trailer names a checkpoint."""
+
+    sha: str
+    at: int | None
+    message: str
+
+
+Committed = Mapping[str, Sequence[CodeCommit]]  # by checkpoint
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Metadata with a checkpoint's id, and the files beside it that have no format of their own."""
+    if path.name == _METADATA:
+        return head.lstrip().startswith(b"{") and b'"checkpoint_id"' in head
+    if path.name == "prompt.txt" or path.name in _WITHOUT_ITEMS:
+        return "checkpoint_id" in _beside(path)
+    return False
+
+
+def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator[Read]:
+    """See kinds. Any other file is read as the kind it is recognised as.
+
+    `committed` are the commits that took a checkpoint's work, where a repository tells them.
+    """
+    if path.name == _METADATA:
+        document = json_document(path)
+        if isinstance(document, Quarantined):
+            yield document
+        else:
+            yield from _metadata(table_of(document), path, seen, committed or {})
+    elif path.name == "prompt.txt":
+        if not _has_transcript(path):  # which tells them, each in its place
+            session = session_of(_beside(path)) or path.parent.name
+            yield from _prompts(_start_of(path), session, Place(str(path)), seen)
+    elif path.name not in _WITHOUT_ITEMS:
+        found = kinds.kind_of(path)
+        if found in (None, KIND):
+            yield Quarantined(Place(str(path)), "unknown_kind")
+        else:
+            yield from kinds.adapters()[str(found)].read(path, seen)
+
+
+def _metadata(told: dict[str, Any], path: Path, seen: Seen, committed: Committed) -> Iterator[Read]:
+    place, checkpoint = Place(str(path)), text_of(told.get("checkpoint_id"))
+    session, at = session_of(told), milliseconds(told.get("created_at"))
+    if not checkpoint:
+        yield Quarantined(place, "metadata without a checkpoint_id")
+    elif not session and not isinstance(told.get("sessions"), list):
+        yield Quarantined(place, "metadata with neither a session_id nor sessions")
+    elif not seen.first(session, f"checkpoint {checkpoint}"):
+        return
+    elif not session:  # the checkpoint's own, over all its sessions
+        yield from _shares("entire.combined.", told.get("combined_attribution"), "", checkpoint, place)
+    else:
+        if not _has_transcript(path) and seen.first(session, "session start"):
+            yield SessionStart(
+                session=session,
+                id=session,
+                at=at,
+                place=place,
+                agent=text_of(told.get("agent")),
+                branch=text_of(told.get("branch")),
+            )
+        paths = tuple(one for one in list_of(told.get("files_touched")) if isinstance(one, str))
+        # without a repository: the commit whose trailer names this id
+        for sha, when, message in committed.get(checkpoint, ()) or [CodeCommit("", at, "")]:
+            yield Commit(
+                session=session, id=checkpoint, at=when, place=place, sha=sha, message=message, paths=paths
+            )
+        yield from _shares("entire.", told.get("initial_attribution"), session, checkpoint, place)
+
+
+def _has_transcript(path: Path) -> bool:
+    return (path.parent / _TRANSCRIPT).exists()
+
+
+def _prompts(text: str, session: str, place: Place, seen: Seen) -> Iterator[Read]:
+    """The user's turns of a prompt.txt, which has neither times nor ids."""
+    often: Counter[str] = Counter()
+    for prompt in text.replace("\r\n", "\n").split(_BETWEEN_PROMPTS):
+        often[prompt] += 1
+        # checkpoints of one session repeat its prompts: the third "yes" here is the third "yes" there
+        if not prompt.strip() or not seen.first(session, f"prompt {often[prompt]} {prompt}"):
+            continue
+        if during := said.interrupted(prompt):
+            yield Interrupt(session=session, place=place, during="tool" if during == "tool" else "answer")
+        else:
+            yield UserTurn(
+                session=session, place=place, text=prompt.strip("\n"), automatic=said.automatic_of(prompt)
+            )
+
+
+def session_of(told: Mapping[str, Any]) -> str:
+    """The session's id as its transcript has it."""
+    return _DATED.sub("", text_of(told.get("session_id")), count=1)
+
+
+def _shares(
+    prefix: str, attribution: object, session: str, checkpoint: str, place: Place
+) -> Iterator[Feedback]:
+    """Entire's own count of whose lines were committed, a number each."""
+    at = milliseconds(table_of(attribution).get("calculated_at"))
+    for name, value in table_of(attribution).items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+        if number and re.fullmatch(r"[a-z_]{1,40}", name):
+            yield Feedback(
+                session=session,
+                id=checkpoint,
+                at=at,
+                place=place,
+                target=checkpoint,
+                name=prefix + name,
+                value=float(value),
+            )
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """The metadata in the same folder; empty when there is none."""
+    try:
+        value = json_document(path.parent / _METADATA)
+    except OSError:
+        return {}
+    return table_of(value)
+
+
+def _start_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MAX_PROMPTS).decode("utf-8", "replace")
