@@ -38,6 +38,7 @@ def edits_of(lines: Sequence[tuple[int, str]]) -> list[Proposed]:
 def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
     name = ""  # the last line that may name the file, and the last file an edit named
     path, at = "", 0
+    barren: dict[str, tuple[int, int]] = {}
     while at < len(lines):
         number, line = lines[at]
         if SEARCH.match(line):
@@ -48,8 +49,8 @@ def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
             continue
         fence = Fence.opened_by(line)
         if fence and not (at + 1 < len(lines) and SEARCH.match(lines[at + 1][1])):
-            end = next((n for n in range(at + 1, len(lines)) if fence.closed_by(lines[n][1])), None)
-            if end is None or any(SEARCH.match(lines[n][1]) for n in range(at + 1, end)):
+            end = _end(lines, at + 1, fence, barren)
+            if end is None:
                 at += 1
                 continue
             text = "\n".join(text for _, text in lines[at + 1 : end])
@@ -59,6 +60,27 @@ def _edits(lines: Sequence[tuple[int, str]]) -> Iterator[Proposed]:
         if line.strip() and not fence and not re.match(r"^<(?:source|code|pre|codeblock|sourcecode)>", line):
             name = line
         at += 1
+
+
+def _end(
+    lines: Sequence[tuple[int, str]], at: int, fence: Fence, barren: dict[str, tuple[int, int]]
+) -> int | None:
+    """The line that closes the block, None when a SEARCH comes first or nothing closes it.
+
+    `barren` remembers, by mark, up to where no block of a length or more is closed: no line is looked at for
+    every block before it.
+    """
+    length, until = barren.get(fence.mark, (0, 0))
+    if at < until and fence.length >= length:
+        return None
+    for n in range(at, len(lines)):
+        if fence.closed_by(lines[n][1]):
+            return n
+        if SEARCH.match(lines[n][1]):
+            barren[fence.mark] = (fence.length, n)
+            return None
+    barren[fence.mark] = (fence.length, len(lines))
+    return None
 
 
 def _fenced(fence: Fence, text: str, path: str, number: int) -> Iterator[Proposed]:

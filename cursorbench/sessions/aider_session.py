@@ -22,6 +22,7 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 
+_QUESTION = 2_000  # characters; a longer message is no question
 _MESSAGES = 10_000  # lines of one error message that are looked at
 
 
@@ -104,7 +105,7 @@ class Session:
                 self.waiting = False
                 yield from self._begin()
                 yield Interrupt(session=self.name, place=place)
-        elif asked := said.ASKED.match(re.sub(r"\?\s*\n\s*", "? ", text)):
+        elif len(text) <= _QUESTION and (asked := said.ASKED.match(re.sub(r"\?\s*\n\s*", "? ", text))):
             yield from self._asked(place, asked["question"], asked["answer"].strip())
 
     def _asked(self, place: Place, question: str, answer: str) -> Iterator[Read]:
