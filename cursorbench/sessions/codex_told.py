@@ -83,10 +83,12 @@ _FAILED = re.compile(
 
 def automatic(parts: list[str]) -> Automatic:
     """Why a user message was written by Codex itself; "" when any part of it may be a person's."""
-    reasons = [
-        next((why for seen, why in _REASONS if seen.match(part)), "") for part in parts if part.strip()
-    ]
-    return next(iter(reasons), "") if all(reasons) else ""
+    found: list[Automatic] = [_reason(part) for part in parts if part.strip()]
+    return found[0] if found and all(found) else ""
+
+
+def _reason(part: str) -> Automatic:
+    return next((why for seen, why in _REASONS if seen.match(part)), "")
 
 
 def is_abort(parts: list[str]) -> bool:
@@ -154,8 +156,8 @@ def changed(changes: object) -> tuple[Change, ...]:
     for path, given in table_of(changes).items():
         what = table_of(given)
         if len(what) == 1 and "type" not in what:  # {"update": {...}} before {"type": "update", ...}
-            ((kind, inner),) = what.items()
-            what = {**table_of(inner), "type": kind}
+            ((name, inner),) = what.items()
+            what = {**table_of(inner), "type": name}
         content = what.get("content") if isinstance(what.get("content"), str) else None
         kind = what.get("type")
         if kind == "add":
