@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions.glued import objects
 from cursorbench.sessions.items import Place, Quarantined, SessionStart
-from cursorbench.sessions.reading import json_document, json_lines, lines, parsed
+from cursorbench.sessions.reading import json_document, lines, parsed
 from cursorbench.sessions.seen import Seen
 
 _ENCODER = msgspec.json.Encoder()
@@ -23,14 +24,26 @@ def records(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file: one a line, or one document that is an object or a list of them.
 
     Lines are the rule. Only a file whose first line is no object by itself and which is valid JSON as a whole
-    is a document; damaged lines therefore never make a document of a log.
+    is a document; damaged lines therefore never make a document of a log. Objects that share a line are read,
+    and half a character, which clients leave where they cut a text, costs a character.
     """
     if _is_document(path) and isinstance(whole := json_document(path), dict | list):
         for value in whole if isinstance(whole, list) else [whole]:
             place = Place(str(path))
             yield (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
         return
-    yield from json_lines(path)
+    for found in lines(path):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, line = found
+        for one in objects(line, _is_no_line):
+            yield (place, one) if isinstance(one, dict) else Quarantined(place, one)
+
+
+def _is_no_line(value: object) -> bool:
+    """Nothing behind a torn object counts: in these formats a part of a record may look like a whole one."""
+    return False
 
 
 def _is_document(path: Path) -> bool:
@@ -43,16 +56,14 @@ def _is_document(path: Path) -> bool:
 
 def first_objects(head: bytes, most: int = 8) -> list[dict[str, Any]]:
     """The JSON objects among the first lines of a file, or the document that its head is in full."""
-    found = []
-    for line in head.split(b"\n")[: most * 2]:
-        value = parsed(line.strip(b"\r\x00\t ").removeprefix(b"\xef\xbb\xbf"))
-        if isinstance(value, dict):
-            found.append(value)
-    if not found:
-        value = parsed(head.removeprefix(b"\xef\xbb\xbf"))
-        members = value if isinstance(value, list) else [value]
-        found = [one for one in members[:most] if isinstance(one, dict)]
-    return found[:most]
+    whole = parsed(head.removeprefix(b"\xef\xbb\xbf"))
+    if isinstance(whole, dict | list):
+        members = whole if isinstance(whole, list) else [whole]
+        return [one for one in members[:most] if isinstance(one, dict)]
+    lines_ = (
+        line.strip(b"\r\x00\t ").removeprefix(b"\xef\xbb\xbf") for line in head.split(b"\n")[: most * 2]
+    )
+    return [value for value in map(parsed, lines_) if isinstance(value, dict)][:most]
 
 
 def mentions(head: bytes, *names: str) -> bool:

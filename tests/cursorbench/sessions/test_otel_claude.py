@@ -127,6 +127,13 @@ def test_cut_arguments_are_no_fault_of_the_agent(path: Path) -> None:
     ]
 
 
+def test_half_a_character_costs_no_line(path: Path) -> None:
+    prompt = json.dumps(event("user_prompt", prompt="cut X")).replace("cut X", r"cut \ud83d")
+    path.write_text(prompt + json.dumps(event("user_prompt", prompt="two in a line")))
+    turns = [one.text for one in otel.read(path, Seen()) if isinstance(one, UserTurn)]
+    assert turns == ["cut \ufffd", "two in a line"]
+
+
 def test_events_sent_twice_are_said_once(path: Path) -> None:
     sent = event("user_prompt", prompt="go", event__sequence=4)
     again = event("user_prompt", prompt="go", event__sequence=5)
