@@ -28,6 +28,7 @@ _WRITES = _CREATES | {
     "replace", "replacestringinfile", "searchreplace", "strreplace", "strreplaceeditor", "write", "writefile",
 }  # fmt: skip
 _PATCHES = {"applypatch", "patch"}
+_MOST_CALLS = 4096
 _HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$")
 
 
@@ -51,20 +52,25 @@ class Change(msgspec.Struct, frozen=True):
 class Open:
     """Changes that calls asked for and nobody answered yet, by call id; the oldest are given up."""
 
-    def __init__(self, most: int = 4096) -> None:
+    def __init__(self) -> None:
         self._changes: OrderedDict[str, tuple[Change, ...]] = OrderedDict()
-        self._most = most
 
     def add(self, call: str, changes: tuple[Change, ...]) -> None:
         """A call asks for these."""
-        if call and changes:
-            self._changes[call] = changes
-            if len(self._changes) > self._most:
-                self._changes.popitem(last=False)
+        if changes:
+            remember(self._changes, call, changes)
 
     def take(self, call: str) -> tuple[Change, ...]:
         """What the call asked for, once."""
         return self._changes.pop(call, ())
+
+
+def remember(known: OrderedDict[str, Any], call: str, value: object) -> None:
+    """Keep what is known of a call that has an id; the oldest of too many are forgotten."""
+    if call:
+        known[call] = value
+        if len(known) > _MOST_CALLS:
+            known.popitem(last=False)
 
 
 def json_text(value: object) -> str:

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from cursorbench.sessions import codex_told as told
-from cursorbench.sessions.calls import plain
+from cursorbench.sessions.calls import json_text, plain
 from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_messages import Message, Messages
+from cursorbench.sessions.glued import objects
 from cursorbench.sessions.items import (
     AgentTurn,
     Feedback,
@@ -28,7 +29,7 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
-from cursorbench.sessions.reading import lines, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.reading import lines, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "codex"
@@ -53,12 +54,18 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             yield found
             continue
         place, line = found
-        value = parsed(line)
-        if isinstance(value, dict):
-            yield from rollout.line(place, line, value)
-        else:
-            yield Quarantined(place, value if isinstance(value, str) else "not a JSON object")
+        for one in objects(line, _is_line):
+            yield from [Quarantined(place, one)] if isinstance(one, str) else rollout.line(place, one)
     yield from rollout.end()
+
+
+def _is_line(value: object) -> bool:
+    line = table_of(value)
+    return (
+        text_of(line.get("type")) in _HANDLERS
+        and "timestamp" in line
+        and isinstance(line.get("payload"), dict)
+    )
 
 
 class _Rollout:
@@ -72,7 +79,7 @@ class _Rollout:
         self.untimed: dict[bytes, int] = {}  # lines without a time, and how often they came
         self.messages, self.calls = Messages(), Calls()
 
-    def line(self, place: Place, raw: bytes, value: dict[str, Any]) -> Iterator[Read]:
+    def line(self, place: Place, value: dict[str, Any]) -> Iterator[Read]:
         """One line. A line that was read before moves the state on and says nothing."""
         kind, payload = _split(value)
         if kind in told.IGNORED_LINES:
@@ -87,7 +94,7 @@ class _Rollout:
             if kind == "session_meta":
                 self._names(payload)
             at = milliseconds(value.get("timestamp"))
-            fresh = self.seen.first(self.session, self._line_id(raw, at))
+            fresh = self.seen.first(self.session, self._line_id(value, at))
             for item in handler(self, payload, place, at, fresh):
                 yield from self._said(item, fresh)
 
@@ -110,8 +117,11 @@ class _Rollout:
                 yield from self._start({}, item.place, item.at)
             yield item
 
-    def _line_id(self, raw: bytes, at: int | None) -> str:
-        digest = blake2b(raw, digest_size=16).digest()
+    def _line_id(self, value: dict[str, Any], at: int | None) -> str:
+        """Lines have no ids: what they say, and the number of times if they do not say when."""
+        if not (text := json_text(value)):
+            return ""
+        digest = blake2b(text.encode(), digest_size=16).digest()
         if at is not None:
             return digest.hex()
         self.untimed[digest] = self.untimed.get(digest, 0) + 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cursorbench.sessions import codex_told as told
-from cursorbench.sessions.calls import Arguments, Change, Open, arguments_of, edits, json_text
+from cursorbench.sessions.calls import Arguments, Change, Open, arguments_of, edits, json_text, remember
 from cursorbench.sessions.items import Outcome, Place, Quarantined, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import table_of, text_of
 
@@ -17,7 +17,6 @@ _KINDS = """
 """
 KINDS = frozenset(_KINDS.split())
 _HOSTED = {"web_search_call", "image_generation_call"}  # the model's provider answers these itself
-_MOST = 4096
 
 
 class Calls:
@@ -64,7 +63,7 @@ class Calls:
         if kind in _HOSTED and item.get("status") in ("completed", "failed"):
             yield ToolEnd(**where, id=call, outcome="ok" if item["status"] == "completed" else "error")
         elif call:
-            _remember(self._running, call, None)
+            remember(self._running, call, None)
 
     def _output(self, kind: str, item: dict[str, Any], where: dict[str, Any]) -> Iterator[Read]:
         call = text_of(item.get("call_id"))
@@ -117,10 +116,4 @@ class Calls:
 
     def _ends(self, call: str, outcome: Outcome) -> None:
         if call:
-            _remember(self._outcomes, call, outcome)
-
-
-def _remember(known: OrderedDict[str, Any], call: str, value: object) -> None:
-    known[call] = value
-    if len(known) > _MOST:
-        known.popitem(last=False)
+            remember(self._outcomes, call, outcome)

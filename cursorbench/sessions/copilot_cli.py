@@ -12,8 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cursorbench.sessions.calls import Change, Open, arguments_of, changes_of, changes_of_patch, edits, plain
+from cursorbench.sessions.calls import (
+    Change,
+    Open,
+    arguments_of,
+    changes_of,
+    changes_of_patch,
+    edits,
+    plain,
+    remember,
+)
 from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_person
+from cursorbench.sessions.glued import objects
 from cursorbench.sessions.items import (
     AgentTurn,
     Interrupt,
@@ -25,7 +35,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.reading import json_lines, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import lines, list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "copilot-cli"
@@ -35,7 +45,6 @@ _TYPE = re.compile(
 )
 _DATA = re.compile(rb'"data"\s*:\s*\{')
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_MOST = 4096
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -46,11 +55,19 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one file of events. Raises OSError when it cannot be read at all."""
     events = _Events(path, seen)
-    for found in json_lines(path):
+    for found in lines(path):
         if isinstance(found, Quarantined):
             yield found
-        else:
-            yield from events.line(*found)
+            continue
+        place, line = found
+        for one in objects(line, _is_line):
+            yield from [Quarantined(place, one)] if isinstance(one, str) else events.line(place, one)
+
+
+def _is_line(value: object) -> bool:
+    event = table_of(value)
+    known = text_of(event.get("type")) in _HANDLERS or text_of(event.get("type")) in IGNORED
+    return known and "id" in event and isinstance(event.get("data"), dict)
 
 
 class _Where(NamedTuple):
@@ -190,8 +207,8 @@ class _Events:
         changes = changes_of(name, given.table)
         if isinstance(arguments, str) and "*** Begin Patch" in arguments and not given.table:
             changes, given = changes_of_patch(arguments), arguments_of({"input": arguments})
-        _remember(self.calls, call, None)
-        _remember(self.running, call, None)
+        remember(self.calls, call, None)
+        remember(self.running, call, None)
         yield ToolUse(**where.fields, id=call, name=name, arguments=given.text, invalid=given.invalid)
         yield from self._proposed(call, changes, where)
 
@@ -201,7 +218,7 @@ class _Events:
 
     def _asked_by_user(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
         call, given = text_of(data.get("toolCallId")), arguments_of(data.get("arguments"))
-        _remember(self.by_user, call, None)
+        remember(self.by_user, call, None)
         text = text_of(given.table.get("command")) or given.text
         yield UserTurn(**where.fields, id=where.event, text=text, automatic="command")
 
@@ -226,7 +243,7 @@ class _Events:
     def _permission(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
         request = table_of(data.get("permissionRequest"))
         call = text_of(request.get("toolCallId"))
-        _remember(self.asking, text_of(data.get("requestId")), call)
+        remember(self.asking, text_of(data.get("requestId")), call)
         path, known = text_of(request.get("fileName")), self.open.take(call)
         self.open.add(call, known)
         if request.get("kind") == "write" and path and not known:
@@ -237,7 +254,7 @@ class _Events:
         result = table_of(data.get("result"))
         call = self.asking.pop(text_of(data.get("requestId")), "") or text_of(data.get("toolCallId"))
         if is_person(result):
-            _remember(self.rejected, call, None)
+            remember(self.rejected, call, None)
             reason = text_of(result.get("feedback"))
             end = ToolEnd(**where.fields, id=call, outcome="rejected", reason=reason)
             yield from self._ended(where, end)
@@ -264,13 +281,6 @@ class _Events:
             return  # the events were taken out of the log
         for call, session, changes in reversed(undone):
             yield from edits(changes, "undone", call=call, session=session, at=where.at, place=where.place)
-
-
-def _remember(known: OrderedDict[str, Any], key: str, value: object) -> None:
-    if key:
-        known[key] = value
-        if len(known) > _MOST:
-            known.popitem(last=False)
 
 
 _HANDLERS: dict[str, Callable[[_Events, dict[str, Any], _Where], Iterator[Read]]] = {

@@ -136,3 +136,13 @@ def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
         "no type",
     ]
     assert len(found) == 9
+
+
+def test_objects_that_share_a_line_are_read(path: Path) -> None:
+    rows = BYTES.splitlines()
+    path.write_bytes(BYTES)
+    whole = placeless(list(codex.read(path, Seen())))
+    path.write_bytes(b"".join(rows[:3]) + b"\n" + rows[3][:40] + b"\n".join(rows[3:]))
+    found = list(codex.read(path, Seen()))
+    assert placeless(found) == whole
+    assert sum(isinstance(one, Quarantined) for one in found) == 1

@@ -281,3 +281,10 @@ def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
     assert all(repr(one).encode(errors="replace") for one in copilot_cli.read(path, Seen()))
+
+
+def test_objects_that_share_a_line_are_read(path: Path) -> None:
+    path.write_bytes(b"".join(ROWS))
+    whole = placeless(list(copilot_cli.read(path, Seen())))
+    path.write_bytes(ROWS[0][:30] + b"".join(ROWS).replace(b"\n", b""))
+    assert placeless(list(copilot_cli.read(path, Seen()))) == whole
