@@ -22,7 +22,7 @@ from cursorbench.sessions.calls import (
     plain,
     remember,
 )
-from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_person
+from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_log, is_person
 from cursorbench.sessions.glued import objects
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -39,17 +39,12 @@ from cursorbench.sessions.reading import lines, list_of, milliseconds, table_of,
 from cursorbench.sessions.seen import Seen
 
 KIND = "copilot-cli"
-_TYPE = re.compile(
-    rb'"type"\s*:\s*"(?:session\.(?:start|resume|model_change|info)|user\.message|assistant\.(?:message|turn_start)'
-    rb'|tool\.execution_(?:start|complete)|hook\.(?:start|end)|permission\.(?:requested|completed))"'
-)
-_DATA = re.compile(rb'"data"\s*:\s*\{')
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Lines with the events' types and their data."""
-    return bool(_TYPE.search(head) and _DATA.search(head))
+    return is_log(head)
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:

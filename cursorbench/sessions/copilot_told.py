@@ -5,6 +5,7 @@ The names are those of `session-events.ts` in github/copilot-sdk.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cursorbench.sessions.items import Automatic, Outcome
@@ -38,6 +39,18 @@ _IGNORED = """
     ui.ephemeral_query user_input.completed user_input.requested
 """
 IGNORED = frozenset(_IGNORED.split())  # known to exist, and nothing in them that is an item
+
+
+_TYPE = re.compile(
+    rb'"type"\s*:\s*"(?:session\.(?:start|resume|model_change|info)|user\.message|assistant\.(?:message|turn_start)'
+    rb'|tool\.execution_(?:start|complete)|hook\.(?:start|end)|permission\.(?:requested|completed))"'
+)
+_DATA = re.compile(rb'"data"\s*:\s*\{')
+
+
+def is_log(head: bytes) -> bool:
+    """Whether the first bytes of a file hold events with their data."""
+    return bool(_TYPE.search(head) and _DATA.search(head))
 
 
 def automatic(message: dict[str, Any]) -> Automatic:
