@@ -83,7 +83,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("claude") / "log.jsonl"
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.integers(0, len(SMALL)), garbage=st.binary(max_size=80))
 def test_a_line_of_garbage_changes_nothing_else(path: Path, where: int, garbage: bytes) -> None:
     lines = list(SMALL)
@@ -91,7 +91,7 @@ def test_a_line_of_garbage_changes_nothing_else(path: Path, where: int, garbage:
     assert texts(read(path, b"\n".join(lines)), path) == texts(read(path, b"\n".join(SMALL)), path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_damage_loses_no_other_line(path: Path, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(SMALL) - 1))
@@ -115,7 +115,7 @@ def test_two_lines_without_an_end_between_them(path: Path) -> None:
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_real_sessions_raise_nothing(path: Path, data: st.DataObject) -> None:
     real = (DATA / "entire_entireio_cli/ee8f793bfeb9/0/full.jsonl").read_bytes()

@@ -70,7 +70,7 @@ def placeless(found: list[Read]) -> list[str]:
             if not isinstance(one, Quarantined)]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(LOG)), st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"")))
 def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: bytes) -> None:
     rows = BYTES.splitlines(keepends=True)
@@ -87,7 +87,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     broken = json.loads(json.dumps(data.draw(st.sampled_from([*LOG, PATCHED]))))

@@ -261,7 +261,7 @@ def placeless(found: list[Read]) -> list[str]:
     return [repr([getattr(one, key) for key in one.__struct_fields__ if key != "place"]) for one in good]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(LOG)), st.binary(max_size=60).map(lambda given: given.replace(b"\n", b"")))
 def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: bytes) -> None:
     path.write_bytes(b"".join(ROWS))
@@ -270,7 +270,7 @@ def test_a_garbage_line_takes_nothing_with_it(path: Path, at: int, garbage: byte
     assert placeless(list(copilot_cli.read(path, Seen()))) == whole
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     broken = json.loads(json.dumps(data.draw(st.sampled_from(LOG))))

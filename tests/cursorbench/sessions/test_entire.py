@@ -132,7 +132,7 @@ def test_fields_of_wrong_types_are_survived(tmp_path: Path) -> None:
         assert [type(item) for item in entire.read(path, Seen())] == [SessionStart, Commit]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_damaged_metadata_raises_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -231,7 +231,7 @@ def tables(value: Any) -> list[Any]:
     return ([value] if inner else []) + [found for one in inner for found in tables(one)]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     document = json.loads(json.dumps(DOCUMENT))
@@ -245,7 +245,7 @@ def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     assert all(repr(one).encode(errors="replace") for one in opencode.read(path, Seen()))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2), JSON)
 def test_a_garbage_message_takes_nothing_with_it(path: Path, at: int, garbage: Any) -> None:
     messages: list[Any] = list(DOCUMENT["messages"])  # type: ignore[call-overload]

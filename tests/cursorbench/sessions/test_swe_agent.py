@@ -182,7 +182,7 @@ def tables(value: Any) -> list[Any]:
     return ([value] if inner else []) + [found for one in inner for found in tables(one)]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_wrong_types_and_damaged_bytes(path: Path, data: st.DataObject) -> None:
     document = json.loads(json.dumps(DOCUMENT))

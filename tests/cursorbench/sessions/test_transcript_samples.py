@@ -200,7 +200,7 @@ def test_a_stray_line_costs_no_other_turn(
 
 @pytest.mark.parametrize(("read", "text"), KINDS)
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 def test_damage_is_no_exception_and_loses_no_turn_before_it(
     tmp_path_factory: Any, read: Callable[[Path, Seen], Iterator[Read]], text: str, data: st.DataObject
 ) -> None:
@@ -218,7 +218,7 @@ def test_damage_is_no_exception_and_loses_no_turn_before_it(
 
 @pytest.mark.parametrize(("read", "text"), KINDS)
 @given(data=st.binary(max_size=400))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 def test_any_bytes_are_read(
     tmp_path_factory: Any, read: Callable[[Path, Seen], Iterator[Read]], text: str, data: bytes
 ) -> None:
