@@ -1,9 +1,9 @@
 """Damaged session logs for the readers: `python scripts/fuzz.py --json`.
 
-Takes pieces of real logs (../shared/data/interactions, or --data), damages them, and has them read by the
-adapter of their kind and by recognition. A failure is an exception, an input that takes longer than
-SECONDS, or a good line that is lost: of a format of independent lines, everything has to be read that is
-read without a line of garbage in between.
+Takes pieces of real logs (../shared/data/interactions, or --data), and of generated ones where a kind has
+no real sample; damages them, and has them read by the adapter of their kind and by recognition. A failure
+is an exception, an input that takes longer than SECONDS, or a good line that is lost: of a format of
+independent lines, everything has to be read that is read without a line of garbage in between.
 
 Prints the bench document with `fuzz.inputs` and `fuzz.failures`; the failing inputs are kept. Exit 0 whether
 or not there were any; not 0 only when there is nothing to damage.
@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import bench
 import msgspec
-from fuzzing import mutations
+from fuzzing import generated, mutations
 
 from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Place, Quarantined, Read
@@ -203,27 +203,38 @@ def main() -> int:
     """Damage, read, print."""
     arguments = parse()
     began = time.monotonic()
-    files = sources(arguments.data, arguments.kind) if arguments.data.exists() else []
-    if not files:
-        print(f"no log that is recognised at {arguments.data}", file=sys.stderr)
-        return 1
     keep = arguments.keep or Path(tempfile.gettempdir(), f"rtrl-fuzz-{os.getpid()}")
+    with tempfile.TemporaryDirectory() as folder:
+        generated.write(Path(folder), Random(arguments.seed))
+        files = sources(Path(folder), arguments.kind)
+        real = sources(arguments.data, arguments.kind) if arguments.data.exists() else []
+        if not real:
+            print(f"no log that is recognised at {arguments.data}", file=sys.stderr)
+            return 1
+        done, failures = fuzz([*files, *real], arguments.inputs, arguments.seed, keep)
+    found = document(done, failures, arguments.seed, time.monotonic() - began)
+    print(
+        json.dumps(found, indent=2, ensure_ascii=False) if arguments.json else bench.table(found["figures"])
+    )
+    return 0
+
+
+def fuzz(
+    files: list[tuple[str, Path]], inputs: int, seed: int, keep: Path
+) -> tuple[Counter[str], list[Failure]]:
+    """All inputs, on all cores. Returns how many of each kind, and what went wrong."""
     share = 2_000
     tasks = [
-        (files, arguments.seed * 1_000_003 + start, min(share, arguments.inputs - start), keep)
-        for start in range(0, arguments.inputs, share)
+        (files, seed * 1_000_003 + start, min(share, inputs - start), keep)
+        for start in range(0, inputs, share)
     ]
     done, failures = Counter[str](), []
     with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
         for some, wrong in pool.imap_unordered(work, tasks):
             done += some
             failures += wrong
-            print(f"{done.total()} of {arguments.inputs}, {len(failures)} failures", file=sys.stderr)
-    found = document(done, failures, arguments.seed, time.monotonic() - began)
-    print(
-        json.dumps(found, indent=2, ensure_ascii=False) if arguments.json else bench.table(found["figures"])
-    )
-    return 0
+            print(f"{done.total()} of {inputs}, {len(failures)} failures", file=sys.stderr)
+    return done, failures
 
 
 if __name__ == "__main__":
