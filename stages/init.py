@@ -118,6 +118,7 @@ def _copy_checkpoint(source: Path, folder: Path) -> None:
         wanted = path.name in weights or path.suffix in {".json", ".jinja", ".txt", ".model"}
         if path.is_file() and wanted and path.name != "served_fingerprint.json":
             shutil.copyfile(path, folder / path.name)
+    modelio.require_tokenizer_fits(folder)
 
 
 def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:

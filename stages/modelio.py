@@ -72,6 +72,26 @@ def tokenizer_digest(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def require_tokenizer_fits(folder: Path) -> None:
+    """Raise IntegrityError (exit 12) when the tokenizer, as transformers loads it, has too many ids.
+
+    One id without an embedding in a request ends vLLM's engine for everybody. Classes add tokens of their own: what
+    tokenizer.json holds says too little.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    rows = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
+    beyond = sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows)
+    if beyond:
+        raise IntegrityError(
+            f"{folder}: {len(beyond)} tokens have no embedding (vocab_size is {rows}): "
+            f"{', '.join(map(repr, beyond[:3]))}",
+            hint="name existing tokens as unk_token, pad_token, eos_token in tokenizer_config.json, "
+            "or resize the model's embedding",
+        )
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a checkpoint, shards in name order. Raises InputMissingError."""
     single = folder / WEIGHTS_FILE

@@ -72,6 +72,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *(("--enforce-eager",) if config.enforce_eager else ()),
         "--disable-uvicorn-access-log",
         "--disable-log-stats",
+        "--no-log-error-stack",  # the stack of a refused request holds its content
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),

@@ -91,6 +91,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": END,
         "pad_token": PAD,
+        "unk_token": PAD,  # without it Qwen2's class adds one of its own, beyond the embedding
         "additional_special_tokens": [token for token in SPECIAL_TOKENS if token not in (END, PAD)],
         "clean_up_tokenization_spaces": False,
         "model_max_length": 1024,

@@ -163,6 +163,29 @@ def test_a_checkpoint_that_is_not_what_it_says_is_refused_and_the_old_weights_ar
     assert served.store.deployments.history("auto")[0].state == "failed"
 
 
+def test_a_refused_request_leaves_nothing_in_the_engines_log_and_hurts_nobody(served: World) -> None:
+    engine = served.endpoint.engine.pid
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"password": "SECRET-a"}}}
+    headers = {**served.headers, "X-Rtrl-No-Train": "1"}
+    vocabulary = json.loads((served.first.path / "config.json").read_bytes())["vocab_size"]
+    said = ""
+    for route, body in (
+        ("chat/completions", {"messages": [{"role": "assistant", "tool_calls": [call]}]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": "SECRET-b", "name": 5}]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": "x"}], "priority": "SECRET-c"}),
+        ("completions", {"prompt": [vocabulary]}),
+        ("completions", {"prompt": [10**9]}),
+    ):
+        document = {"model": "rtrl", "max_tokens": 4, **body}
+        answer = httpx.post(f"{served.url}/{route}", json=document, headers=headers, timeout=60)
+        assert answer.status_code in (200, 400), answer.text
+        said += answer.text if answer.status_code == 400 else ""
+    said += (served.workspace.store_dir / "logs" / "engine.log").read_text()
+    assert "SECRET" not in said
+    assert ask(served, "<|im_end|><|endoftext|></s>").status_code == 200
+    assert served.endpoint.engine.pid == engine
+
+
 def test_only_one_serve_per_workspace(served: World) -> None:
     with pytest.raises(LockedError, match=str(served.endpoint.pid)):
         start_detached(served.workspace)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -65,6 +67,17 @@ def test_any_hugging_face_folder(tmp_path):
     assert "[engine]" in Path(__file__).parents[2].joinpath(page[0]).read_text(), "where all settings are"
     assert made.checkpoint.meta["dtype"] == "bfloat16"
     assert (made.checkpoint.path / "chat_template.jinja").is_file()
+
+
+def test_a_tokenizer_beyond_the_embedding_is_exit_12(tmp_path, capsys):
+    model = tmp_path / "model"
+    shutil.copytree(seed_folder(), model)
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    del config["unk_token"]  # Qwen2's class adds one of its own then
+    (model / "tokenizer_config.json").write_text(json.dumps(config))
+    assert run(["init", "--model", str(model), str(tmp_path / "ws")]) == 12
+    assert "1 tokens have no embedding (vocab_size is 1024): '<|endoftext|>'" in capsys.readouterr().err
+    assert not (tmp_path / "ws").exists()
 
 
 def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):
