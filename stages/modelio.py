@@ -75,8 +75,8 @@ def tokenizer_digest(folder: Path) -> str:
 def require_tokenizer_fits(folder: Path) -> None:
     """Raise IntegrityError (exit 12) when the tokenizer, as transformers loads it, has too many ids.
 
-    One id without an embedding in a request ends vLLM's engine for everybody. Classes add tokens of their own: what
-    tokenizer.json holds says too little.
+    One id without an embedding in a request ends vLLM's engine for everybody. Classes add tokens of their
+    own: what tokenizer.json holds says too little.
     """
     from transformers import AutoConfig, AutoTokenizer
 
