@@ -40,7 +40,9 @@ def upgrade(as_json: options.Json = False, workspace: options.Workspace = None) 
 
 @app.command()
 def backup(
-    to: Annotated[Path | None, typer.Option("--to", help="File to write; default in store/backups.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="New file to write, or a folder; default store/backups.")
+    ] = None,
     as_json: options.Json = False,
     workspace: options.Workspace = None,
 ) -> None:

@@ -15,7 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from stages import faults
-from stages.errors import IntegrityError, StoreError
+from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import make_engine
 from stages.registry.schema import FILE, HEAD, explain, schema_version
 
@@ -73,14 +73,19 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     """Copy the registry while others use it (SQLite's backup), checked and durable.
 
     Args:
-        to: the file to write; default `store/backups/registry-<time>.db`.
+        to: the file to write, which must not be there yet, or a folder to write `registry-<time>.db` into;
+            default `store/backups`.
 
     Raises:
+        UsageError: (exit 2) there is such a file already.
         IntegrityError: (exit 12) the copy does not pass SQLite's check.
     """
     schema_version(store_dir / FILE)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    target = to or store_dir / "backups" / f"registry-{stamp}.db"
+    name = f"registry-{stamp}.db"
+    target = store_dir / "backups" / name if to is None else to / name if to.is_dir() else to
+    if os.path.lexists(target):
+        raise UsageError(f"{target} is there already", hint="a backup replaces nothing: name another file")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)

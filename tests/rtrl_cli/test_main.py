@@ -225,3 +225,15 @@ def test_what_the_gate_refuses_is_rejected_and_not_failed(workspace: Workspace, 
     two = checkpoint(Store.open(workspace.store_dir), tmp_path / "c", "two")
     done = rtrl("deploy", "--input", two.digest, "--json", "-w", str(workspace.root))
     assert (done.returncode, document(done)["status"]) == (3, "rejected")
+
+
+def test_a_backup_replaces_no_file(workspace: Workspace, tmp_path: Path) -> None:
+    where = ("-w", str(workspace.root))
+    registry = workspace.store_dir / "registry.db"
+    for name, before in {str(registry): registry.read_bytes(), __file__: Path(__file__).read_bytes()}.items():
+        done = rtrl("db", "backup", "--to", name, *where)
+        assert (done.returncode, "is there already" in done.stderr) == (2, True)
+        assert Path(name).read_bytes() == before
+    done = rtrl("db", "backup", "--to", str(tmp_path), *where)
+    (made,) = tmp_path.glob("registry-*.db")
+    assert (done.returncode, done.stdout) == (0, f"{made}\n")
