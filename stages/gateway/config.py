@@ -18,11 +18,11 @@ class DefaultSampling(BaseModel):
 
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
-    top_k: int = Field(0, ge=0, description="0 is off")
+    top_k: int = Field(0, ge=0, le=2**31 - 1, description="0 is off")
     min_p: float = Field(0.0, ge=0, le=1)
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
-    repetition_penalty: float = Field(1.0, gt=0)
+    repetition_penalty: float = Field(1.0, ge=0.01, le=100)
 
 
 class GatewayConfig(BaseModel):

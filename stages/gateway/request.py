@@ -24,15 +24,7 @@ from stages.records import Sampling
 
 Api = Literal["chat", "completions"]
 
-_GRAMMAR = {
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "structural_tag",
-}
+_GRAMMAR = {"response_format", "structured_outputs"}
 _HARMLESS = {
     "add_generation_prompt",
     "add_special_tokens",
@@ -67,7 +59,9 @@ _OURS = {
     "tool_choice",
     "user",
 }
-_REFUSED = {
+# vLLM's names of old: engines since 0.11 pass over them, and the answer would be bound by nothing
+_GUIDED = {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag"}
+_REFUSED = _GUIDED | {
     "echo",
     "functions",
     "function_call",
@@ -91,8 +85,10 @@ _ALWAYS_SENT = (
     "repetition_penalty",
 )
 
+_MIN_TEMPERATURE = 0.01  # vLLM raises what lies between 0 and this to it, with no word in the answer
 _Number = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # an int32 to the engine
 
 
 class _Modelled(msgspec.Struct):
@@ -100,16 +96,16 @@ class _Modelled(msgspec.Struct):
 
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     min_p: _Share | None = None
     presence_penalty: _Number | None = None
     frequency_penalty: _Number | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
+    max_tokens: _Count | None = None
+    max_completion_tokens: _Count | None = None
     stop: str | list[str] | None = None
-    n: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    best_of: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    n: _Count | None = None
+    best_of: _Count | None = None
     stream: bool | None = None
     logprobs: bool | Annotated[int, msgspec.Meta(ge=0)] | None = None
     return_token_ids: bool | None = None
@@ -151,7 +147,8 @@ def parse_request(
         raise _no_model(asked, model)
     for name in sorted(_REFUSED & given.keys()):
         if given[name] is not False:
-            raise invalid(f"{name} is not supported", param=name, code="unsupported_parameter")
+            instead = ": use structured_outputs or response_format" if name in _GUIDED else ""
+            raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
     modelled = _modelled(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
@@ -195,8 +192,9 @@ def _sampling(given: Mapping[str, Any], modelled: _Modelled, defaults: DefaultSa
     if grammar.get("response_format") == {"type": "text"}:
         del grammar["response_format"]
     stop = modelled.stop
+    temperature = either(modelled.temperature, defaults.temperature)
     return Sampling(
-        temperature=either(modelled.temperature, defaults.temperature),
+        temperature=max(temperature, _MIN_TEMPERATURE) if temperature else 0.0,
         top_p=either(modelled.top_p, defaults.top_p),
         top_k=max(0, either(modelled.top_k, defaults.top_k)),
         min_p=either(modelled.min_p, defaults.min_p),

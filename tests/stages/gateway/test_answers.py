@@ -200,6 +200,16 @@ async def test_the_configured_defaults_are_used_and_recorded(tmp_path: Any) -> N
         assert (rig.stub.requests[0]["temperature"], rig.stub.requests[0]["top_k"]) == (0.7, 20)
 
 
+async def test_a_temperature_the_engine_would_raise_is_raised_here_and_recorded(tmp_path: Any) -> None:
+    """vLLM makes 0.01 of what lies below, greedy aside: the record must say what was sampled from."""
+    async with running(tmp_path, sampling={"temperature": 0.001}) as rig:
+        for asked in (0.005, 1e-9, 0.01, 0, None):
+            await rig.chat("x", temperature=asked)
+        expected = [0.01, 0.01, 0.01, 0.0, 0.01]
+        assert [g.sampling.temperature for g in rig.generations()] == expected
+        assert [sent["temperature"] for sent in rig.stub.requests] == expected
+
+
 async def test_no_train_is_served_and_counted_and_never_written(rig: Rig) -> None:
     answer = await rig.chat("SECRET-TEXT stub:say ANSWER-TEXT", headers={"x-rtrl-no-train": "1"})
     assert answer.status_code == 200
