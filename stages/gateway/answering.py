@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from stages.gateway.capture import Call, Recorder, Sampled
+from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CutShortError
@@ -20,7 +20,7 @@ ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
 CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
-_UNANSWERED = {"context_length_exceeded": "context_overflow", "engine_timeout": "timeout"}
+_UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
 
 
 def cut_short() -> ApiError:

@@ -29,6 +29,7 @@ from stages.records import Generation, Span
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.vault import Vault
 
+OVERFLOW = "context_overflow"  # finish reason of a prompt that did not fit: no tokens, and nothing wrong
 _EPISODES = 100_000  # episodes whose length is remembered
 
 
@@ -217,7 +218,7 @@ def find_defect(sampled: Sampled, tokens: Tokens) -> str:
     checks = (
         # who is cut before the first token may not have heard the prompt's ids yet
         ("no_prompt_ids", bool(n or sampled.text) and not len(tokens.prompt)),
-        ("no_output", n == 0),
+        ("no_output", n == 0 and sampled.finish_reason != OVERFLOW),
         ("logprobs_length", len(tokens.logprobs) != n),
         ("logprobs_not_finite", not math.isfinite(tokens.logprobs.sum())),  # NaN and infinity stay in a sum
         ("output_length", usage.get("completion_tokens", n) != n),

@@ -6,6 +6,7 @@ Not for: starting engines or changing their weights (`stages/engine`), HTTP itse
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,8 +21,10 @@ from stages.gateway.engine_transport import (
     Transport,
 )
 from stages.gateway.errors import ApiError, invalid, unavailable
+from stages.gateway.request import FIELDS
 
 DONE = b"[DONE]"
+_FIELD = re.compile(r"(?:body\.)?(\w+)")
 
 
 class EngineLostError(Exception):
@@ -131,23 +134,44 @@ def _stream_error(error: Any, *, first: bool) -> Exception:
 
 
 def refused(status: int, content: bytes) -> ApiError:
-    """The client's error for an engine's answer that is not 200."""
+    """The client's error for an engine's answer that is not 200.
+
+    The engine's own words are never passed on, since they repeat values and names of the request.
+    """
     if status in (401, 403, 404, 405) or status >= 500:
         return unavailable("engine_error", f"the engine answered {status}")
     try:
         error = orjson.loads(content)["error"]
-        message, param = str(error["message"]), error.get("param")
+        said, param = str(error["message"]), error.get("param")
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        message, param = "the engine refused the request", None
-    code = "context_length_exceeded" if is_overflow(message) else "engine_refused"
-    result = invalid(message, param=param if isinstance(param, str) else None, code=code)
+        said, param = "", None
+    if is_overflow(said):
+        result = invalid(
+            "prompt and max_tokens do not fit the model's context", code="context_length_exceeded"
+        )
+    else:
+        field = _known_field(param) or _known_field(said)
+        result = invalid(f"the engine refused {field or 'the request'}", param=field, code="engine_refused")
     result.status = status
     return result
 
 
 def is_overflow(message: str) -> bool:
     """Whether an engine's refusal means that prompt (and answer) do not fit its context."""
-    return "maximum context length" in message or "max_model_len" in message
+    return any(
+        words in message
+        for words in (
+            "maximum context length",
+            "max_model_len",
+            "max_tokens must be at least 1",  # what a prompt leaves that fills it: the gateway sends no less
+        )
+    )
+
+
+def _known_field(words: Any) -> str | None:
+    """The field of a request that `words` begin with (`body.stop[0]`, `top_k must be...`), if it is one."""
+    found = _FIELD.match(words) if isinstance(words, str) else None
+    return found[1] if found and found[1] in FIELDS else None
 
 
 def _down() -> ApiError:

@@ -113,6 +113,7 @@ class _Modelled(msgspec.Struct):
 
 _MODELLED = frozenset(field.name for field in msgspec.structs.fields(_Modelled))
 _KNOWN = _MODELLED | _HARMLESS | _GRAMMAR | _OURS
+FIELDS = _KNOWN | {"logit_bias", "min_tokens", "bad_words"}  # names that no client has made up
 
 
 class Request(NamedTuple):

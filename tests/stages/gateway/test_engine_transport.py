@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_client import EngineClient, EngineLostError
+from stages.gateway.engine_client import EngineClient, EngineLostError, refused
 from stages.gateway.engine_transport import EngineBrokeOffError, EngineUnreachableError, Transport
 from stages.gateway.errors import ApiError
 
@@ -217,3 +218,28 @@ async def test_what_the_client_is_told(status: int, body: bytes, expected: tuple
         with pytest.raises(ApiError) as caught:
             await client.post("/v1/x", b"{}")
         assert (caught.value.status, caught.value.code) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "param", "code", "field"),
+    [
+        ("1 validation error: {'input': 'LEAK', 'loc': 'body.logit_bias.LEAK'}", "body.logit_bias.LEAK",
+         "engine_refused", "logit_bias"),
+        ('invalid regex "[LEAK"', None, "engine_refused", None),
+        ("LEAK is not a field", "body.LEAK", "engine_refused", None),
+        ("min_tokens must be at most 3, got LEAK", None, "engine_refused", "min_tokens"),
+        ("This model's maximum context length is 1024 tokens. LEAK", "input_tokens",
+         "context_length_exceeded", None),
+        ("max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", "max_tokens",
+         "context_length_exceeded", None),
+    ],
+)  # fmt: skip
+def test_the_engines_words_are_not_passed_on(
+    said: str, param: str | None, code: str, field: str | None
+) -> None:
+    """They repeat what the request said. A prompt that fills the context is an overflow to vLLM, too."""
+    error = refused(400, json.dumps({"error": {"message": said, "param": param}}).encode())
+    assert (error.status, error.code, error.param) == (400, code, field)
+    assert said not in error.message
+    assert "LEAK" not in error.message
+    assert field is None or field in error.message

@@ -80,10 +80,12 @@ async def test_context_overflow_is_told_and_recorded(rig: Rig, stream: bool) -> 
     (generation,) = rig.generations()
     assert (generation.finish_reason, generation.defect, generation.output_tokens) == (
         "context_overflow",
-        "no_output",
+        "",
         0,
     )
     assert generation.spans == ()
+    metrics = (await rig.admin.get("/metrics")).text
+    assert 'rtrl_generations_total{kind="exact"} 1.0' in metrics, "nothing is wrong with it"
 
 
 async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any) -> None:
