@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,12 +117,14 @@ def test_the_wall_clock_alone_is_no_change(tmp_path: Path) -> None:
 
 def test_nothing_the_model_writes_removes_a_generation(world: World) -> None:
     world.generation("broken", "e1", 0, answer="<tool_call>{", invalid_tool_calls=1)
-    world.generation("overflow", "e2", 0, session="s2", finish_reason="length")
+    overflow: dict[str, Any] = {"finish_reason": "context_overflow", "spans": ()}
+    world.generation("overflow", "e2", 0, session="s2", prompt=(), output=(), answer="", **overflow)
     world.generation("empty", "e3", 0, session="s3", output=(), answer="")
     world.generation("timeout", "e4", 0, session="s4", finish_reason="timeout")
     world.tick(HOUR)
     artifact = world.collect().outputs["interactions"]
     assert {row["id"] for row in episodes(artifact)} == {"e1", "e2", "e3", "e4"}
+    assert quarantine(artifact) == []
     assert artifact.meta["left_behind"] == {"immature": 1}
 
 

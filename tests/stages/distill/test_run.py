@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,22 @@ def test_what_cannot_be_reproduced_gives_metrics_only(world: World) -> None:
         "g3": "logprobs_length",
         "g5": "logprobs_length",
     }
+
+
+def test_an_overflow_gives_metrics_and_leaves_the_rest_of_its_episode_trainable(world: World) -> None:
+    """As the gateway records it: no tokens at all, and no defect."""
+    overflow: dict[str, Any] = {"finish_reason": "context_overflow", "spans": (), "prompt": (), "output": ()}
+    world.generation("g1", "alone", 0, **overflow, answer="")
+    world.generation("g2", "late", 0, session="s2")
+    world.generation("g3", "late", 1, session="s2", ordinal=1, **overflow, answer="")
+    experience = distilled(world).outputs["experience"]
+    assert {name: row["why_not"] for name, row in rewarded(experience).items()} == {
+        "alone": "no_tokens",
+        "late": "",
+    }
+    sequences = list(load_sequences(experience, world.store, world.vault))
+    assert [[g.id for g in s.generations] for s in sequences] == [["g2"]]
+    assert tables.read(experience.path / "quarantine.parquet", schemas.QUARANTINE).num_rows == 0
 
 
 def test_a_user_forgotten_after_collect(world: World) -> None:
