@@ -1,8 +1,7 @@
 """Whose generation it is: user, session, episode, event time, consent. Pure.
 
 A client may say so by headers (`X-Rtrl-*`) or, equally, by `metadata.rtrl_*`; what it does not say is
-derived from the conversation, without any state, so that it survives a restart. The derivation is in
-`docs/http.md`.
+derived from the conversation (`conversations.py`). The derivation is in `docs/http.md`.
 """
 
 from __future__ import annotations
@@ -49,12 +48,23 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     return Who(user, said.get("session", ""), said.get("episode", ""), at, _flag(said.get("no_train", "")))
 
 
+def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a request begins a conversation: nothing was answered in it yet."""
+    return all(message.get("role") != "assistant" for message in messages)
+
+
 def conversation(
-    key_id: str, user: str, messages: Sequence[Mapping[str, Any]], answer: Mapping[str, Any]
+    key_id: str,
+    user: str,
+    messages: Sequence[Mapping[str, Any]],
+    answer: Mapping[str, Any],
+    *,
+    no_train: bool = False,
 ) -> bytes:
     """What tells a conversation from others: its opening and the first answer in it. Content: hash it.
 
     `answer` is the assistant message this request gets; it counts when no earlier one is in `messages`.
+    What is not trained on is told from what is: a request without consent takes no other along.
     """
     opening: list[Any] = []
     first = answer
@@ -63,7 +73,8 @@ def conversation(
             first = message
             break
         opening.append([message.get("role"), message.get("content")])
-    return orjson.dumps([key_id, user, opening, _gist(first)], option=orjson.OPT_SORT_KEYS)
+    parts = [key_id, user, opening, _gist(first), *(["no_train"] if no_train else [])]
+    return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
 
 def own_name(name: str, key_id: str, user: str) -> str:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from stages.errors import DependencyDownError
-from stages.gateway.attribution import Who, conversation, last_user_text, own_name, position, user_messages
+from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
+from stages.gateway.conversations import Conversations
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
@@ -69,6 +70,7 @@ class Recorder:
         self._vault = vault
         self._served = served
         self._metrics = metrics
+        self._conversations = Conversations(vault)
         self._lengths: OrderedDict[str, int] = OrderedDict()
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
@@ -182,13 +184,15 @@ class Recorder:
             session = own_name(who.session, call.key_id, who.user)
         elif call.request.api == "chat":
             reply = {"content": answer.content, "tool_calls": answer.calls}
-            session = "s_" + self._vault.pseudonym(conversation(call.key_id, who.user, messages, reply))[:24]
+            owner = (call.key_id, who.user)
+            session = self._conversations.session(call.id, owner, messages, reply, no_train=who.no_train)
         else:
             session = f"s_{call.id}"
         if who.episode:
             episode = own_name(who.episode, call.key_id, who.user)
         elif call.request.api == "chat":
-            episode = f"{session}/{user_messages(messages)}"
+            # collect leaves out an episode with one no-train request in it: they have their own
+            episode = f"{session}/{user_messages(messages)}" + "-no-train" * who.no_train
         else:
             episode = f"{session}/{call.id}"
         ordinal = max(position(messages), self._lengths.get(episode, 0))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stages.gateway.attribution import conversation, own_name, position, text_of, user_messages
+from stages.gateway.conversations import Conversations
 from stages.gateway.times import parse_ms
 from stages.spool.pending import pending_user
 from tests.stages.gateway.rig import Rig, running
@@ -142,3 +143,52 @@ async def test_an_episode_named_by_the_client_may_hold_several_user_messages(rig
     for _ in range(3):
         await rig.chat("x", headers={"x-rtrl-episode": "e", "x-rtrl-session": "s"})
     assert [g.ordinal for g in rig.generations()] == [0, 1, 2]
+
+
+async def talk(rig: Rig, first: str, count: int, **headers: str) -> list[dict[str, Any]]:
+    """A tool loop of `count` answers, as an agent asks for them; returns the conversation."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": first}]
+    for _ in range(count):
+        answer = (await rig.chat("", messages=messages, headers=headers)).json()["choices"][0]["message"]
+        messages += [{"role": "assistant", "content": answer["content"]}, T]
+    return messages
+
+
+async def test_conversations_that_begin_alike_are_told_apart(rig: Rig) -> None:
+    await talk(rig, "stub:say yes", 2)
+    await talk(rig, "stub:say yes", 3)
+    await rig.chat("stub:overflow")
+    await rig.chat("stub:overflow")
+    one, two, three = (rig.generations()[i].session for i in (0, 2, 5))
+    found = [(g.session, g.episode, g.ordinal) for g in rig.generations()]
+    assert found[:5] == [
+        (one, f"{one}/1", 0), (one, f"{one}/1", 1), (two, f"{two}/1", 0), (two, f"{two}/1", 1),
+        (two, f"{two}/1", 2),
+    ]  # fmt: skip
+    assert len({one, two, three, found[6][0]}) == 4
+
+
+async def test_what_is_not_trained_on_takes_no_other_conversation_along(rig: Rig) -> None:
+    """Collect leaves out an episode with one no-train request in it, all of it."""
+    messages = await talk(rig, "stub:say yes", 2)
+    await talk(rig, "stub:say yes", 2, **{"x-rtrl-no-train": "1"})
+    await rig.chat("", messages=messages, headers={"x-rtrl-no-train": "1"})
+    await rig.chat("", messages=messages)
+    found = [(g.session, g.no_train) for g in rig.generations()]
+    sessions = {session for session, _ in found}
+    assert len(sessions) == 2
+    assert all(len({no_train for s, no_train in found if s == session}) == 1 for session in sessions)
+
+
+async def test_no_train_has_its_own_episodes_in_a_session_with_a_name(rig: Rig) -> None:
+    for no_train in ("0", "1"):
+        await rig.chat("x", headers={"x-rtrl-session": "s", "x-rtrl-no-train": no_train})
+    one, two = rig.generations()
+    assert (two.session, two.episode) == (one.session, f"{one.episode}-no-train")
+
+
+async def test_a_derived_session_survives_a_restart(rig: Rig) -> None:
+    messages = await talk(rig, "stub:say yes", 1)
+    rig.gateway._recorder._conversations = Conversations(rig.vault)
+    await rig.chat("", messages=messages)
+    assert len({g.session for g in rig.generations()}) == 1
