@@ -8,6 +8,7 @@ sub-commands). Not for: what the commands do.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import typer
@@ -56,6 +57,15 @@ def load(name: str) -> Any:
     command = typer.main.get_command(app)
     command.name = name
     return command
+
+
+def full_name(arguments: Sequence[str]) -> str:
+    """The command that a command line names, `keys add` of a group; "rtrl" when it names none."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if not words or words[0] not in TABLE:
+        return words[0] if words else "rtrl"
+    known = getattr(load(words[0]), "commands", {})
+    return next((f"{words[0]} {word}" for word in words[1:] if word in known), words[0])
 
 
 class LazyGroup(TyperGroup):

@@ -6,8 +6,7 @@ is as fast as Python starts. Not for: commands (`commands/`) and their list (`la
 
 from __future__ import annotations
 
-import errno
-import os
+import contextlib
 import signal
 import sys
 import time
@@ -17,9 +16,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cursorbench.errors import DependencyDownError, RtrlError
-from rtrl_cli.lazy import LazyGroup
-from rtrl_cli.output import envelope, message, print_json
+from cursorbench.errors import RtrlError
+from rtrl_cli.lazy import LazyGroup, full_name
+from rtrl_cli.output import discard, envelope, message, open_closed_streams, print_json
 
 CLICK_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
@@ -58,6 +57,7 @@ def _root(
 
 def main() -> NoReturn:
     """Run the program and leave with its exit status."""
+    open_closed_streams()
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -66,7 +66,7 @@ def main() -> NoReturn:
         code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         code = 0  # the reader has what it wanted
     sys.exit(code)
 
@@ -91,14 +91,22 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         return _failed(arguments, error, int(code or 0), started, debug=debug)
     except CLICK_ERROR as error:
         return _failed(arguments, error, 2, started, debug=debug)
-    except RtrlError as error:
-        return _failed(arguments, error, error.code, started, debug=debug)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return _failed(arguments, error, DependencyDownError.code if full else 1, started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
-        return _failed(arguments, error, 1, started, debug=debug)
+        known = _of_the_user(error)
+        return _failed(arguments, known or error, known.code if known else 1, started, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _of_the_user(error: Exception) -> RtrlError | None:
+    """The error as one that a user can act on; None for a bug."""
+    if isinstance(error, RtrlError) or not isinstance(error, OSError):
+        return error if isinstance(error, RtrlError) else None
+    from stages.errors import of_system
+
+    known = of_system(error)
+    if known is not None:
+        known.__cause__ = error
+    return known
 
 
 def _failed(arguments: Sequence[str], error: BaseException, code: int, started: float, *, debug: bool) -> int:
@@ -110,7 +118,8 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
 
         traceback.print_exception(error)
     if "--json" in arguments:
-        print_json(_document(arguments, error, described, time.monotonic() - started))
+        with contextlib.suppress(RtrlError):  # said below, where stdout takes nothing
+            print_json(_document(arguments, error, described, time.monotonic() - started))
     message(described["message"], kind="error")
     if described["hint"]:
         message(described["hint"], kind="hint")
@@ -127,9 +136,6 @@ def _describe(error: BaseException, code: int) -> dict[str, Any]:
     if code in (130, 143):
         word = "interrupted" if code == 130 else "terminated"
         return {"code": code, "kind": word, "message": word, "hint": ""}
-    if code == DependencyDownError.code:
-        text = f"the disk is full: {error}"
-        return {"code": code, "kind": DependencyDownError.kind, "message": text, "hint": "free space"}
     text = f"{type(error).__name__}: {error}"
     return {"code": code, "kind": "bug", "message": text, "hint": HINT_OF_A_BUG}
 
@@ -146,8 +152,7 @@ def _document(
         if result := result_of(error):
             result.error = described
             return result.envelope()
-    command = next((a for a in arguments if not a.startswith("-")), "rtrl")
-    return envelope(command, status, error=described, duration_s=round(duration, 3))
+    return envelope(full_name(arguments), status, error=described, duration_s=round(duration, 3))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,15 @@ Not for: what a result means; a command builds it and says how its table looks.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
+
+from cursorbench.errors import DependencyDownError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
@@ -41,9 +44,43 @@ def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    """One document on stdout. Raises DependencyDownError as `_put`."""
+    _put(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def _put(text: str) -> None:
+    """Write to stdout. Raises DependencyDownError (13) when it takes nothing: the disk it goes to is full."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise DependencyDownError(
+            f"the result cannot be written to stdout: {error.strerror}", hint="free space where it goes"
+        ) from error
+
+
+def discard(stream: IO[str]) -> None:
+    """From now on nothing more is written there, and what waits to be written is lost without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def open_closed_streams() -> None:
+    """Give a process that was started with stdin, stdout or stderr closed the null device in their place.
+
+    Else the next file that is opened, the registry for one, would take the number, and get what is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)  # it is the lowest free number already
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def colour(stream: IO[str]) -> bool:
@@ -62,8 +99,9 @@ def message(text: str, *, kind: str = "") -> None:
     label = f"{kind}: " if kind else ""
     if kind in shades and colour(sys.stderr):
         label = f"{shades[kind]}{label}\x1b[0m"
-    sys.stderr.write(f"{label}{text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody reads it: no reason to end
+        sys.stderr.write(f"{label}{text}\n")
+        sys.stderr.flush()
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -102,8 +140,7 @@ def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) ->
         return
     shown = text()
     if shown:
-        sys.stdout.write(shown.rstrip("\n") + "\n")
-        sys.stdout.flush()
+        _put(shown.rstrip("\n") + "\n")
 
 
 def make_progress(quiet: bool) -> Progress:

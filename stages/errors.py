@@ -25,7 +25,11 @@ __all__ = [
     "StoreError",
     "UsageError",
     "classified",
+    "of_system",
 ]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNSUITABLE = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class GateRejectedError(RtrlError):
@@ -56,14 +60,24 @@ class LockedError(RtrlError):
     kind = "locked"
 
 
+def of_system(error: OSError) -> RtrlError | None:
+    """The user's error for one of the operating system; None for an OSError that a library made up."""
+    if error.errno is None:
+        return None
+    text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    if error.errno in _FULL:
+        return DependencyDownError(f"the disk is full ({text})", hint="free space (`rtrl gc`) and run again")
+    if error.errno in _UNSUITABLE:
+        return UsageError(text, hint="name a path of the right kind, in a folder that is there")
+    return DependencyDownError(text, hint="check its permissions and its mount, and run again")
+
+
 @contextmanager
 def classified() -> Iterator[None]:
     """Errors of the machine within become the user's; bugs pass as they are."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DependencyDownError(
-                "the disk of the store is full", hint="free space (`rtrl gc`) and run again"
-            ) from error
-        raise
+        if (known := of_system(error)) is None:
+            raise
+        raise known from error

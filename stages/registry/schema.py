@@ -18,7 +18,8 @@ def explain(error: BaseException) -> RtrlError:
     text = str(error)
     if "full" in text:
         return DependencyDownError(f"the disk of the store is full ({text})", hint="free space and run again")
-    if "disk I/O error" in text or "unable to open database file" in text:  # a full disk often says so too
+    silent = ("disk I/O error", "unable to open database file", "readonly database")
+    if any(words in text for words in silent):  # a full disk often says so too
         return DependencyDownError(
             f"the disk of the store does not take or give data ({text})",
             hint="free space if it is full, check the disk and its mount, and run again",

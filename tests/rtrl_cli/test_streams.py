@@ -1,0 +1,84 @@
+"""stdout and stderr that are closed, full or nobody's, and paths that the system refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.workspace import Workspace
+
+
+def shell(workspace: Workspace, command: str) -> subprocess.CompletedProcess[str]:
+    """`command` in bash; RTRL stands for the program."""
+    line = command.replace("RTRL", f"{sys.executable} -m rtrl_cli.main")
+    return subprocess.run(
+        ["bash", "-c", line],
+        cwd=workspace.root,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.create(tmp_path / "w", "")
+
+
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_a_closed_stdout_is_no_failure(workspace: Workspace, flag: str) -> None:
+    done = shell(workspace, f"RTRL status {flag} >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    registry = (workspace.store_dir / "registry.db").read_bytes()
+    assert registry.startswith(b"SQLite format 3"), "no file took the place of stdout"
+
+
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_a_full_stdout_is_one_message(workspace: Workspace, flag: str) -> None:
+    done = shell(workspace, f"RTRL status {flag} > /dev/full")
+    assert done.returncode == 13
+    assert done.stderr.splitlines()[0] == (
+        "error: the result cannot be written to stdout: No space left on device"
+    )
+    assert len(done.stderr.splitlines()) == 2
+    assert shell(workspace, "RTRL --help > /dev/full").returncode == 13
+
+
+@pytest.mark.parametrize("where", [">&-", "> /dev/full", "> >(true)"])
+def test_a_stderr_that_takes_nothing_changes_no_status(workspace: Workspace, where: str) -> None:
+    done = shell(workspace, f"RTRL show report@v9 --json 2{where}")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (5, 5)
+    assert shell(workspace, f"RTRL show report@v9 2{where} >&-").returncode == 5
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("db backup --to rtrl.toml/x", 2, "rtrl.toml"),
+        ("simulate --url http://127.0.0.1:1 --key-file .", 2, "Is a directory"),
+        ("init /proc/none --tiny", 2, "/proc/none"),
+        ("db backup --to /proc/none", 13, ""),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(workspace: Workspace, command: str, code: int, words: str) -> None:
+    done = shell(workspace, f"RTRL {command} --json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"], words in error["message"]) == (code, code, True), error
+    assert error["hint"]
+    assert "bug" not in done.stderr
+
+
+def test_a_failure_names_the_whole_command(workspace: Workspace) -> None:
+    for command, name in {
+        "keys -q": "keys",
+        "keys revoke nobody": "keys revoke",
+        "db check x": "db check",
+    }.items():
+        assert json.loads(shell(workspace, f"RTRL {command} --json").stdout)["command"] == name
