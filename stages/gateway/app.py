@@ -35,13 +35,15 @@ from stages.gateway.http import (
 )
 from stages.gateway.keys import ApiKeys
 from stages.gateway.metrics import Metrics
-from stages.gateway.request import Api, parse_request
+from stages.gateway.request import Api, no_model, parse_request
 from stages.gateway.served import ServedState
 from stages.gateway.streaming import Stream
 from stages.spool import SpoolWriter
 from stages.vault import Vault
 
 log = logging.getLogger("rtrl.gateway")
+
+_MODEL = "/v1/models/"  # and a name
 
 Handler = Callable[["Exchange"], Awaitable[None]]
 
@@ -89,7 +91,7 @@ class Gateway:
             "/v1/completions": {"POST": lambda x: self._generate("completions", x)},
             "/v1/events": {"POST": self._take_events},
             "/v1/models": {"GET": self._models},
-            f"/v1/models/{served.model}": {"GET": self._model},
+            f"{_MODEL}NAME": {"GET": self._model},
             "/health": {"GET": self._health},
         }
 
@@ -104,7 +106,8 @@ class Gateway:
 
     async def _http(self, exchange: Exchange) -> None:
         began = time.perf_counter()
-        path = exchange.scope["path"]
+        path: str = exchange.scope["path"]
+        path = f"{_MODEL}NAME" if path.startswith(_MODEL) else path
         try:
             await self._route(path)(exchange)
         except ApiError as error:
@@ -129,8 +132,9 @@ class Gateway:
                 raise ApiError(404, "invalid_request_error", "not_found", "there is no such route")
             handler = methods.get(exchange.scope["method"])
             if handler is None:
-                message = f"this route takes {', '.join(methods)}"
-                raise ApiError(405, "invalid_request_error", "method_not_allowed", message)
+                allow = ", ".join(methods)
+                message = f"this route takes {allow}"
+                raise ApiError(405, "invalid_request_error", "method_not_allowed", message, allow=allow)
             await handler(exchange)
 
         return handle
@@ -187,6 +191,9 @@ class Gateway:
 
     async def _model(self, exchange: Exchange) -> None:
         self._identify(exchange)
+        asked = exchange.scope["path"].removeprefix(_MODEL)
+        if asked != self._served.model:
+            raise no_model(asked, self._served.model)
         await send_json(exchange.send, 200, self._model_card())
 
     async def _health(self, exchange: Exchange) -> None:

@@ -20,7 +20,7 @@ MAX_NAME = 200
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "at", "no_train")
 _YES = {"1", "true", "yes", "on"}
-_NO = {"0", "false", "no", "off", ""}
+_NO = {"0", "false", "no", "off"}
 
 
 class Who(NamedTuple):
@@ -37,15 +37,17 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     """Read headers, `metadata` and `user`. Headers win. Raises ApiError 400."""
     said = _metadata(body.get("metadata"))
     said.update(_headers(scope))
+    names = {field: _name(one.value, one.place) for field, one in said.items()}
     fallback = body.get("user")
-    user = said.get("user") or (_name(fallback, "user") if fallback else key_id)
+    user = names.get("user") or (_name(fallback, "user") if fallback else key_id)
     at = None
-    if client_clock and "at" in said:
+    if client_clock and "at" in names:
         try:
-            at = parse_ms(said["at"])
+            at = parse_ms(names["at"])
         except ValueError as error:
-            raise invalid(f"not a point in time: {error}", param="rtrl_at") from None
-    return Who(user, said.get("session", ""), said.get("episode", ""), at, _flag(said.get("no_train", "")))
+            raise invalid(f"not a point in time: {error}", param=said["at"].place) from None
+    no_train = "no_train" in names and _flag(*said["no_train"])
+    return Who(user, names.get("session", ""), names.get("episode", ""), at, no_train)
 
 
 def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -129,35 +131,43 @@ def check_name(value: str, what: str) -> str:
     return value
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    said: dict[str, str] = {}
+class _Said(NamedTuple):
+    """A value and where it stood, as its client calls the place."""
+
+    value: Any
+    place: str
+
+
+def _headers(scope: Scope) -> dict[str, _Said]:
+    said: dict[str, _Said] = {}
     for name, value in scope["headers"]:
         if name.startswith(_PREFIX):
             field = name[len(_PREFIX) :].decode("ascii", "replace").replace("-", "_")
-            if field in _NAMES:
-                said[field] = _name(_decode(value, field), f"X-Rtrl-{field}")
+            if field in _NAMES and (value or field == "no_train"):
+                place = name.decode("ascii", "replace").title()
+                said[field] = _Said(_decode(value, place), place)
     return said
 
 
-def _decode(value: bytes, field: str) -> str:
+def _decode(value: bytes, place: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise invalid(f"X-Rtrl-{field} is not UTF-8", param=field) from None
+        raise invalid(f"{place} is not UTF-8", param=place) from None
 
 
-def _metadata(metadata: Any) -> dict[str, str]:
+def _metadata(metadata: Any) -> dict[str, _Said]:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
         raise invalid("metadata must be an object", param="metadata")
-    said: dict[str, str] = {}
+    said: dict[str, _Said] = {}
     for field in _NAMES:
         value = metadata.get(f"rtrl_{field}")
         if isinstance(value, bool | int | float):
             value = str(value).lower()
-        if value is not None and value != "":
-            said[field] = _name(value, f"metadata.rtrl_{field}")
+        if value is not None and (value != "" or field == "no_train"):
+            said[field] = _Said(value, f"metadata.rtrl_{field}")
     return said
 
 
@@ -167,14 +177,14 @@ def _name(value: Any, what: str) -> str:
     return check_name(value, what)
 
 
-def _flag(value: str) -> bool:
+def _flag(value: str, place: str) -> bool:
     """Yes or no; anything else is refused rather than guessed, since it is about consent."""
     lowered = value.lower()
     if lowered in _NO:
         return False
     if lowered in _YES:
         return True
-    raise invalid("no-train must be 1 or 0", param="rtrl_no_train")
+    raise invalid(f"{place} must be 1 or 0", param=place)
 
 
 def _gist(message: Mapping[str, Any]) -> list[Any]:

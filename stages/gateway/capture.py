@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from stages.errors import DependencyDownError
 from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
 from stages.gateway.conversations import Conversations
 from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.ids import new_id
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
 from stages.gateway.served import Checkpoint, ServedState
@@ -229,8 +229,3 @@ def find_defect(sampled: Sampled, tokens: Tokens) -> str:
         ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
     )
     return next((name for name, wrong in checks if wrong), "")
-
-
-def new_id(wall: int) -> str:
-    """A generation id: time first, so that the spool's index grows at one end; then 80 random bits."""
-    return f"gen_{wall:012x}{secrets.token_hex(10)}"

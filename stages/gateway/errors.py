@@ -18,6 +18,7 @@ class ApiError(Exception):
         message: one sentence for a person; never any content of a request.
         param: the request's field it is about, or None.
         retry_after: seconds after which trying again makes sense, or None.
+        allow: the methods that the route takes, "" unless another one was used.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class ApiError(Exception):
         *,
         param: str | None = None,
         retry_after: int | None = None,
+        allow: str = "",
     ) -> None:
         super().__init__(code)
         self.status = status
@@ -37,6 +39,7 @@ class ApiError(Exception):
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.allow = allow
 
     def body(self) -> dict[str, Any]:
         """The JSON document of the answer."""

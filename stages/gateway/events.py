@@ -12,6 +12,7 @@ from stages.errors import DependencyDownError
 from stages.gateway.attribution import MAX_NAME
 from stages.gateway.errors import invalid, unavailable
 from stages.gateway.event_data import DATA, problem
+from stages.gateway.ids import is_id
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms, parse_ms
 from stages.records import Event
@@ -58,7 +59,7 @@ class EventIntake:
 
     def _list(self, body: dict[str, Any]) -> list[Any]:
         events = body.get("events", None if "type" not in body else [body])
-        if not isinstance(events, list) or not events:
+        if not isinstance(events, list):
             raise invalid('send one event, or {"events": [...]}', param="events")
         if len(events) > self._max_events:
             raise invalid(
@@ -83,7 +84,7 @@ class EventIntake:
         return Event(
             id=_name(raw, "id"),
             key_id=key_id,
-            generation_id=_name(raw, "generation_id"),
+            generation_id=_generation_id(raw),
             type=event_type,  # type: ignore[arg-type]  # one of DATA's keys
             at=self._at(raw.get("at"), wall),
             wall=wall,
@@ -107,6 +108,14 @@ def _name(raw: dict[str, Any], field: str) -> str:
     value = raw.get(field)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
         raise ValueError(f"invalid_{field}: a string of 1 to {MAX_NAME} printable characters is needed")
+    return value
+
+
+def _generation_id(raw: dict[str, Any]) -> str:
+    """Not any name: what cannot be the id of a generation would wait for it in vain, and be `pending`."""
+    value = raw.get("generation_id")
+    if not isinstance(value, str) or not is_id(value):
+        raise ValueError("invalid_generation_id: the id that came with an answer is needed")
     return value
 
 

@@ -87,6 +87,8 @@ async def send_error(send: Send, error: ApiError, headers: Headers = ()) -> None
     extra = list(headers)
     if error.retry_after is not None:
         extra.append((b"retry-after", str(error.retry_after).encode()))
+    if error.allow:
+        extra.append((b"allow", error.allow.encode()))
     if error.status == 401:
         extra.append((b"www-authenticate", b"Bearer"))
     await send_json(send, error.status, error.body(), extra)

@@ -145,7 +145,7 @@ def parse_request(
     given = {name: value for name, value in body.items() if value is not None}
     asked = given.get("model")
     if asked != model:
-        raise _no_model(asked, model)
+        raise no_model(asked, model)
     for name in sorted(_REFUSED & given.keys()):
         if given[name] is not False:
             instead = ": use structured_outputs or response_format" if name in _GUIDED else ""
@@ -282,7 +282,8 @@ def _compile(canonical: bytes) -> ToolSet:
     return ToolSet(orjson.loads(canonical))
 
 
-def _no_model(asked: Any, model: str) -> ApiError:
+def no_model(asked: Any, model: str) -> ApiError:
+    """What a client is told that asks for a model other than `model`, or for none."""
     if not isinstance(asked, str):
         return invalid("model is required", param="model")
     return ApiError(

@@ -107,18 +107,30 @@ async def test_the_clients_clock_counts_only_where_it_is_told_to(rig: Rig) -> No
 
 
 @pytest.mark.parametrize(
-    ("headers", "metadata"),
+    ("headers", "metadata", "param"),
     [
-        ({"x-rtrl-user": "a\x01b"}, {}),
-        ({}, {"rtrl_session": "x" * 201}),
-        ({"x-rtrl-no-train": "perhaps"}, {}),
-        ({}, {"rtrl_user": ["a"]}),
-        ({}, {"rtrl_user": pending_user("g1")}),
+        ({"x-rtrl-user": "a\u200bb".encode()}, {}, "X-Rtrl-User"),
+        ({"X-RTRL-SESSION": b"\xff"}, {}, "X-Rtrl-Session"),
+        ({}, {"rtrl_session": "x" * 201}, "metadata.rtrl_session"),
+        ({"x-rtrl-no-train": "perhaps"}, {}, "X-Rtrl-No-Train"),
+        ({"x-rtrl-no-train": ""}, {}, "X-Rtrl-No-Train"),
+        ({}, {"rtrl_no_train": "perhaps"}, "metadata.rtrl_no_train"),
+        ({}, {"rtrl_user": ["a"]}, "metadata.rtrl_user"),
+        ({}, {"rtrl_user": pending_user("g1")}, "metadata.rtrl_user"),
     ],
 )
-async def test_nonsense_is_refused(rig: Rig, headers: dict[str, str], metadata: dict[str, Any]) -> None:
+async def test_nonsense_is_refused_where_it_stands(
+    rig: Rig, headers: dict[str, Any], metadata: dict[str, Any], param: str
+) -> None:
     answer = await rig.chat("x", headers=headers, metadata=metadata)
-    assert answer.status_code == 400
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_what_is_empty_counts_as_absent(rig: Rig) -> None:
+    await rig.chat("x", headers={"x-rtrl-user": ""}, metadata={"rtrl_user": ""}, user="")
+    await rig.chat("x", headers={"x-rtrl-user": ""}, metadata={"rtrl_user": "ada"})
+    one, two = rig.generations()
+    assert (one.user, two.user) == (one.key_id, "ada")
 
 
 async def test_the_chain_of_an_episode(rig: Rig) -> None:

@@ -58,6 +58,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"id": 5}, "invalid_id"),
     ({"id": "x" * 201}, "invalid_id"),
     ({"generation_id": None}, "invalid_generation_id"),
+    ({"generation_id": "chatcmpl-019c1f9d205f"}, "invalid_generation_id"),
+    ({"generation_id": f"gen_{'0' * 31}"}, "invalid_generation_id"),
+    ({"generation_id": f"gen_{'G' * 32}"}, "invalid_generation_id"),
     ({"type": "applause"}, "unknown_type"),
     ({"type": None}, "unknown_type"),
     ({"data": []}, "invalid_data"),
@@ -92,9 +95,15 @@ async def test_what_is_wrong_is_named_and_the_rest_is_taken(rig: Rig) -> None:
         assert "PRIVATE" not in answer.text
 
 
-@pytest.mark.parametrize("body", [{}, {"events": []}, {"events": {}}])
-async def test_no_events_at_all(rig: Rig, body: Any) -> None:
+@pytest.mark.parametrize("body", [{}, {"events": {}}])
+async def test_no_list_of_events(rig: Rig, body: Any) -> None:
     assert (await rig.http.post("/v1/events", json=body)).status_code == 400
+
+
+async def test_no_events_at_all(rig: Rig) -> None:
+    answer = await rig.http.post("/v1/events", json={"events": []})
+    assert answer.status_code == 200, "the batch could be read"
+    assert answer.json() == {"accepted": 0, "duplicates": 0, "pending": 0, "rejected": []}
 
 
 async def test_too_many(tmp_path: Any) -> None:

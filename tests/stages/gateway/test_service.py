@@ -91,8 +91,12 @@ async def test_models_and_routes(rig: Rig) -> None:
     models = (await rig.http.get("/v1/models")).json()
     assert [m["id"] for m in models["data"]] == ["rtrl"]
     assert (await rig.http.get("/v1/models/rtrl")).json()["id"] == "rtrl"
-    assert error(await rig.http.get("/v1/models/other")) == (404, "not_found")
-    assert error(await rig.http.get("/v1/chat/completions")) == (405, "method_not_allowed")
+    assert error(await rig.http.get("/v1/models/other")) == (404, "model_not_found")
+    assert error(await rig.http.get("/v1/other")) == (404, "not_found")
+    for method, path, allow in (("GET", "/v1/chat/completions", "POST"), ("DELETE", "/v1/models/x", "GET")):
+        answer = await rig.http.request(method, path)
+        assert error(answer) == (405, "method_not_allowed")
+        assert answer.headers["allow"] == allow
     wrong = await rig.http.post("/v1/chat/completions", json={"model": "gpt-9", "messages": []})
     assert error(wrong) == (404, "model_not_found")
 
@@ -207,6 +211,7 @@ async def test_nothing_of_a_request_is_logged(
 async def test_metrics_hold_no_names(rig: Rig) -> None:
     await rig.chat("x", user="PRIVATE-USER", headers={"x-rtrl-session": "PRIVATE"})
     await rig.http.get("/PRIVATE/path")
+    await rig.http.get("/v1/models/PRIVATE")
     answer = await rig.admin.get("/metrics", headers={"authorization": ""})
     assert answer.headers["content-type"].startswith("text/plain")
     assert "PRIVATE" not in answer.text
