@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
+Refs = Mapping[str, str] | Sequence[str]
 TARGET_STAGES = ("deploy", "rollback")  # act on what is served: one lock, and no fingerprint
 
 
@@ -58,7 +59,7 @@ def run_stage(
     workspace: Workspace,
     store: Store,
     stage: Stage,
-    refs: Mapping[str, str] | Sequence[str] = (),
+    refs: Refs = (),
     overrides: Sequence[str] = (),
     *,
     force: bool = False,
@@ -114,13 +115,15 @@ def _lock_name(workspace: Workspace, stage: Stage) -> str:
     return f"{what}-{workspace.settings.workspace.line}"
 
 
-def refs_by_kind(store: Store, refs: Mapping[str, str] | Sequence[str], line: str) -> dict[str, str]:
-    """What the user named, by kind of artifact. Raises InputMissingError or UsageError as `resolve`."""
+def refs_by_kind(store: Store, stage: Stage, refs: Refs, line: str) -> dict[str, str]:
+    """What the user named, by kind of artifact. Raises as `resolve`; UsageError for a kind it does not take."""
     if isinstance(refs, Mapping):
         return dict(refs)
     found: dict[str, str] = {}
     for ref in refs:
         kind = store.resolve(ref, line).kind
+        if kind not in stage.takes:
+            raise UsageError(f"{stage.name} takes no {kind}", hint=f"it takes {', '.join(stage.takes)}")
         if kind in found:
             raise UsageError(f"--input names two of kind {kind}: {found[kind]} and {ref}", hint="name one")
         found[kind] = ref
@@ -131,12 +134,12 @@ def _plan(
     workspace: Workspace,
     store: Store,
     stage: Stage,
-    refs: Mapping[str, str] | Sequence[str],
+    refs: Refs,
     config: BaseModel,
     seed: int | None,
 ) -> Plan:
     settings = workspace.settings.workspace
-    inputs = stage.resolve(workspace, store, refs_by_kind(store, refs, settings.line))
+    inputs = stage.resolve(workspace, store, refs_by_kind(store, stage, refs, settings.line))
     extra = dict(stage.extra(workspace, store, config))
     seed = settings.seed if seed is None else seed
     digests = {role: artifact.digest for role, artifact in inputs.items()}

@@ -6,7 +6,7 @@ fingerprint, takes the lock, calls `run`, and publishes what stands under `out_d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -92,6 +92,10 @@ class Stage(Protocol):
 
     name: str
     config: type[BaseModel]
+
+    @property
+    def takes(self) -> Collection[Kind]:
+        """The kinds of artifact that a user may name with --input."""
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """Input artifacts by role. `refs` holds what the user named with --input (by kind);

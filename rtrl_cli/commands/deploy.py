@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,10 +45,10 @@ def command(
 
 
 def text(result: StageResult) -> str:
-    """What is served now, for people."""
+    """What is served now, or with --dry-run would be, for people."""
     facts = result.metrics
     if facts.get("dry_run"):
-        return ""
+        return _planned(facts["plan"])
     if not facts["changed"]:
         return f"{facts['checkpoint']} is live already"
     lines: dict[str, object] = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
@@ -61,4 +62,14 @@ def text(result: StageResult) -> str:
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
     lines["took"] = f"{facts['switch_s']:.2f} s"
+    return pairs(lines)
+
+
+def _planned(plan: Mapping[str, Any]) -> str:
+    if not plan["changed"]:
+        return f"{plan['checkpoint']} is live already"
+    lines: dict[str, object] = {"would serve": f"{plan['checkpoint']} (now {plan['from'] or 'nothing'})"}
+    for key in ("report", "line_state", "reason"):
+        if plan.get(key):
+            lines[key.replace("_", " ")] = plan[key]
     return pairs(lines)

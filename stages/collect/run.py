@@ -8,7 +8,7 @@ the exclusion audit begins here. Not for: signals and rewards (`distill`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError
 from stages.linestate import consumed_episodes
 from stages.spool import Damage, Spool
-from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
 
@@ -40,6 +40,7 @@ class CollectStage:
 
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
+    takes: Collection[Kind] = ("checkpoint", "line_state")
     _seen: tuple[object, Scan, list[Damage]] | None = None  # what `extra` read, for `run` to use again
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:

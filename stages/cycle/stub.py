@@ -51,6 +51,11 @@ class StubStage:
     before: Callable[[], None] = field(default=lambda: None)
     runs: int = 0
 
+    @property
+    def takes(self) -> tuple[Kind, ...]:
+        """What it reads."""
+        return (self.reads,) if self.reads else ()  # type: ignore[return-value]
+
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The live checkpoint, and the artifact that was named or the newest."""
         line = workspace.settings.workspace.line

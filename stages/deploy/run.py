@@ -7,7 +7,7 @@ no-op only when gateway and registry both have the checkpoint. How traffic, proo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from stages.deploy.choose import default_candidate, objection, report_for
 from stages.deploy.config import DeployConfig
 from stages.errors import UsageError
 from stages.registry.store import Store
-from stages.stage import Artifact, Outcome, RunContext
+from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -35,6 +35,7 @@ class DeployStage:
 
     name: str = "deploy"
     config: type[BaseModel] = DeployConfig
+    takes: Collection[Kind] = ("checkpoint",)
     override: bool = False
     reason: str = ""
     offline: bool = False
@@ -72,42 +73,63 @@ class DeployStage:
         ctx: RunContext,
     ) -> Outcome:
         """Serve the checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
-        assert isinstance(config, DeployConfig)
-        store, line = ctx.store, ctx.workspace.settings.workspace.line
-        candidate, report = inputs["checkpoint"], inputs.get("report")
-        live = store.alias(line, "live")
-        overridden = extra["override"] and objection(candidate, live, report) is not None
-        same = live is not None and live.digest == candidate.digest
-        switch = Switch(
-            line=line,
-            target=candidate,
-            previous=previous_of(store, line, candidate.digest)
-            if same
-            else (live.digest if live is not None else None),
-            reason=extra["reason"] or (f"{report.ref} passed" if report else "asked for"),
-            run_id=ctx.run_id,
-            offline=extra["offline"],
-            drain_s=config.drain_timeout_s,
-            timeout_s=config.swap_timeout_s,
-            report=report.digest if report else None,
-            override=overridden,
-            data={"from": live.digest if live else None},
-        )
-        facts: dict[str, Any] = {
-            "checkpoint": candidate.ref,
-            "from": live.ref if live else None,
-            "override": overridden,
-            "reason": switch.reason,
-        }
+        store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        switch, facts = _decided(config, inputs, extra, ctx, live)
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
-        warnings = [f"deployed without a passing report: {extra['reason']}"] if overridden else []
-        if past := store.deployments.rolled_back(line, candidate.digest):
+        warnings = [f"deployed without a passing report: {extra['reason']}"] if switch.override else []
+        if past := store.deployments.rolled_back(switch.line, switch.target.digest):
             why = past.data.get("rollback_reason") or "no reason given"
-            warnings.append(f"{candidate.ref} had been rolled back before: {why}")
+            warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("deploy.live", **facts)
         return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
+
+    def plan(
+        self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext
+    ) -> Mapping[str, Any]:
+        """What `--dry-run` says: what would be served in place of what, and what for."""
+        live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        switch, facts = _decided(config, inputs, extra, ctx, live)
+        return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
+
+
+def _decided(
+    config: BaseModel,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+    live: Artifact | None,
+) -> tuple[Switch, dict[str, Any]]:
+    """What is to be done, and that in facts for people."""
+    assert isinstance(config, DeployConfig)
+    store, line = ctx.store, ctx.workspace.settings.workspace.line
+    candidate, report = inputs["checkpoint"], inputs.get("report")
+    overridden = extra["override"] and objection(candidate, live, report) is not None
+    same = live is not None and live.digest == candidate.digest
+    switch = Switch(
+        line=line,
+        target=candidate,
+        previous=previous_of(store, line, candidate.digest)
+        if same
+        else (live.digest if live is not None else None),
+        reason=extra["reason"] or (f"{report.ref} passed" if report else "asked for"),
+        run_id=ctx.run_id,
+        offline=extra["offline"],
+        drain_s=config.drain_timeout_s,
+        timeout_s=config.swap_timeout_s,
+        report=report.digest if report else None,
+        override=overridden,
+        data={"from": live.digest if live else None},
+    )
+    facts: dict[str, Any] = {
+        "checkpoint": candidate.ref,
+        "from": live.ref if live else None,
+        "report": report.ref if report else None,
+        "override": overridden,
+        "reason": switch.reason,
+    }
+    return switch, facts
 
 
 STAGE = DeployStage()

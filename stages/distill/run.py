@@ -7,7 +7,7 @@ Not for: advantages and baselines (`train`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from stages.distill.reward import Rewards, combine
 from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
-from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.vault import Vault
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class DistillStage:
 
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
+    takes: Collection[Kind] = ("interactions", "line_state")
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The newest interactions of the line unless named, and the line state they go with."""

@@ -6,7 +6,7 @@ cannot be told is inconclusive (exit 4). Not here: deploying what passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
-from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
     from evals.cases import Attempt, SuiteSpec
@@ -51,6 +51,7 @@ class EvalStage:
 
     name = "eval"
     config: type[BaseModel] = EvalConfig
+    takes: Collection[Kind] = ("checkpoint",)
 
     def __init__(self, engine: Callable[[Workspace, Path], ChatEngine] = start_engine) -> None:
         self._engine = engine

@@ -8,7 +8,7 @@ checkpoint's memory is used. The record of who, why, from and to is the new depl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
-from stages.stage import Artifact, Outcome, RunContext
+from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -43,6 +43,7 @@ class RollbackStage:
 
     name: str = "rollback"
     config: type[BaseModel] = RollbackConfig
+    takes: Collection[Kind] = ("checkpoint",)
     reason: str = ""
     offline: bool = False
 
@@ -78,35 +79,56 @@ class RollbackStage:
         ctx: RunContext,
     ) -> Outcome:
         """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
-        assert isinstance(config, RollbackConfig)
-        store, line = ctx.store, ctx.workspace.settings.workspace.line
-        target = inputs["checkpoint"]
-        live, ended = store.alias(line, "live"), leaving(store, line)
-        same = live is not None and live.digest == target.digest
-        switch = Switch(
-            line=line,
-            target=target,
-            previous=previous_of(store, line, target.digest),
-            reason=extra["reason"] or "rollback",
-            run_id=ctx.run_id,
-            offline=extra["offline"],
-            drain_s=config.drain_timeout_s,
-            timeout_s=config.swap_timeout_s,
-            cut=True,
-            leaving=None if same else ended,
-            data={"from": live.digest if live else None, "rollback_of": ended.id if ended else None},
-        )
-        facts: dict[str, Any] = {
-            "checkpoint": target.ref,
-            "from": live.ref if live else None,
-            "line_state": inputs["line_state"].ref,
-            "reason": switch.reason,
-        }
+        store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        switch, facts = _decided(config, inputs, extra, ctx, live)
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("rollback.live", **facts)
         return Outcome(metrics={**facts, "changed": True})
+
+    def plan(
+        self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext
+    ) -> Mapping[str, Any]:
+        """What `--dry-run` says: what would be served in place of what, and why."""
+        live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        switch, facts = _decided(config, inputs, extra, ctx, live)
+        return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
+
+
+def _decided(
+    config: BaseModel,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+    live: Artifact | None,
+) -> tuple[Switch, dict[str, Any]]:
+    """What is to be done, and that in facts for people."""
+    assert isinstance(config, RollbackConfig)
+    store, line = ctx.store, ctx.workspace.settings.workspace.line
+    target = inputs["checkpoint"]
+    ended = leaving(store, line)
+    same = live is not None and live.digest == target.digest
+    switch = Switch(
+        line=line,
+        target=target,
+        previous=previous_of(store, line, target.digest),
+        reason=extra["reason"] or "rollback",
+        run_id=ctx.run_id,
+        offline=extra["offline"],
+        drain_s=config.drain_timeout_s,
+        timeout_s=config.swap_timeout_s,
+        cut=True,
+        leaving=None if same else ended,
+        data={"from": live.digest if live else None, "rollback_of": ended.id if ended else None},
+    )
+    facts: dict[str, Any] = {
+        "checkpoint": target.ref,
+        "from": live.ref if live else None,
+        "line_state": inputs["line_state"].ref,
+        "reason": switch.reason,
+    }
+    return switch, facts
 
 
 STAGE = RollbackStage()

@@ -9,14 +9,14 @@ imported when a run begins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from stages.gateway.keys import ApiKeys
-from stages.stage import Artifact, Outcome, RunContext
+from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.train.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class TrainStage:
 
     name = "train"
     config = TrainConfig
+    takes: Collection[Kind] = ("experience", "checkpoint", "line_state")
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """Input artifacts by role, see `inputs.py`."""

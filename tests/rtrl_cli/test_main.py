@@ -79,6 +79,9 @@ def test_no_argument_is_help() -> None:
         (["lineage", "checkpoint@anchor"], 5, "there is no checkpoint@anchor"),
         (["train", "--set", "train.nonsense=1"], 2, "unknown setting train.nonsense"),
         (["gc", "--pin", "report@v1"], 2, "needs a reason"),
+        (["train", "--input", "interactions@v1"], 2, "train takes no interactions"),
+        (["deploy", "--input", "report@v1"], 2, "deploy takes no report"),
+        (["collect", "--input", "report@v1", "--dry-run"], 2, "collect takes no report"),
     ],
 )
 def test_failures(workspace: Workspace, arguments: list[str], code: int, words: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from stages.collect.config import CollectConfig
 from stages.registry.store import Store
-from stages.stage import Artifact, Outcome, Output, RunContext
+from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.workspace import Workspace
 
 
@@ -23,6 +23,7 @@ class Toy:
 
     name = "collect"
     config: type[BaseModel] = CollectConfig
+    takes: Collection[Kind] = get_args(Kind)
 
     def __init__(
         self,

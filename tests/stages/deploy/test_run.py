@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rtrl_cli.commands.deploy import text
 from stages import locks
+from stages.deploy.run import DeployStage
 from stages.errors import (
     DependencyDownError,
     GateRejectedError,
@@ -14,6 +16,8 @@ from stages.errors import (
     RtrlError,
     UsageError,
 )
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
 from tests.stages.target.fixtures import Line
 
 
@@ -192,3 +196,26 @@ def test_dry_run_changes_nothing(line: Line) -> None:
     assert result.inputs["checkpoint"].digest == line.b.digest
     assert line.gateway.swaps == []
     assert line.states() == []
+
+
+def test_a_dry_run_says_what_would_be_served(line: Line) -> None:
+    report = line.report(line.b, line.a)
+    result = run_stage(line.workspace, line.store, DeployStage(), dry_run=True)
+    assert result.metrics["plan"] == {
+        "checkpoint": line.b.ref,
+        "from": line.a.ref,
+        "report": report.ref,
+        "override": False,
+        "reason": f"{report.ref} passed",
+        "changed": True,
+    }
+    shown = text(result)
+    assert f"would serve  {line.b.ref} (now {line.a.ref})" in shown
+    assert report.ref in shown
+    assert (line.live, line.gateway.swaps, line.states()) == (line.a.digest, [], [])
+    line.deploy()
+    again = run_stage(line.workspace, line.store, DeployStage(), [line.b.ref], dry_run=True)
+    assert text(again) == f"{line.b.ref} is live already"
+    back = text(run_stage(line.workspace, line.store, RollbackStage(reason="slow"), dry_run=True))
+    assert f"would serve  {line.a.ref} (now {line.b.ref})" in back
+    assert "slow" in back
