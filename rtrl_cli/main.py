@@ -146,10 +146,10 @@ def _document(
     """The envelope of a failure; of the run that failed, when there was one."""
     status = "failed"
     if "stages.result" in sys.modules:
-        from stages.result import result_of, status_of
+        from stages.result import attached_result, status_of
 
         status = status_of(described["code"])
-        if result := result_of(error):
+        if result := attached_result(error):
             result.error = described
             return result.envelope()
     return envelope(full_name(arguments), status, error=described, duration_s=round(duration, 3))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from stages.registry.canonical import plain
 from stages.stage import Artifact
@@ -73,12 +73,27 @@ class StageResult:
         }
 
 
-def attach_result(error: BaseException, result: StageResult) -> None:
-    """Let an error carry the result of the run that raised it."""
+class Result(Protocol):
+    """What a run of a stage, or a cycle of such runs, came to."""
+
+    error: dict[str, Any] | None
+
+    def envelope(self) -> dict[str, Any]:
+        """The JSON document of `--json`."""
+
+
+def attach_result(error: BaseException, result: Result) -> None:
+    """Let an error carry the result of the run that raised it, or of the cycle around that run."""
     setattr(error, _KEY, result)
+
+
+def attached_result(error: BaseException) -> Result | None:
+    """What the error carries; None when it came from elsewhere."""
+    found: Result | None = getattr(error, _KEY, None)
+    return found
 
 
 def result_of(error: BaseException) -> StageResult | None:
     """The result of the run that raised this error; None when it came from elsewhere."""
-    found = getattr(error, _KEY, None)
+    found = attached_result(error)
     return found if isinstance(found, StageResult) else None

@@ -184,7 +184,7 @@ class _Host:
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
         self.say("stopping while the engine starts")
-        await self.supervisor.stop()
+        await self.supervisor.stop(patient=False)
         await asyncio.wait({starting})
         with contextlib.suppress(RtrlError):  # it died of being stopped
             starting.result()

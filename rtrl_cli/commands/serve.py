@@ -50,7 +50,11 @@ def command(
         return
     from stages.serve import serve
 
+    shown = False
+
     def ready(state: Ready) -> None:
+        nonlocal shown
+        shown = True
         facts = _facts(state.endpoint, model=state.model, key_file=state.key_file) | {
             "checkpoint": state.checkpoint,
             "digest": state.digest,
@@ -60,6 +64,8 @@ def command(
         show(as_json, document, lambda: _text(facts))
 
     number = serve(found, store, say=say, ready=ready)
+    if not shown:
+        raise SystemExit(128 + number)  # as any command that a signal ends, with a document
     say("stopped")
     raise typer.Exit(128 + number)
 

@@ -26,7 +26,8 @@ from stages.errors import (
     UsageError,
 )
 from stages.progress import Silent
-from stages.result import SCHEMA, StageResult, Status, code_of, result_of, status_of
+from stages.registry.runs import describe_error
+from stages.result import SCHEMA, StageResult, Status, attach_result, code_of, result_of, status_of
 from stages.runner import run_stage
 
 if TYPE_CHECKING:
@@ -217,6 +218,9 @@ class _Turn:
             except RtrlError as error:
                 self._failed(result, name, error)
                 break
+            except BaseException as error:
+                self._ended(result, error)
+                raise
             result.stages.append(ended)
             self.record.done[name] = {key: one.digest for key, one in ended.outputs.items()}
             if ended.status in ("rejected", "inconclusive"):
@@ -260,6 +264,15 @@ class _Turn:
                 f"{ref} passed, and was rolled back when it was served: {why}",
                 hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one still",
             )
+
+    def _ended(self, result: CycleResult, error: BaseException) -> None:
+        """A signal or a bug ends the whole cycle: the error carries its result, the stage's within."""
+        result.error, result.status = describe_error(error), "failed"
+        if (known := result_of(error)) is not None:
+            result.stages.append(known)
+        result.made = dict(self.record.done)
+        result.duration_s = time.monotonic() - self.deadline.started
+        attach_result(error, result)
 
     def _failed(self, result: CycleResult, name: str, error: RtrlError) -> None:
         """A stage raised. Where trying again can help, the next cycle goes on here; else it begins anew."""

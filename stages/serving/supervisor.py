@@ -140,10 +140,11 @@ class Supervisor:
                 next_health = time.monotonic() + HEALTH_EVERY_S
             await asyncio.sleep(POLL_S)
 
-    async def stop(self) -> None:
-        """Stop the engine and leave nothing behind."""
+    async def stop(self, *, patient: bool = True) -> None:
+        """Stop the engine and leave nothing behind; without patience at once (vLLM lets a SIGTERM that comes
+        while it starts wait until it has started, and nobody is answered yet)."""
         self._stopping = True
         self.served.engine = "down"
         await self.control.close()
         if self._process is not None:
-            await asyncio.to_thread(self._process.stop)
+            await asyncio.to_thread(self._process.stop if patient else self._process.kill)

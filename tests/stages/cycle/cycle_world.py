@@ -39,7 +39,7 @@ def run(world: tuple[Workspace, Store], stages: dict[str, StubStage], **options:
     return run_cycle(*world, stages=stages, **options)  # type: ignore[arg-type]
 
 
-def fail(error: Exception) -> Callable[[], None]:
+def fail(error: BaseException) -> Callable[[], None]:
     def raise_it() -> None:
         raise error
 

@@ -23,6 +23,7 @@ from stages.errors import (
     LockedError,
 )
 from stages.registry.store import Store
+from stages.result import attached_result
 from stages.stage import Output
 from stages.workspace import Workspace
 from tests.stages.cycle.cycle_world import fail, live, run
@@ -241,3 +242,19 @@ def test_nothing_live(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "w", "")
     with pytest.raises(InputMissingError, match="no live checkpoint"):
         run_cycle(workspace, Store.open(workspace.store_dir), stages=chain())
+
+
+def test_a_signal_ends_the_cycle_with_its_own_document(world: tuple[Workspace, Store]) -> None:
+    stages = chain()
+    stages["train"].before = fail(SystemExit(130))
+    with pytest.raises(SystemExit) as caught:
+        run(world, stages)
+    result = attached_result(caught.value)
+    assert result is not None
+    document = result.envelope()
+    assert (document["command"], document["status"], document["error"]["code"]) == ("cycle", "failed", 130)
+    assert [(stage["command"], stage["status"]) for stage in document["stages"]] == [
+        ("collect", "succeeded"),
+        ("distill", "succeeded"),
+        ("train", "failed"),
+    ]

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -62,15 +63,22 @@ def test_readiness_is_one_document_and_sigterm_ends_cleanly(idle: StubWorld) -> 
     assert {path.name for path in idle.workspace.run_dir.iterdir()} <= {"serve.lock", "serve.log"}
 
 
-def test_ctrl_c_while_it_starts(idle: StubWorld) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_it_starts(idle: StubWorld, number: int, code: int) -> None:
+    """One document; and nobody waits for an engine that does not heed SIGTERM yet."""
     # the engine listens where nobody looks for it: it stays "starting"
-    process = command(idle, "--set", 'engine.extra_args=["--host", "127.0.0.2"]')
+    process = command(idle, "--json", "--set", 'engine.extra_args=["--host", "127.0.0.2"]')
     assert wait_for(lambda: _child(process.pid) is not None)
     child = _child(process.pid)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
     assert child is not None
+    os.kill(child, signal.SIGSTOP)  # as deaf as vLLM while it starts
+    begun = time.monotonic()
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == code
+    document = json.loads(out)
+    assert (document["command"], document["status"], document["error"]["code"]) == ("serve", "failed", code)
     assert gone(child)
     assert running_endpoint(idle.workspace.run_dir) is None
 
