@@ -7,6 +7,7 @@ refused for good is told apart from whatever was never answered.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import aiohttp
 from cursorbench.errors import DependencyDownError, UsageError
 
 PATIENCE_S = 60.0  # how long a service may be away before the client gives up
+FIRST_PATIENCE_S = 5.0  # the same for its first answer: it may never have been there
 _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 
 
@@ -40,14 +42,14 @@ class Client:
     """An open connection pool to one gateway. Use as an async context manager.
 
     Args:
-        base_url: public address, for example http://127.0.0.1:8100.
+        base_url: public address, for example http://127.0.0.1:8100, with or without the /v1 of its API.
         key: API key.
         connections: requests at a time, at most.
         patience_s: see PATIENCE_S.
     """
 
     def __init__(self, base_url: str, key: str, connections: int, patience_s: float = PATIENCE_S) -> None:
-        self._base = base_url.rstrip("/")
+        self._base = base_url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {key}"}
         self._connections = connections
         self._patience_s = patience_s
@@ -71,9 +73,14 @@ class Client:
             await self._session.close()
 
     async def model(self) -> str:
-        """The name of the first model served."""
-        found, _ = await self._call("GET", "/v1/models", None, {})
-        return str(found["data"][0]["id"])
+        """The name of the first model served. Asked first: raises UsageError for what is no gateway."""
+        try:
+            found, _ = await self._call("GET", "/v1/models", None, {}, FIRST_PATIENCE_S)
+            return str(found["data"][0]["id"])
+        except (RefusedError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{self._base}/v1/models names no model: {error}", hint="give the address `rtrl serve` prints"
+            ) from error
 
     async def chat(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> Answer:
         """One chat completion; `attribution` are the X-Rtrl-* headers. Raises RefusedError."""
@@ -92,18 +99,28 @@ class Client:
         """Hand in events. Raises UsageError when one is rejected: this client sends none that may be."""
         if not events:
             return
-        found, _ = await self._call("POST", "/v1/events", {"events": list(events)}, {})
+        try:
+            found, _ = await self._call("POST", "/v1/events", {"events": list(events)}, {})
+        except RefusedError as error:
+            raise UsageError(
+                f"the gateway takes no events: {error}", hint="is --url the address of a `rtrl serve`?"
+            ) from error
         if found.get("rejected"):
             raise UsageError(
                 f"the gateway rejected an event: {found['rejected'][0]}", hint="gateway and client differ"
             )
 
     async def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        patience_s: float = math.inf,
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
         assert self._session is not None, "use `async with`"
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + min(self._patience_s, patience_s)
         wait = 0.05
         while True:
             try:
@@ -114,6 +131,10 @@ class Client:
                         return await response.json(), response.headers
                     reason = f"HTTP {response.status}: {(await response.text())[:300]}"
                     _judge(response.status, reason)
+            except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+                raise UsageError(
+                    f"{self._base!r} is no address", hint="for example http://127.0.0.1:8100"
+                ) from error
             except (aiohttp.ClientError, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
             if time.monotonic() + wait > deadline:

@@ -6,6 +6,7 @@ The stub engine repeats what a request tells it, so every model call of an episo
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from dataclasses import replace
 
@@ -133,3 +134,20 @@ async def test_a_service_that_stays_away_ends_the_day(tmp_path):
         traffic = Traffic(rig.url, rig.key, USERS, REQUESTS, concurrency=4, patience_s=0.3)
         with pytest.raises(DependencyDownError):
             await simulate.simulate(traffic, dies)
+
+
+async def test_the_address_that_serve_prints(tmp_path):
+    async with running(tmp_path) as rig:
+        for url in (f"{rig.url}/v1", f"{rig.url}/v1/", f"{rig.url}/"):
+            await simulate.simulate(Traffic(url, rig.key, 1, 1))
+        with pytest.raises(UsageError, match="names no model: HTTP 404"):
+            await simulate.simulate(Traffic(f"{rig.url}/elsewhere", rig.key, 1, 1))
+    with pytest.raises(UsageError, match="is no address"):
+        await simulate.simulate(Traffic("127.0.0.1:8100", "key", 1, 1))
+
+
+async def test_nobody_there_is_said_soon():
+    begun = time.monotonic()
+    with pytest.raises(DependencyDownError):
+        await simulate.simulate(Traffic("http://127.0.0.1:1/v1", "key", 1, 1))
+    assert time.monotonic() - begun < 10
