@@ -74,6 +74,7 @@ def init_tiny(root: Path, *, settings: str = "") -> Made:
     Raises:
         UsageError: there is a finished workspace already, or the settings are not valid.
     """
+    _begun(root)  # first: the model takes a while
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
         _export_float32(seed_folder(), folder)
@@ -92,6 +93,7 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
             f"there is no model folder {model}",
             hint="give a folder with config.json, model.safetensors and tokenizer.json, or use --tiny",
         )
+    _begun(root)
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
         _copy_checkpoint(model, folder)
@@ -128,7 +130,7 @@ def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
     from stages.served_fingerprint import write_fingerprint
     from stages.vault import Vault
 
-    workspace = _workspace(root, settings)
+    workspace = _begun(root) or Workspace.create(root, settings)
     store = Store.open(workspace.store_dir)
     line = workspace.settings.workspace.line
     Vault.create(workspace.keys_dir)
@@ -156,12 +158,12 @@ def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
     return Made(workspace, checkpoint, published["line_state"], key_file)
 
 
-def _workspace(root: Path, settings: str) -> Workspace:
-    """A new workspace, or one whose `init` was interrupted. Raises UsageError for a finished one."""
+def _begun(root: Path) -> Workspace | None:
+    """The workspace whose `init` was interrupted, None without one. Raises UsageError for a finished one."""
     from stages.registry.store import Store
 
     if not (root / SETTINGS_FILE).exists():
-        return Workspace.create(root, settings)
+        return None
     workspace = Workspace(root.expanduser().resolve())
     store = Store.open(workspace.store_dir)
     if store.alias(workspace.settings.workspace.line, "live") is not None:

@@ -11,7 +11,7 @@ from rtrl_cli import options
 from rtrl_cli.output import envelope, pairs, show, size
 
 Target = Annotated[
-    Path,
+    str,  # as typed: the Path of "" is the current folder
     typer.Argument(metavar="[PATH]", help="The workspace's folder, made if need be.", show_default=False),
 ]
 Tiny = Annotated[bool, typer.Option("--tiny", help="Take the shipped model of a million parameters.")]
@@ -22,7 +22,7 @@ Model = Annotated[
 
 
 def command(
-    path: Target = Path(),
+    path: Target = ".",
     tiny: Tiny = False,
     model: Model = None,
     as_json: options.Json = False,
@@ -30,12 +30,14 @@ def command(
     """Make a workspace with its first checkpoint, live and anchor, and an API key."""
     if tiny == (model is not None):
         raise typer.BadParameter("give either --tiny or --model FOLDER")
+    if not path:
+        raise typer.BadParameter("the workspace's folder is named by nothing")
     import time
 
     from stages.init import init_model, init_tiny
 
     started = time.monotonic()
-    made = init_tiny(path) if model is None else init_model(path, model)
+    made = init_tiny(Path(path)) if model is None else init_model(Path(path), model)
     checkpoint = made.checkpoint
     document = envelope(
         "init",

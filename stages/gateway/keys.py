@@ -74,8 +74,10 @@ class ApiKeys:
         """Make a key and return its plaintext, which is stored nowhere.
 
         Raises:
-            UsageError: there is an unrevoked key of that name.
+            UsageError: there is an unrevoked key of that name, or it is none.
         """
+        if not name.strip():
+            raise UsageError("an API key needs a name", hint="name who will use it: `rtrl keys add ide`")
         path = keys_dir / FILE
         plaintext = PREFIX + secrets.token_urlsafe(32)
         with _locked(keys_dir):
@@ -102,9 +104,11 @@ class ApiKeys:
         path = keys_dir / FILE
         with _locked(keys_dir):
             keys = _read(path)
-            found = [i for i, key in enumerate(keys) if key.name == name and not key.revoked]
+            named = [i for i, key in enumerate(keys) if key.name == name]
+            found = [i for i in named if not keys[i].revoked]
             if not found:
-                raise UsageError(f"there is no API key named {name!r}", hint="`rtrl keys list` names them")
+                text = f"the API key {name!r} is revoked" if named else f"there is no API key named {name!r}"
+                raise UsageError(text, hint="`rtrl keys list` names them")
             keys[found[0]] = msgspec.structs.replace(keys[found[0]], **fields)
             _write(path, keys)
 

@@ -43,6 +43,11 @@ def test_a_key_is_added_listed_and_revoked(tmp_path: Path) -> None:
     assert ApiKeys.open(workspace.keys_dir).identify(key) is None
     code, document, _ = rtrl(workspace, "revoke", "ide")
     assert (code, "keys list" in document["error"]["hint"]) == (2, True)  # type: ignore[index]
+    for again in (("revoke", "ide"), ("set", "ide", "--shared")):
+        code, document, _ = rtrl(workspace, *again)
+        assert (code, document["error"]["message"]) == (2, "the API key 'ide' is revoked")  # type: ignore[index]
+    assert rtrl(workspace, "add", "")[0] == 2
+    assert len(ApiKeys.listed(workspace.keys_dir)) == 1
 
 
 def test_a_key_is_shared_or_personal(tmp_path: Path) -> None:

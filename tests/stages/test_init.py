@@ -41,7 +41,8 @@ def test_the_key_works_and_is_the_owners_alone(made):
     assert stat.S_IMODE(made.key_file.stat().st_mode) == 0o600
 
 
-def test_a_finished_workspace_is_left_alone(made):
+def test_a_finished_workspace_is_left_alone(made, monkeypatch):
+    monkeypatch.setattr("stages.init._export_float32", None)  # it is said before the model is looked at
     with pytest.raises(UsageError) as caught:
         init_tiny(made.workspace.root)
     assert caught.value.code == 2
@@ -88,6 +89,6 @@ def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):
     assert not (tmp_path / "ws").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--tiny", "--model", "x"]])
-def test_one_of_both_is_wanted(arguments):
+@pytest.mark.parametrize("arguments", [[], ["--tiny", ""], ["--tiny", "--model", "x"]])
+def test_one_of_both_is_wanted_and_a_folder(arguments):
     assert run(["init", *arguments]) == 2
