@@ -174,8 +174,22 @@ def _quiet() -> Iterator[io.StringIO]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _mute_children():
             yield said
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _mute_children() -> Iterator[None]:
+    """No stderr for programs: the harness runs `git describe` wherever it is, in no clone too."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

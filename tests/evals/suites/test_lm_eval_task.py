@@ -94,6 +94,17 @@ def test_scores_by_document_and_repeats_itself(random_model: Path) -> None:
     assert [(one.case, one.values) for one in some] == [(one.case, one.values) for one in every[3:9]]
 
 
+def test_outside_a_clone_git_says_nothing(
+    random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    suite = LmEvalSuite("rtrl_snippets", limit=1)
+    suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert "git" not in capfd.readouterr().err
+    os.write(2, b"heard again")
+    assert capfd.readouterr().err == "heard again"
+
+
 def test_a_limit_takes_the_first_documents() -> None:
     whole, part = LmEvalSuite("rtrl_snippets"), LmEvalSuite("rtrl_snippets", limit=10)
     assert len(whole.cases()) == 240
