@@ -116,7 +116,7 @@ def _lock_name(workspace: Workspace, stage: Stage) -> str:
 
 
 def refs_by_kind(store: Store, stage: Stage, refs: Refs, line: str) -> dict[str, str]:
-    """What the user named, by kind of artifact. Raises as `resolve`; UsageError for a kind it does not take."""
+    """What the user named, by kind. Raises as `store.resolve`; UsageError for a kind the stage takes not."""
     if isinstance(refs, Mapping):
         return dict(refs)
     found: dict[str, str] = {}

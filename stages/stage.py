@@ -6,7 +6,7 @@ fingerprint, takes the lock, calls `run`, and publishes what stands under `out_d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -94,7 +94,7 @@ class Stage(Protocol):
     config: type[BaseModel]
 
     @property
-    def takes(self) -> Collection[Kind]:
+    def takes(self) -> tuple[Kind, ...]:
         """The kinds of artifact that a user may name with --input."""
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:

@@ -8,7 +8,7 @@ the exclusion audit begins here. Not for: signals and rewards (`distill`).
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ class CollectStage:
 
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
-    takes: Collection[Kind] = ("checkpoint", "line_state")
+    takes: tuple[Kind, ...] = ("checkpoint", "line_state")
     _seen: tuple[object, Scan, list[Damage]] | None = None  # what `extra` read, for `run` to use again
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:

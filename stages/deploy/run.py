@@ -7,7 +7,7 @@ no-op only when gateway and registry both have the checkpoint. How traffic, proo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class DeployStage:
 
     name: str = "deploy"
     config: type[BaseModel] = DeployConfig
-    takes: Collection[Kind] = ("checkpoint",)
+    takes: tuple[Kind, ...] = ("checkpoint",)
     override: bool = False
     reason: str = ""
     offline: bool = False

@@ -7,7 +7,7 @@ Not for: advantages and baselines (`train`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -44,7 +44,7 @@ class DistillStage:
 
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
-    takes: Collection[Kind] = ("interactions", "line_state")
+    takes: tuple[Kind, ...] = ("interactions", "line_state")
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The newest interactions of the line unless named, and the line state they go with."""

@@ -6,7 +6,7 @@ cannot be told is inconclusive (exit 4). Not here: deploying what passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,7 +51,7 @@ class EvalStage:
 
     name = "eval"
     config: type[BaseModel] = EvalConfig
-    takes: Collection[Kind] = ("checkpoint",)
+    takes: tuple[Kind, ...] = ("checkpoint",)
 
     def __init__(self, engine: Callable[[Workspace, Path], ChatEngine] = start_engine) -> None:
         self._engine = engine

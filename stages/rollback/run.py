@@ -8,7 +8,7 @@ checkpoint's memory is used. The record of who, why, from and to is the new depl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class RollbackStage:
 
     name: str = "rollback"
     config: type[BaseModel] = RollbackConfig
-    takes: Collection[Kind] = ("checkpoint",)
+    takes: tuple[Kind, ...] = ("checkpoint",)
     reason: str = ""
     offline: bool = False
 

@@ -9,7 +9,7 @@ imported when a run begins.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ class TrainStage:
 
     name = "train"
     config = TrainConfig
-    takes: Collection[Kind] = ("experience", "checkpoint", "line_state")
+    takes: tuple[Kind, ...] = ("experience", "checkpoint", "line_state")
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """Input artifacts by role, see `inputs.py`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +23,7 @@ class Toy:
 
     name = "collect"
     config: type[BaseModel] = CollectConfig
-    takes: Collection[Kind] = get_args(Kind)
+    takes: tuple[Kind, ...] = get_args(Kind)
 
     def __init__(
         self,
