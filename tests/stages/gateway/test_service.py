@@ -101,6 +101,13 @@ async def test_models_and_routes(rig: Rig) -> None:
     assert error(wrong) == (404, "model_not_found")
 
 
+async def test_what_is_no_http_is_answered_by_the_server(rig: Rig) -> None:
+    answer = await rig.http.request("FROBNICATE", "/v1/models")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["connection"] == "close"
+
+
 async def test_limits(tmp_path: Path) -> None:
     async with running(tmp_path, max_body_bytes=2048, max_header_bytes=2048) as rig:
         assert error(await rig.chat("x" * 3000)) == (413, "body_too_large")
