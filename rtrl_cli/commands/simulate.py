@@ -61,10 +61,12 @@ def command(
     progress = make_progress(quiet)
     progress.start(f"day {lived} of {users} people", requests)
     started = time.monotonic()
-    summary = asyncio.run(simulate(traffic, progress.advance))
+    try:
+        summary = asyncio.run(simulate(traffic, progress.advance))
+    finally:
+        if close := getattr(progress, "close", None):
+            close()
     people_days.lived(where.run_dir, split, seed, lived)
-    if hasattr(progress, "close"):
-        progress.close()
     seconds = round(time.monotonic() - started, 3)
     metrics = {**summary.to_json(), "users": users, "seed": seed, "split": split, "day": lived}
     document = envelope("simulate", "succeeded", metrics=metrics, duration_s=seconds)

@@ -141,8 +141,8 @@ class Supervisor:
             await asyncio.sleep(POLL_S)
 
     async def stop(self, *, patient: bool = True) -> None:
-        """Stop the engine and leave nothing behind; without patience at once (vLLM lets a SIGTERM that comes
-        while it starts wait until it has started, and nobody is answered yet)."""
+        """Stop the engine and leave nothing behind; without patience at once (one that starts may be deaf to
+        SIGTERM for long, and nobody waits for its answers)."""
         self._stopping = True
         self.served.engine = "down"
         await self.control.close()
