@@ -40,7 +40,8 @@ class TrainConfig(BaseModel):
         0.1,
         ge=0,
         lt=1,
-        description="with less than this share of the gradient left by the caps: inconclusive, keep waiting",
+        description="share of the gradient that the caps leave at least; they are relaxed, with a "
+        "warning, where nearly all use came from few",
     )
 
     # Advantage

@@ -11,8 +11,9 @@ the keys' shares and the other way round, so both are repeated until both caps h
 as shared (`rtrl keys add --shared`: of a product that answers for its users' names) is its users, not one
 contributor, and is not capped as a whole.
 
-Where next to nothing can be left within the caps, as when one personal key brings nearly all there is,
-`kept` says so, and whoever calls decides.
+Where nearly all there is came from few (four of twelve users, one of three keys), the caps would throw nearly
+all of it away and leave the step to the occasional others. They are relaxed then, both by the same part of
+the way to 1, just so far that the share `least` of all contributions is kept; `relaxed` says so.
 
 Not here: who the contributors are, and detecting that they act together.
 """
@@ -21,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 _TOLERANCE = 1e-9
 _ROUNDS = 1000
+_HALVINGS = 12  # of the way to 1, when the caps are relaxed
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,6 +41,7 @@ class Capped:
 
     Attributes:
         user_cap, key_cap: the caps in force, shares.
+        relaxed: how far they are on the way from what was asked for to 1; 0 as a rule.
         users, keys: name -> factor, only those below 1.
         factor: [E] in (0, 1], user's times key's.
         kept: share of the batch's contributions that is left.
@@ -45,6 +49,7 @@ class Capped:
 
     user_cap: float
     key_cap: float
+    relaxed: float
     users: dict[str, float]
     keys: dict[str, float]
     factor: Floats
@@ -98,36 +103,64 @@ def cap_contributions(
 
     Args:
         shared: keys that are not capped as a whole.
-        least: no use in going on when less than this share is kept.
+        least: share of the contributions that is kept at least, for which the caps are relaxed.
     """
     user_names, user_of = np.unique(np.array(users, dtype=object), return_inverse=True)
     key_names, key_of = np.unique(np.array(keys, dtype=object), return_inverse=True)
     is_shared = np.array([key in shared for key in key_names], dtype=np.bool_)
     there, through_shared = sizes > 0, is_shared[key_of]
     personal = len(set(key_of[there & ~through_shared]))
-    caps = (
-        effective_cap(user_cap, len(set(user_of[there]))),
-        effective_cap(key_cap, personal + len(set(user_of[there & through_shared]))),
+    asked = np.array(
+        [
+            effective_cap(user_cap, len(set(user_of[there]))),
+            effective_cap(key_cap, personal + len(set(user_of[there & through_shared]))),
+        ]
     )
-    by_user, by_key = np.ones(len(user_names)), np.ones(len(key_names))
-    left = sizes
-    for _ in range(_ROUNDS):
-        of_users = cap_factors(_sums(user_of, left, len(user_names)), caps[0])
-        by_user *= of_users
-        left = sizes * by_user[user_of] * by_key[key_of]
-        of_keys = cap_factors(_sums(key_of, left, len(key_names)), caps[1], is_shared)
-        by_key *= of_keys
-        left = sizes * by_user[user_of] * by_key[key_of]
-        done = min(of_users.min(initial=1.0), of_keys.min(initial=1.0)) > 1 - _TOLERANCE
-        if done or left.sum() < least * sizes.sum():
-            break
+    sides = _Side(user_of, len(user_names), None), _Side(key_of, len(key_names), is_shared)
+    low, high = 0.0, 1.0
+    caps, (by_user, by_key, kept) = asked, _both(sizes, sides, asked, least)
+    for _ in range(_HALVINGS if kept < least else 0):
+        middle = (low + high) / 2
+        found = _both(sizes, sides, asked + middle * (1 - asked), least)
+        if found[2] < least:
+            low = middle
+        else:
+            high, caps, (by_user, by_key, kept) = middle, asked + middle * (1 - asked), found
     return Capped(
-        *caps,
+        user_cap=float(caps[0]),
+        key_cap=float(caps[1]),
+        relaxed=0.0 if caps is asked else high,
         users=_below_one(user_names, by_user),
         keys=_below_one(key_names, by_key),
         factor=by_user[user_of] * by_key[key_of],
-        kept=float(left.sum() / sizes.sum()) if there.any() else 1.0,
+        kept=kept,
     )
+
+
+class _Side(NamedTuple):
+    """Users, or keys: whose each episode is [E], how many they are, who of them is exempt [N]."""
+
+    of: NDArray[np.intp]
+    n: int
+    exempt: Bools | None
+
+
+def _both(
+    sizes: Floats, sides: tuple[_Side, _Side], caps: Floats, least: float
+) -> tuple[Floats, Floats, float]:
+    """Factors of users and keys within both caps, and the share kept; below `least` nobody goes on."""
+    factors = [np.ones(side.n) for side in sides]
+    left, total = sizes, float(sizes.sum())
+    for _ in range(_ROUNDS):
+        smallest = 1.0
+        for at, side in enumerate(sides):
+            by = cap_factors(_sums(side.of, left, side.n), float(caps[at]), side.exempt)
+            factors[at] *= by
+            left = left * by[side.of]
+            smallest = min(smallest, float(by.min(initial=1.0)))
+        if smallest > 1 - _TOLERANCE or left.sum() < least * total:
+            break
+    return factors[0], factors[1], float(left.sum()) / total if total else 1.0
 
 
 def _sums(of: NDArray[np.intp], sizes: Floats, n: int) -> Floats:

@@ -21,7 +21,6 @@ from stages.train import attention, export
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.contributor_cap import Capped
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget
 from stages.train.load import refuse_small
@@ -119,7 +118,7 @@ class _Run:
         )
 
     def objective(self, proven: Evidence) -> Objective:
-        """The terms of the loss. Raises InconclusiveError when all advantages are equal or capped away."""
+        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
         table = self.state.baselines.get(self.spec, {})
         objective = build_objective(
             proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
@@ -129,7 +128,6 @@ class _Run:
                 f"the batch teaches nothing: {why}",
                 hint="`rtrl distill --explain EPISODE` shows where a reward comes from; else collect more",
             )
-        _refuse_one_sided(objective.capped, self.config)
         return objective
 
     def policy(self) -> PreTrainedModel:
@@ -195,17 +193,6 @@ class _Run:
         }
 
 
-def _refuse_one_sided(capped: Capped, config: TrainConfig) -> None:
-    if capped.kept < config.min_kept:
-        who = [f"{kind} {name}" for kind in ("keys", "users") for name in getattr(capped, kind)]
-        raise InconclusiveError(
-            f"nearly all there is to learn came from few: the caps leave {capped.kept:.1%} of the gradient "
-            f"(capped: {', '.join(who[:5])}{' and more' if len(who) > 5 else ''})",
-            hint="collect more; if a key is a product's own and its users' names can be relied on, "
-            "`rtrl keys set NAME --shared`; `train.user_cap` and `train.key_cap` are the caps",
-        )
-
-
 def _metrics(
     table: dict[str, Any], proven: Evidence, objective: Objective, updated: Updated
 ) -> dict[str, Any]:
@@ -243,6 +230,11 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
         found.append(f"{count} users reached the cap of {objective.capped.user_cap:.0%} of the gradient")
     if count := len(objective.capped.keys):
         found.append(f"{count} API keys reached the cap of {objective.capped.key_cap:.0%} of the gradient")
+    if objective.capped.relaxed:
+        found.append(
+            f"nearly all use came from few: the caps were relaxed to keep {objective.capped.kept:.0%} of the "
+            "gradient (`rtrl keys set NAME --shared` for a product's own key)"
+        )
     if outliers := proven.batch.excluded.get("proof_outlier", 0):
         found.append(f"{outliers} episodes were left out because their logprobs are not their sampler's")
     return found

@@ -93,6 +93,21 @@ def test_a_products_key_is_its_users_when_it_is_marked_as_shared() -> None:
     assert found.keys == {"bad": pytest.approx(1 / 3)}
 
 
+def test_a_few_heavy_users_among_occasional_ones_keep_a_tenth() -> None:
+    # four users of 250, eight of 1. Within 2/12 the four would keep 4 * 2.67 of 1008. Relaxed to the cap c
+    # with 8 / (1 - 4 c) = 100.8, that is c = 0.23
+    episodes = [(f"heavy{i}", "k", 250.0) for i in range(4)] + [(f"u{i}", "k", 1.0) for i in range(8)]
+    assert capped(episodes).kept == pytest.approx(24 / 1008)
+    found = capped(episodes, least=0.1)
+    assert found.kept == pytest.approx(0.1, abs=0.005)
+    assert found.user_cap == pytest.approx(0.23, abs=0.001)
+    assert found.relaxed == pytest.approx((0.23 - 1 / 6) / (1 - 1 / 6), abs=0.001)
+    assert found.factor[0] == pytest.approx(0.1 * 1008 * 0.23 / 250, rel=0.05)
+    assert found.factor[-1] == 1.0
+    even = capped([(f"u{i}", "k", 1.0) for i in range(30)], least=0.1)
+    assert (even.relaxed, even.user_cap) == (0.0, 0.1)
+
+
 NAMES = st.integers(0, 6).map(str)
 
 
@@ -102,15 +117,16 @@ NAMES = st.integers(0, 6).map(str)
     st.floats(0.02, 1.0),
     st.sets(NAMES),
 )
-def test_both_caps_hold_or_too_little_is_kept(
+def test_both_caps_hold_and_enough_is_kept(
     episodes: list[tuple[str, str, float]], user_cap: float, key_cap: float, shared: set[str]
 ) -> None:
     found = capped(episodes, user_cap=user_cap, key_cap=key_cap, shared=shared, least=0.01)
     assert found.user_cap >= user_cap
     assert found.key_cap >= key_cap
     left = np.array([size for _, _, size in episodes]) * found.factor
-    if found.kept < 0.01 or not left.any():
+    if not left.any():
         return
+    assert found.kept >= 0.01
     for cap, column, exempt in ((found.user_cap, 0, set()), (found.key_cap, 1, shared)):
         for name in {episode[column] for episode in episodes} - exempt:
             mine = sum(x for x, episode in zip(left, episodes, strict=True) if episode[column] == name)
