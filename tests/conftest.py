@@ -37,6 +37,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail("take the fixture as `served: World`, see scope in tests/conftest.py", False)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first: begun last, one of them would run alone at the end, beside an idle worker."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/e2e/"))
+
+
 class Spread(LoadScopeScheduling):
     """xdist's scheduler by scope, with `scope` above. (Its marks for groups do nothing under pytest 9.2.)"""
 
