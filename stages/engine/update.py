@@ -96,12 +96,19 @@ class EngineControl:
     async def update(self, checkpoint_dir: Path) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
+        What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
+        the engine notices closed connections late when there are many.
+
         Raises:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
             DependencyDownError (13): the engine does not answer.
         """
-        await self.load_weights(checkpoint_dir)
-        await self.reset_prefix_cache()
+        await self._post("/pause?mode=abort")
+        try:
+            await self.load_weights(checkpoint_dir)
+            await self.reset_prefix_cache()
+        finally:
+            await self._post("/resume")
         return await self.verify(checkpoint_dir)
 
     async def load_weights(self, checkpoint_dir: Path) -> None:

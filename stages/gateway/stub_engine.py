@@ -87,7 +87,7 @@ class StubEngine:
             await send_json(send, 200, {})
         elif path == "/v1/models":
             await send_json(send, 200, {"object": "list", "data": [{"id": self.model, "object": "model"}]})
-        elif path == "/reset_prefix_cache":
+        elif path in ("/reset_prefix_cache", "/pause", "/resume"):
             await send_json(send, 200, {"success": True})
         elif path == "/collective_rpc":
             await self._control(orjson.loads(await read_body(scope, receive, 1 << 28)), send)

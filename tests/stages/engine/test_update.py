@@ -37,6 +37,8 @@ class Engine:
         self.asked.append((request.path, body))
         if request.path == "/health":
             return web.Response()
+        if request.path in ("/pause", "/resume"):
+            return web.json_response({"status": request.path_qs})
         if request.path == "/reset_prefix_cache":
             self.cache_resets_refused -= 1
             return web.json_response({"success": self.cache_resets_refused < 0})
@@ -112,13 +114,15 @@ async def test_update_loads_resets_then_verifies(
     assert found.probes.verdict == "child"
     asked = [(path, body["method"] if body and "method" in body else None) for path, body in engine.asked]
     assert asked == [
+        ("/pause", None),
         ("/collective_rpc", "rtrl_load"),
         *[("/reset_prefix_cache", None)] * 3,
+        ("/resume", None),
         ("/collective_rpc", "rtrl_verify"),
         ("/v1/completions", None),
     ]
-    assert engine.asked[0][1]["kwargs"] == {"path": str(child)}
-    assert engine.asked[4][1]["kwargs"]["expected"] == {"w": "ab"}
+    assert engine.asked[1][1]["kwargs"] == {"path": str(child)}
+    assert engine.asked[6][1]["kwargs"]["expected"] == {"w": "ab"}
 
 
 async def test_an_engine_that_says_yes_and_serves_something_else_is_caught(
@@ -136,6 +140,14 @@ async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: Eng
     engine.cache_resets_refused = 10**9
     with pytest.raises(IntegrityError, match="prefix cache"):
         await control.reset_prefix_cache(patience_s=0.2)
+
+
+async def test_an_engine_is_resumed_when_the_weights_do_not_load(
+    engine: Engine, control: EngineControl, tmp_path: Path
+) -> None:
+    with pytest.raises(IntegrityError):
+        await control.update(tmp_path)
+    assert [path for path, _ in engine.asked] == ["/pause", "/resume"]
 
 
 async def test_a_dead_engine_is_a_dependency_that_is_down(checkpoint: Path) -> None:
