@@ -35,10 +35,8 @@ class Engine:
             return web.json_response({}, status=401)
         body = json.loads(await request.text() or "null")
         self.asked.append((request.path, body))
-        if request.path == "/health":
-            return web.Response()
-        if request.path in ("/pause", "/resume"):
-            return web.json_response({"status": request.path_qs})
+        if request.path in ("/health", "/pause", "/resume"):
+            return web.json_response({})
         if request.path == "/reset_prefix_cache":
             self.cache_resets_refused -= 1
             return web.json_response({"success": self.cache_resets_refused < 0})
