@@ -83,7 +83,8 @@ def _flat(record: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
 
 
 def _record(record: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
-    if not seen.first("agent-trace", text_of(record.get("id"))):
+    # whole records are compared: a damaged one must not take the good one of the same id along
+    if (one := text_of(record.get("id"))) and not seen.first("agent-trace", f"{one}:{json_text(record)}"):
         return
     tool, metadata = table_of(record.get("tool")), table_of(record.get("metadata"))
     told = {"agent": text_of(tool.get("name")), "version": text_of(tool.get("version"))}

@@ -247,7 +247,8 @@ def test_extreme_values_in_every_field(case: tuple[Any, Path, list[bytes]], valu
             changed = json.loads(line)
             changed[key] = "\0here"
             data = json.dumps(changed).encode().replace(b'"\\u0000here"', value)
-            read(adapter, path, data + b"\n" + lines[0])
+            found = read(adapter, path, data + b"\n" + lines[0])
+            assert told(found), "the good line at least"
 
 
 @FUZZ
@@ -257,8 +258,10 @@ def test_damaged_notes(tmp_path: Path, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         note[data.draw(st.integers(0, len(note) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(note)))
-    read(git_ai, tmp_path / "note", bytes(note))
-    read(git_ai, tmp_path / "note", bytes(note[:cut]))
+    for damaged in (bytes(note), bytes(note[:cut])):
+        for item in read(git_ai, tmp_path / "note", damaged):
+            assert isinstance(item, Read)
+            assert item.place.file == str(tmp_path / "note")
 
 
 @FUZZ
