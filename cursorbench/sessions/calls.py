@@ -77,7 +77,7 @@ def json_text(value: object) -> str:
     """The value as JSON text, "" where it is nested too deep to be written."""
     try:
         return msgspec.json.encode(value).decode()
-    except (RecursionError, TypeError, ValueError, msgspec.MsgspecError):
+    except (OverflowError, RecursionError, TypeError, ValueError, msgspec.MsgspecError):
         return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
-from cursorbench.sessions.glued import objects
+from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -31,7 +31,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.reading import lines, milliseconds, parsed, table_of, text_of
+from cursorbench.sessions.reading import milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "claude-code"
@@ -67,13 +67,8 @@ def _is_line(line: object) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in lines(path):
-        if isinstance(found, Quarantined):
-            yield found
-            continue
-        place, line = found
-        for one in objects(line, _is_line):
-            yield from [Quarantined(place, one)] if isinstance(one, str) else log.items(place, one)
+    for found in json_lines(path, _is_line):
+        yield from [found] if isinstance(found, Quarantined) else log.items(*found)
     yield from log.rest()
 
 

@@ -18,7 +18,7 @@ from cursorbench.sessions import codex_told as told
 from cursorbench.sessions.calls import json_text, plain
 from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_messages import Message, Messages
-from cursorbench.sessions.glued import objects
+from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
     Feedback,
@@ -29,7 +29,7 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
-from cursorbench.sessions.reading import lines, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "codex"
@@ -49,13 +49,8 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one rollout. Raises OSError when it cannot be read at all."""
     rollout = _Rollout(path, seen)
-    for found in lines(path):
-        if isinstance(found, Quarantined):
-            yield found
-            continue
-        place, line = found
-        for one in objects(line, _is_line):
-            yield from [Quarantined(place, one)] if isinstance(one, str) else rollout.line(place, one)
+    for found in json_lines(path, _is_line):
+        yield from [found] if isinstance(found, Quarantined) else rollout.line(*found)
     yield from rollout.end()
 
 

@@ -23,7 +23,7 @@ from cursorbench.sessions.calls import (
     remember,
 )
 from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_log, is_person
-from cursorbench.sessions.glued import objects
+from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
     Interrupt,
@@ -35,7 +35,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
-from cursorbench.sessions.reading import lines, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import list_of, milliseconds, table_of, text_of
 from cursorbench.sessions.seen import Seen
 
 KIND = "copilot-cli"
@@ -50,13 +50,8 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The items of one file of events. Raises OSError when it cannot be read at all."""
     events = _Events(path, seen)
-    for found in lines(path):
-        if isinstance(found, Quarantined):
-            yield found
-            continue
-        place, line = found
-        for one in objects(line, _is_line):
-            yield from [Quarantined(place, one)] if isinstance(one, str) else events.line(place, one)
+    for found in json_lines(path, _is_line):
+        yield from [found] if isinstance(found, Quarantined) else events.line(*found)
 
 
 def _is_line(value: object) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.reading import parsed
+from cursorbench.sessions.items import Place, Quarantined
+from cursorbench.sessions.reading import lines, parsed
 
 _TRIES = 100  # beginnings of objects that are tried in one line
 _LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
@@ -21,6 +23,22 @@ _BEGINNING = re.compile(r'\{\s*"\w+"\s*:')
 _ESCAPE = re.compile(
     rb"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL
 )
+
+
+def json_lines(
+    path: Path, is_line: Callable[[object], bool]
+) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """The JSON objects of a file of lines, and what cannot be read; `is_line` as for `objects`.
+
+    Raises OSError when the file cannot be read at all.
+    """
+    for found in lines(path):
+        if isinstance(found, Quarantined):
+            yield found
+            continue
+        place, line = found
+        for one in objects(line, is_line):
+            yield (place, one) if isinstance(one, dict) else Quarantined(place, one)
 
 
 def objects(line: bytes, is_line: Callable[[object], bool]) -> Iterator[dict[str, Any] | str]:

@@ -49,20 +49,6 @@ def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, st
             )
 
 
-def json_lines(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
-    """Each line's JSON object. What is no JSON object is quarantined."""
-    for found in lines(path):
-        if isinstance(found, Quarantined):
-            yield found
-            continue
-        place, line = found
-        value = parsed(line)
-        if isinstance(value, dict):
-            yield place, value
-        else:
-            yield Quarantined(place, value if isinstance(value, str) else "not a JSON object")
-
-
 def json_document(path: Path, max_bytes: int = 256 << 20) -> dict[str, Any] | list[Any] | Quarantined:
     """One JSON document. Formats that are one document have to fit into memory."""
     size = path.stat().st_size

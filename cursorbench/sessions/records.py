@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from cursorbench.sessions.glued import objects
+from cursorbench.sessions import calls
+from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import Place, Quarantined, SessionStart
 from cursorbench.sessions.reading import json_document, lines, parsed
 from cursorbench.sessions.seen import Seen
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def records(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
@@ -32,13 +29,7 @@ def records(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
             place = Place(str(path))
             yield (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
         return
-    for found in lines(path):
-        if isinstance(found, Quarantined):
-            yield found
-            continue
-        place, line = found
-        for one in objects(line, _is_no_line):
-            yield (place, one) if isinstance(one, dict) else Quarantined(place, one)
+    yield from json_lines(path, _is_no_line)
 
 
 def _is_no_line(value: object) -> bool:
@@ -79,14 +70,9 @@ def opening(seen: Seen, session: str, place: Place, at: int | None, **told: str)
 
 def json_text(value: object) -> str:
     """A value as JSON text; a text is taken to be some already. "" for none and what cannot be written."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    try:
-        return _ENCODER.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return calls.json_text(value)
 
 
 def first_text(table: dict[str, Any], *names: str) -> str:

@@ -1,6 +1,6 @@
 """What readers of Markdown transcripts share: fences, texts of bounded size, items told once.
 
-Not for: line formats with ids of their own (`reading.json_lines`, `Seen` alone).
+Not for: line formats with ids of their own (`glued.json_lines`, `Seen` alone).
 """
 
 from __future__ import annotations
