@@ -72,14 +72,12 @@ def run_stage(
     """Run one stage once.
 
     Args:
-        refs: inputs the user named: by kind, or a list of references. The rest the stage chooses.
+        refs: inputs the user named, by kind or as references. The rest the stage chooses.
         overrides: `section.key=value` settings for this run.
         force: run even when a run with the same fingerprint came to a result.
         dry_run: resolve everything, take no lock, change nothing.
-        lock_timeout: seconds to wait for the lock; default the stage's `lock_timeout_s`, else 0.
-        seed: default the workspace's.
-        from_run: repeat this recorded run (inputs, settings, seed) into a scratch store; with `dry_run`
-            only say what that would be.
+        lock_timeout: seconds to wait for the lock; default the stage's. `seed`: default the workspace's.
+        from_run: repeat this recorded run into a scratch store; with `dry_run` only say what it would be.
 
     Returns:
         The result. A run whose fingerprint came to a result before is not repeated: `noop` for a
@@ -93,8 +91,7 @@ def run_stage(
     started = time.monotonic()
     workspace = workspace.with_overrides(overrides)
     if from_run is not None:
-        changed = {"--input": bool(refs), "--set": bool(overrides), "--seed": seed is not None}
-        unchanged({**changed, "--force": force})
+        unchanged({"--input": refs, "--set": overrides, "--seed": seed is not None, "--force": force})
         return _repeat(workspace, store, stage, from_run, dry_run, progress or Silent(), started)
     config: BaseModel = getattr(workspace.settings, stage.name)
     if dry_run:

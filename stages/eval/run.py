@@ -19,6 +19,7 @@ from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
     from evals.cases import Attempt, SuiteSpec
+    from evals.gate import SuiteResult, Verdict
     from evals.suites.base import Suite
     from stages.eval.arms import Reuse
     from stages.eval.kept import Kept
@@ -101,54 +102,33 @@ class EvalStage:
         """Try, compare, decide, report."""
         assert isinstance(config, EvalConfig)
         from evals.gate import Rules, compare, decide
-        from stages.eval import attempts as files
-        from stages.eval import report
         from stages.eval.known import as_recorded, changed_versions, conditions
+        from stages.eval.report import figures
         from stages.eval.subjects import Engines
         from stages.eval.suites import build
 
         ctx = replace(ctx, workspace=as_recorded(ctx.workspace, extra))  # a repeated run's, not today's
         suites = build(config, ctx.workspace.root)
         rules = Rules(config.alpha, config.infra_limit)
-        folder = out_dir / "report"
-        folder.mkdir(parents=True)
         with Engines(lambda path: self._engine(ctx.workspace, path), ctx.seed) as engines:
             work = _Work(config, inputs, ctx, engines)
             arms = [(spec, work.arms(suite, spec)) for suite, spec in suites]
         verdict = decide(arms, rules)
-        for spec, pair in arms:
-            for role, tried in zip(("candidate", "baseline"), pair, strict=True):
-                files.write(folder / files.file_name(spec.name, role), spec, tried)
-        facts = report.Facts(
-            line=ctx.workspace.settings.workspace.line,
-            candidate=inputs["candidate"],
-            baseline=inputs["baseline"],
-            anchor=inputs.get("anchor"),
-            reuse=work.reuse,
-            drift=[
-                compare(spec, (candidate, anchor), rules)
-                for spec, (candidate, _) in arms
-                if (anchor := work.stored("anchor", spec)) is not None
-            ],
-            notes=work.notes,
-        )
-        report.write(folder, verdict, facts)
-        meta = {
-            **report.meta(verdict, facts),
-            "conditions": conditions(ctx.workspace, config),
-            "attempts": _listed([spec for spec, _ in arms], inputs),
+        drift = [
+            compare(spec, (candidate, anchor), rules)
+            for spec, (candidate, _) in arms
+            if (anchor := work.stored("anchor", spec)) is not None
+        ]
+        meta = _written(out_dir / "report", arms, verdict, drift, work) | {
+            "conditions": conditions(ctx.workspace, config)
         }
         ctx.log.write("eval.verdict", verdict=verdict.verdict, reasons=list(verdict.reasons))
+        versions = changed_versions(extra, ctx.workspace.settings.engine)
         return Outcome(
             status=_STATUS[verdict.verdict],
             outputs={"report": Output("report", meta)},
-            metrics={"verdict": verdict.verdict, "suites": report.figures(verdict.suites)},
-            warnings=[
-                *verdict.reasons,
-                *work.notes,
-                *work.warnings,
-                *changed_versions(extra, ctx.workspace.settings.engine),
-            ],
+            metrics={"verdict": verdict.verdict, "suites": figures(verdict.suites)},
+            warnings=[*verdict.reasons, *work.notes, *work.warnings, *versions],
         )
 
 
@@ -158,7 +138,7 @@ class _Work:
     def __init__(
         self, config: EvalConfig, inputs: Mapping[str, Artifact], ctx: RunContext, engines: Engines
     ) -> None:
-        self._config, self._inputs, self._ctx, self._engines = config, inputs, ctx, engines
+        self._config, self.inputs, self.ctx, self._engines = config, inputs, ctx, engines
         self.reuse: dict[str, Reuse] = {}
         self.notes: list[str] = []  # part of the report
         self.warnings: list[str] = []  # of this run, not of its result
@@ -172,13 +152,13 @@ class _Work:
     def _made(self, role: str, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
         from stages.eval import arms
 
-        subject = self._engines.subject(self._inputs[role])
-        return arms.make(suite, subject, suite.cases(), self._kept(spec, role), self._ctx.progress)
+        subject = self._engines.subject(self.inputs[role])
+        return arms.make(suite, subject, suite.cases(), self._kept(spec, role), self.ctx.progress)
 
     def _kept(self, spec: SuiteSpec, what: str) -> Kept:
         from stages.eval.kept import Kept, kept_name
 
-        return Kept(self._ctx.scratch / kept_name(spec.name, what), self.warnings.append)
+        return Kept(self.ctx.scratch / kept_name(spec.name, what), self.warnings.append)
 
     def _baseline(self, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
         from stages.eval import arms
@@ -188,14 +168,14 @@ class _Work:
             return self._made("baseline", suite, spec)
         found, account = arms.reuse(
             suite,
-            self._engines.subject(self._inputs["baseline"]),
+            self._engines.subject(self.inputs["baseline"]),
             spec,
             stored,
-            self._inputs[_ROLES["baseline"]].ref,
+            self.inputs[_ROLES["baseline"]].ref,
             share=self._config.rerun_share,
-            seed=self._ctx.seed,
+            seed=self.ctx.seed,
             kept=self._kept(spec, "baseline-again"),
-            progress=self._ctx.progress,
+            progress=self.ctx.progress,
         )
         self.reuse[spec.name] = account
         if found is None:
@@ -207,13 +187,41 @@ class _Work:
         """Attempts of the live or anchor checkpoint in the report that was found for it."""
         from stages.eval import attempts as files
 
-        report = self._inputs.get(_ROLES[role])
-        if report is None or role not in self._inputs:
+        report = self.inputs.get(_ROLES[role])
+        if report is None or role not in self.inputs:
             return None
         for row in report.meta["attempts"]:
-            if row["suite"] == spec.name and row["checkpoint"] == self._inputs[role].digest:
+            if row["suite"] == spec.name and row["checkpoint"] == self.inputs[role].digest:
                 return files.read(report.path / str(row["file"]), spec)
         return None
+
+
+def _written(
+    folder: Path,
+    arms: Sequence[tuple[SuiteSpec, tuple[Sequence[Attempt], Sequence[Attempt]]]],
+    verdict: Verdict,
+    drift: list[SuiteResult],
+    work: _Work,
+) -> dict[str, Any]:
+    """Attempts and report, written into `folder`; the report's meta."""
+    from stages.eval import attempts as files
+    from stages.eval import report
+
+    folder.mkdir(parents=True)
+    for spec, pair in arms:
+        for role, tried in zip(("candidate", "baseline"), pair, strict=True):
+            files.write(folder / files.file_name(spec.name, role), spec, tried)
+    facts = report.Facts(
+        line=work.ctx.workspace.settings.workspace.line,
+        candidate=work.inputs["candidate"],
+        baseline=work.inputs["baseline"],
+        anchor=work.inputs.get("anchor"),
+        reuse=work.reuse,
+        drift=drift,
+        notes=work.notes,
+    )
+    report.write(folder, verdict, facts)
+    return {**report.meta(verdict, facts), "attempts": _listed([spec for spec, _ in arms], work.inputs)}
 
 
 def _reports(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from stages.stage import Kind
 
 
-class RunQueries:
+class RunQueries(ABC):
     """What `Store` knows of runs. Needs the engine and the places of objects."""
 
     engine: Engine
 
+    @abstractmethod
     def path_of(self, digest: str) -> Path:
         """The folder of an object."""
-        raise NotImplementedError
 
     def read(self) -> AbstractContextManager[Session]:
         """A block that reads one consistent view."""

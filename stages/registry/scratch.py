@@ -69,7 +69,7 @@ def _rewind_aliases(scratch: Store, moment: str) -> None:
                 row.artifact_id = artifact_id
 
 
-def unchanged(flags: Mapping[str, bool]) -> None:
+def unchanged(flags: Mapping[str, object]) -> None:
     """A recorded run is repeated as it was. Raises UsageError (exit 2) for a flag that was given."""
     given = [name for name, is_given in flags.items() if is_given]
     if given:

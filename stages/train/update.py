@@ -93,13 +93,7 @@ def run_update(
     Raises IntegrityError when loss or gradient is not finite; the last good state stays in `scratch`.
     """
     parameters = dict(model.named_parameters())
-    optimizer = torch.optim.AdamW(
-        list(parameters.values()),
-        lr=config.learning_rate,
-        betas=(config.adam_beta1, config.adam_beta2),
-        eps=config.adam_eps,
-        weight_decay=config.weight_decay,
-    )
+    optimizer = _adamw(list(parameters.values()), config)
     result = _resumed(model, scratch / resume.STEP, digest) or Updated(moments=moments)
     if result.steps:
         progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
@@ -128,6 +122,16 @@ def run_update(
             _remember(scratch / resume.STEP, parameters, result, digest)
             progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
     return result
+
+
+def _adamw(parameters: list[torch.nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        parameters,
+        lr=config.learning_rate,
+        betas=(config.adam_beta1, config.adam_beta2),
+        eps=config.adam_eps,
+        weight_decay=config.weight_decay,
+    )
 
 
 def _resumed(model: PreTrainedModel, kept: Path, digest: str) -> Updated | None:

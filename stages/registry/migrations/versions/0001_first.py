@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from alembic import op
 
+from stages.errors import UsageError
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -200,4 +202,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("restore a backup instead (`rtrl db backup` makes one before every upgrade)")
+    raise UsageError(
+        "a registry has no way back",
+        hint="restore a backup: `rtrl db upgrade` makes one before every upgrade",
+    )
