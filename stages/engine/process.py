@@ -30,6 +30,17 @@ from stages.errors import DependencyDownError, InputMissingError
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
+# Arguments that say themselves over which processes the model is spread.
+SPREADING = (
+    "--distributed-executor-backend",
+    "--tensor-parallel-size",
+    "-tp",
+    "--pipeline-parallel-size",
+    "-pp",
+    "--data-parallel-size",
+    "-dp",
+    "--nnodes",
+)
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -45,8 +56,10 @@ def environment(config: EngineConfig) -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH", "")
     compiling = {"TORCHDYNAMO_DISABLE": "1"} if config.enforce_eager else {}
     return {
+        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) - 1)),  # one core for HTTP
         **os.environ,
         **compiling,
+        **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_one_process(config) else {}),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib),
@@ -55,6 +68,17 @@ def environment(config: EngineConfig) -> dict[str, str]:
         "PYTHONPATH": f"{root}{os.pathsep}{inherited}" if inherited else root,
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def in_one_process(config: EngineConfig) -> bool:
+    """Whether the engine core runs the model itself; it does unless `extra_args` spread the model.
+
+    On CPUs vLLM would otherwise use a worker process of its own, and core and worker wait for each other
+    in a loop of `sched_yield`: on two cores they starve everybody else for as long as they decode. It
+    does so (vllm 0.32, `platforms/cpu.py`) even when asked for one process, unless
+    VLLM_ENABLE_V1_MULTIPROCESSING is 0, which the server heeds nowhere else. On one GPU it is the default.
+    """
+    return not any(argument.split("=")[0] in SPREADING for argument in config.extra_args)
 
 
 def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str]:
@@ -70,6 +94,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--gpu-memory-utilization", str(config.gpu_memory_utilization)),
         *("--seed", str(config.seed)),
         *(("--enforce-eager",) if config.enforce_eager else ()),
+        *(("--distributed-executor-backend", "uni") if in_one_process(config) else ()),
         "--disable-uvicorn-access-log",
         "--disable-log-stats",
         "--no-log-error-stack",  # the stack of a refused request holds its content

@@ -26,13 +26,15 @@ from stages.target.endpoint import Endpoint
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the gateway serves at this moment. `engine` is ready, starting or down."""
+    """What the gateway serves at this moment. `engine` is ready, starting or down; `in_flight` counts
+    the generations a swap would wait for."""
 
     line: str
     checkpoint: str
     deployment: str = ""
     engine: str = ""
     path: str = ""
+    in_flight: int = 0
 
 
 class Admin:

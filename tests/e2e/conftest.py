@@ -93,6 +93,7 @@ client_clock = true
 [engine]
 restart_backoff_s = 0.2
 max_num_seqs = 32
+max_model_len = 16384
 """
 
 

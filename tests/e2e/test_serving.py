@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -90,6 +91,32 @@ def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
     assert seen[4] == pytest.approx(first, abs=1e-5)
     assert is_served(served) == served.first.digest
     assert rtrl(served, "deploy", "--input", served.first.ref) == 0  # no work: it is served
+
+
+def test_a_rollback_cuts_answers_that_are_too_long_to_wait_for(served: World) -> None:
+    before = distribution(served)
+    assert rtrl(served, "deploy") == 0
+    body = {"model": "rtrl", "prompt": "def f(x):", "max_tokens": 16000, "min_tokens": 16000}
+
+    def answer(stream: bool) -> httpx.Response:
+        return httpx.post(
+            f"{served.url}/completions", json={**body, "stream": stream}, headers=served.headers, timeout=300
+        )
+
+    with ThreadPoolExecutor(4) as clients:
+        answers = [clients.submit(answer, stream) for stream in (True, False, True, False)]
+        deadline = time.monotonic() + 60
+        with Admin(served.endpoint) as admin:
+            while admin.served().in_flight < 4 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        assert rtrl(served, "rollback", "--reason", "test") == 0
+    streamed, whole = answers[0].result(), answers[1].result()
+    assert whole.status_code == 503
+    assert whole.json()["error"]["code"] == "weights_updating"
+    last = streamed.text.strip().splitlines()[-1].removeprefix("data: ")
+    assert json.loads(last)["error"]["code"] == "weights_updating"
+    assert is_served(served) == served.first.digest
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
 
 
 def test_a_deploy_is_rehearsed_without_touching_what_is_served(served: World) -> None:

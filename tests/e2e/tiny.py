@@ -38,7 +38,7 @@ def write_tokenizer(directory: Path) -> int:
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "eos_token": "<|im_end|>",
                 "pad_token": "<|endoftext|>",
-                "model_max_length": 1024,
+                "model_max_length": 16384,
             }
         )
     )
@@ -59,7 +59,7 @@ def write_checkpoint(directory: Path, *, seed: int, tied: bool = False, scale: f
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=1024,
+        max_position_embeddings=16384,
         tie_word_embeddings=tied,
         eos_token_id=2,
         bos_token_id=None,

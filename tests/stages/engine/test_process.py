@@ -54,6 +54,24 @@ def test_the_command_line_has_the_measured_flags() -> None:
     assert "RTRL_ENGINE_KEY" not in line
 
 
+def test_the_model_runs_in_one_process_unless_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    alone = EngineConfig()
+    assert "--distributed-executor-backend uni" in " ".join(arguments(Path("/m"), alone, 81))
+    assert environment(alone)["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert int(environment(alone)["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) - 1)
+    for spread in (
+        ("--tensor-parallel-size", "2"),
+        ("-tp=2",),
+        ("--distributed-executor-backend=mp",),
+    ):
+        config = EngineConfig(extra_args=spread)
+        assert "uni" not in arguments(Path("/m"), config, 81)
+        assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment(config)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert environment(alone)["OMP_NUM_THREADS"] == "7"
+
+
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_folder_that_is_no_model_is_refused_before_anything_starts(tmp_path: Path, missing: str) -> None:
     for name in {"config.json", "tokenizer.json", "model.safetensors"} - {missing}:
