@@ -100,6 +100,19 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
         return _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
 
 
+def init_bare(root: Path) -> Workspace:
+    """Make a workspace without a model, for session logs. `init_model` on it adds one.
+
+    Raises:
+        UsageError: there is a finished workspace already.
+    """
+    from stages.vault import Vault
+
+    workspace = _begun(root) or Workspace.create(root, MODEL_SETTINGS)
+    Vault.create(workspace.keys_dir)
+    return workspace
+
+
 def _export_float32(source: Path, folder: Path) -> None:
     """The checkpoint in `source` with its weights widened to float32, which loses nothing."""
     from stages import modelio

@@ -22,6 +22,7 @@ EVENT_TYPES = (
     "user_message",
     "tool_result",
     "thumbs",
+    "interrupted",
     "completion_shown",
     "completion_accepted",
     "completion_rejected",
@@ -36,11 +37,14 @@ EventType = Literal[
     "user_message",
     "tool_result",
     "thumbs",
+    "interrupted",
     "completion_shown",
     "completion_accepted",
     "completion_rejected",
     "session_closed",
 ]
+
+TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 
 CallError = Literal["", "unparsable", "unknown_tool", "schema"]
 

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 INTERACTIONS_SCHEMA = "rtrl-interactions/1"
-EXPERIENCE_SCHEMA = "rtrl-experience/1"
+EXPERIENCE_SCHEMA = "rtrl-experience/2"
 
 PART_EPISODES = 16_384  # a part's payloads fit in memory many times over
 
@@ -126,6 +126,10 @@ _EXPERIENCE_HEAD = [
     ("checkpoint", pa.string()),
     ("lag", pa.int32()),
     ("at", pa.int64()),
+    ("agent", pa.string()),  # who answered, and on what: "" where it is not told
+    ("model", pa.string()),
+    ("repository", pa.string()),
+    ("work", pa.string()),  # kind of work, by the words of the request
     ("stratum", pa.string()),
     ("group", pa.string()),  # "" or the task several rollouts share
     ("reward", pa.float64()),  # null: not known

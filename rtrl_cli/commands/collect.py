@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
 from rtrl_cli import options
-from rtrl_cli.stage import StageFlags, run_command
+from rtrl_cli.output import pairs
+from rtrl_cli.stage import StageFlags, default_text, run_command
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.result import StageResult
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[PATH]...", help="Session logs, folders of them, git repositories.", show_default=False
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="KIND", help="Read PATH as this kind of log, not as what it looks like."),
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", help="Whose sessions PATH holds. Without it each session is a user of its own."),
+]
+RepositoryName = Annotated[
+    str | None,
+    typer.Option("--repository", help="Name of what the sessions of PATH worked on."),
+]
 
 
 def command(
+    paths: Paths = None,
+    kind: From = None,
+    user: User = None,
+    repository: RepositoryName = None,
     inputs: options.Input = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
@@ -18,8 +51,33 @@ def command(
     seed: options.Seed = None,
     workspace: options.Workspace = None,
 ) -> None:
-    """Seal the spool's matured episodes into interactions. Exit 5 or 4 when there is nothing yet."""
+    """Seal the spool's matured episodes into interactions; with PATH those of session logs.
+
+    Exit 5 or 4 when there is nothing yet. A path may be a file, a folder or a git repository whose branches
+    and notes hold sessions; docs/sources.md lists the kinds.
+    """
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
-    run_command("collect", flags)
+    if not paths:
+        given = {"--from": kind, "--user": user, "--repository": repository}
+        if named := ", ".join(name for name, value in given.items() if value is not None):
+            raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
+        run_command("collect", flags)
+        return
+    if from_run is not None:
+        raise UsageError("--from-run knows its paths", hint="leave PATH away")
+    from stages.collect.logs.source import Source
+
+    source = Source(tuple(path.resolve() for path in paths), kind or "", user or "", repository or "")
+    run_command("collect", flags, text=_text, source=source)
+
+
+def _text(result: StageResult) -> str:
+    """What was read, and what became of it."""
+    metrics: dict[str, Any] = dict(result.metrics)
+    found = {
+        title: ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in metrics.get(key, {}).items())
+        for key, title in (("items", "read"), ("said", "found"), ("quarantined", "quarantined"))
+    }
+    return f"{default_text(result)}\n\n{pairs({key: value for key, value in found.items() if value})}"

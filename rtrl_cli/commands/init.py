@@ -19,23 +19,34 @@ Model = Annotated[
     Path | None,
     typer.Option("--model", metavar="FOLDER", help="Take a Hugging Face causal-LM folder."),
 ]
+NoModel = Annotated[
+    bool,
+    typer.Option("--no-model", help="Take none: for session logs alone. `rtrl init --model` can follow."),
+]
 
 
 def command(
     path: Target = ".",
     tiny: Tiny = False,
     model: Model = None,
+    no_model: NoModel = False,
     as_json: options.Json = False,
 ) -> None:
     """Make a workspace with its first checkpoint, live and anchor, and an API key."""
-    if tiny == (model is not None):
-        raise typer.BadParameter("give either --tiny or --model FOLDER")
+    if tiny + (model is not None) + no_model != 1:
+        raise typer.BadParameter("give either --tiny, or --model FOLDER, or --no-model")
     if not path:
         raise typer.BadParameter("the workspace's folder is named by nothing")
     import time
 
-    from stages.init import init_model, init_tiny
+    from stages.init import init_bare, init_model, init_tiny
 
+    if no_model:
+        root = init_bare(Path(path)).root
+        document = envelope("init", "succeeded", metrics={"workspace": str(root)})
+        steps = {"workspace": root, "next": f"rtrl collect PATH-OF-SESSION-LOGS -w {root}"}
+        show(as_json, document, lambda: pairs(steps))
+        return
     started = time.monotonic()
     made = init_tiny(Path(path)) if model is None else init_model(Path(path), model)
     checkpoint = made.checkpoint

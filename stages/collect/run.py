@@ -2,7 +2,8 @@
 
 Taken are episodes of the line and arm whose training horizon has passed, sampled at most `max_lag`
 checkpoints from live, not yet trained on in live's ancestry. What is left behind is counted by reason:
-the exclusion audit begins here. Not for: signals and rewards (`distill`).
+the exclusion audit begins here. With a `source` it reads session logs instead (`logs/`).
+Not for: signals and rewards (`distill`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from stages.collect import position, window
 from stages.collect.config import CollectConfig
 from stages.collect.scan import Bools, Scan
 from stages.collect.seal import Sealer
-from stages.errors import InconclusiveError, InputMissingError
+from stages.errors import InconclusiveError, InputMissingError, UsageError
 from stages.linestate import consumed_episodes
 from stages.spool import Damage, Spool
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -30,14 +31,16 @@ from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
 
 if TYPE_CHECKING:
+    from stages.collect.logs.source import Source
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
 
 @dataclass
 class CollectStage:
-    """See the module. Inputs: the live checkpoint and its line state."""
+    """See the module. Inputs: the live checkpoint and its line state; none for session logs."""
 
+    source: Source | None = None
     name: str = "collect"
     config: type[BaseModel] = CollectConfig
     takes: tuple[Kind, ...] = ("checkpoint", "line_state")
@@ -45,6 +48,10 @@ class CollectStage:
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """The checkpoint to be trained on (default: live) and what its line remembers."""
+        if self.source is not None:
+            if refs:
+                raise UsageError("session logs go with no other input", hint="leave --input away")
+            return {}
         line = workspace.settings.workspace.line
         checkpoint = store.resolve(refs.get("checkpoint", "checkpoint@live"), line)
         state = (
@@ -61,6 +68,8 @@ class CollectStage:
         no further one does, the same spool gives the same fingerprint.
         """
         assert isinstance(config, CollectConfig)
+        if self.source is not None:
+            return {"source": self.source.facts()}
         line = workspace.settings.workspace.line
         spool = Spool.open(workspace.spool_dir)
         try:
@@ -103,6 +112,10 @@ class CollectStage:
             InconclusiveError: (exit 4) too few episodes are mature.
         """
         assert isinstance(config, CollectConfig)
+        if "source" in extra:
+            from stages.collect.logs.run import collect_logs
+
+            return collect_logs(config, extra["source"], out_dir, ctx)
         live = inputs["checkpoint"]
         first, last = extra["spool"]["first_seq"], extra["spool"]["last_seq"]
         if extra["resume"]["checkpoint"] == live.digest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import rows, schemas, tables
+from stages.collect.parts import OpenPart
 from stages.collect.plan import Plan
 from stages.collect.scan import Scan
 from stages.errors import IntegrityError
@@ -28,40 +28,6 @@ from stages.vault import UserForgottenError, Vault
 
 if TYPE_CHECKING:
     from stages.spool import ChainReader
-
-_BUFFER = 512  # rows turned into columns at a time
-
-
-@dataclass
-class _Part:
-    """The open files of one part."""
-
-    generations: tables.TableWriter
-    events: tables.TableWriter
-    pending_generations: list[rows.SealedGeneration] = field(default_factory=list)
-    pending_events: list[rows.SealedEvent] = field(default_factory=list)
-
-    def add_generation(self, row: rows.SealedGeneration) -> None:
-        self.pending_generations.append(row)
-        if len(self.pending_generations) >= _BUFFER:
-            self.flush()
-
-    def add_event(self, row: rows.SealedEvent) -> None:
-        self.pending_events.append(row)
-        if len(self.pending_events) >= _BUFFER:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.pending_generations:
-            self.generations.write(rows.generation_batch(self.pending_generations))
-        if self.pending_events:
-            self.events.write(rows.event_batch(self.pending_events))
-        self.pending_generations, self.pending_events = [], []
-
-    def close(self) -> None:
-        self.flush()
-        self.generations.close()
-        self.events.close()
 
 
 class Sealer:
@@ -75,7 +41,7 @@ class Sealer:
         self._chains = chains
         self._part_of = np.full(len(scan.episodes), -1)
         self._part_of[plan.taken] = np.arange(len(plan.taken)) // schemas.PART_EPISODES
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, OpenPart] = {}
         self._heads: dict[int, Generation] = {}
         wanted = plan.follow_up[plan.taken]
         self._asked_by = {int(row): int(e) for e, row in zip(plan.taken, wanted, strict=True) if row >= 0}
@@ -206,13 +172,10 @@ class Sealer:
                 self._scan.ids[row], self._scan.episodes[int(self._scan.g_episode[row])], "damaged"
             )
 
-    def _part(self, n: int) -> _Part:
+    def _part(self, n: int) -> OpenPart:
         if n not in self._parts:
             folder = self._folder / schemas.part_name(n)
-            self._parts[n] = _Part(
-                tables.TableWriter(folder / schemas.GENERATIONS_FILE, schemas.GENERATIONS),
-                tables.TableWriter(folder / schemas.EVENTS_FILE, schemas.EVENTS),
-            )
+            self._parts[n] = OpenPart(folder)
         return self._parts[n]
 
     def _episodes(self, codes: list[int], ripe_at: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:

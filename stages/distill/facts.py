@@ -15,7 +15,7 @@ import msgspec
 
 from stages import rows, schemas, tables
 from stages.errors import IntegrityError
-from stages.records import Event
+from stages.records import TEXT_ONLY, Event
 from stages.sequences import chains, not_reproducible, payload_defect
 from stages.spool.reader import open_event
 from stages.tokens import open_payload
@@ -35,6 +35,7 @@ _COLUMNS = [
     "tool_calls",
     "invalid_tool_calls",
     "tools_digest",
+    "features",
     "prompt_base",
     "prompt_prefix",
     "defect",
@@ -127,7 +128,9 @@ class PartReader:
             self._leave_out(episode, row["id"], error.kind)
             return
         reason = row["defect"] or payload_defect(row, payload)
-        if reason:
+        if reason == TEXT_ONLY:
+            episode.untrainable[row["id"]] = reason
+        elif reason:
             self._leave_out(episode, row["id"], reason)
         elif reason := not_reproducible(rows.sampling(row["sampling"])):
             episode.untrainable[row["id"]] = reason

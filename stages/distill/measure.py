@@ -20,7 +20,7 @@ from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import outcome
 from stages.distill.spec import RewardSpec
-from stages.distill.strata import stratum
+from stages.distill.strata import kind_of_work, stratum
 
 MEASURED = pa.schema(
     [
@@ -32,6 +32,10 @@ MEASURED = pa.schema(
         ("checkpoint", pa.string()),
         ("lag", pa.int32()),
         ("at", pa.int64()),
+        ("agent", pa.string()),
+        ("model", pa.string()),
+        ("repository", pa.string()),
+        ("work", pa.string()),
         ("stratum", pa.string()),
         ("why_not", pa.string()),
         ("n_generations", pa.int32()),
@@ -60,7 +64,7 @@ def measure(episodes: Iterable[Episode], spec: RewardSpec) -> pa.Table:
     columns["episode_id"] = [e.row["id"] for e in kept]
     columns["at"] = [e.row["first_at"] for e in kept]
     per_episode = [_signals(e, spec) for e in kept]
-    for name in ("stratum", "why_not", "n_reactions", *_TOLD):
+    for name in ("agent", "model", "repository", "work", "stratum", "why_not", "n_reactions", *_TOLD):
         columns[name] = [row[name] for row in per_episode]
     columns |= _numbers(kept, spec)
     arrays = [pa.array(columns[f.name], type=f.type) for f in MEASURED]
@@ -76,7 +80,12 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     persistence_ms = _ms(spec.horizons.persistence_s)
     edits = edits_of(events, answered_at, persistence_ms)
     edited, clarified = outcome(edits, episode.answer)
+    told = dict(episode.generations[0]["features"])
     return {
+        "agent": told.get("agent") or told.get("client", ""),
+        "model": told.get("model", ""),
+        "repository": told.get("repository", ""),
+        "work": kind_of_work(episode.request),
         "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
@@ -125,8 +134,10 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
         "invalid_tool_calls": invalid_tool_calls(of, invalid, n),
-        "length_cost": length_cost(
-            mix(lengths, spec.length_cost.weights()), spec.length_cost.k, spec.length_cost.q
+        "length_cost": np.where(
+            _sum(of, (column["prompt_tokens"] == 0).astype(np.float64), n) > 0,
+            np.nan,  # texts of a log: how many tokens they were is not known
+            length_cost(mix(lengths, spec.length_cost.weights()), spec.length_cost.k, spec.length_cost.q),
         ),
     }
 

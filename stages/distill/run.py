@@ -40,7 +40,10 @@ T = TypeVar("T")
 
 @dataclass
 class DistillStage:
-    """See the module. Inputs: interactions, and the line state of the checkpoint they are for."""
+    """See the module. Inputs: interactions, and the line state of the checkpoint they are for.
+
+    Interactions read from session logs are for no checkpoint: there is no line state, before or after.
+    """
 
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
@@ -50,6 +53,13 @@ class DistillStage:
         """The newest interactions of the line unless named, and the line state they go with."""
         line = workspace.settings.workspace.line
         interactions = store.resolve(refs.get("interactions", "interactions@latest"), line)
+        if not interactions.meta["checkpoint"]:
+            if "line_state" in refs:
+                raise UsageError(
+                    f"{interactions.ref} is of session logs, which go with no line state",
+                    hint="leave it away",
+                )
+            return {"interactions": interactions}
         state = (
             store.resolve(refs["line_state"], line)
             if "line_state" in refs
@@ -87,7 +97,8 @@ class DistillStage:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
             )
-        state = LineState.load(inputs["line_state"].path)
+        before = inputs.get("line_state")
+        state = LineState() if before is None else LineState.load(before.path)
         scored = _score(measured, state, spec)
         table = _experience(measured, scored)
         tables.write(folder / schemas.EPISODES_FILE, table)
@@ -102,8 +113,9 @@ class DistillStage:
             "at": int(measured["at"].to_numpy().max()),
             "checkpoint": interactions.meta["checkpoint"],
         }
-        after = memory.updated(state, measured, spec, scored.price, window, config.history)
-        after.save(out_dir / "line_state", carry=inputs["line_state"].path)
+        if before is not None:
+            after = memory.updated(state, measured, spec, scored.price, window, config.history)
+            after.save(out_dir / "line_state", carry=before.path)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
         return _outcome(interactions, spec, table, scored, audit, window)
 
@@ -222,18 +234,18 @@ def _outcome(
         "strata": scored.strata,
         "audit": audit,
     }
+    outputs = {"experience": Output("experience", meta)}
+    if checkpoint:
+        outputs["line_state"] = Output("line_state", {"checkpoint": checkpoint, "stage": "distill"})
     warnings = [
         f"no episode has a known {name}: does the client send the events it is read from?"
         for name in spec.signals
-        if name not in known
+        if name not in known and checkpoint
     ]
-    if not counts["trainable"]:
+    if not counts["trainable"] and checkpoint:
         warnings.append("no episode can be trained on; the audit says why")
     return Outcome(
-        outputs={
-            "experience": Output("experience", meta),
-            "line_state": Output("line_state", {"checkpoint": checkpoint, "stage": "distill"}),
-        },
+        outputs=outputs,
         metrics=metrics,
         warnings=warnings,
     )

@@ -20,6 +20,7 @@ class EditApplied(msgspec.Struct):
     before: str | None = None
     after: str | None = None
     diff: str | None = None
+    part: bool = False
 
 
 class EditRejected(msgspec.Struct):
@@ -82,6 +83,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "user_message": UserMessage,
     "tool_result": ToolResult,
     "thumbs": Thumbs,
+    "interrupted": Nothing,
     "completion_shown": Nothing,
     "completion_accepted": Nothing,
     "completion_rejected": Nothing,

@@ -33,8 +33,14 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
 
 def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
     if "experience" in refs:
-        return store.resolve(refs["experience"], line)
-    found = store.latest("experience", line)
+        named = store.resolve(refs["experience"], line)
+        if not named.meta["checkpoint"]:
+            raise InputMissingError(
+                f"{named.ref} is of session logs: texts without tokens, nothing to train on",
+                hint="train on what `rtrl collect` seals from the spool of `rtrl serve`",
+            )
+        return named
+    found = next((one for one in store.all_of("experience", line) if one.meta["checkpoint"]), None)
     if found is None:
         raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")
     return found

@@ -4,10 +4,11 @@ The embedded default: a logistic model over features one can read (pasted trace,
 a repeat of the request, praise, going on to the next thing), in `followup_model.toml`; under a
 millisecond a message, no network. Moving on to the next thing is satisfaction.
 
-Explicit behaviour outranks text. A thumb decides by itself, with a message or without. When an edit of the
-episode ended undone (`edits.py`: refused or reverted in time, and not made good by a later edit), whatever
-message comes is taken for dissatisfaction. With neither message nor thumb in time the signal is not known,
-an edit that ended undone included: there is no follow-up to judge then, and what the undoing itself says is
+Explicit behaviour outranks text. A thumb decides by itself, with a message or without; so does an
+interruption where there is no thumb. When an edit of the episode ended undone (`edits.py`: refused or
+reverted in time, and not made good by a later edit), whatever message comes is taken for dissatisfaction.
+With no message, thumb or interruption in time the signal is not known, an edit that ended undone included:
+there is no follow-up to judge then, and what the undoing itself says is
 in `edit_persistence` and `edit_rejected` already.
 """
 
@@ -91,7 +92,7 @@ def dissatisfied_followup(
         horizon_ms: a message later than this is not about the answer.
 
     Returns:
-        A probability; None when there was neither a message nor a thumb in time.
+        A probability; None when there was no message, thumb or interruption in time.
     """
     in_time = sorted(
         (e for e in events if e.at <= answered_at + horizon_ms), key=lambda e: (e.at, e.wall, e.id)
@@ -99,6 +100,8 @@ def dissatisfied_followup(
     thumbs = [e.data.get("value") for e in in_time if e.type == "thumbs"]
     if thumbs and isinstance(thumbs[-1], int | float):
         return EXPLICIT_NO if thumbs[-1] < 0 else EXPLICIT_YES
+    if any(e.type == "interrupted" for e in in_time):
+        return EXPLICIT_NO
     messages = [e.data.get("text") for e in in_time if e.type == "user_message"]
     texts = [text for text in messages if isinstance(text, str) and text.strip()]
     if not texts:

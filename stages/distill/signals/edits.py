@@ -34,7 +34,7 @@ UNDOING = ("edit_rejected", "edit_reverted")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one file. `before` and `after` are whole texts, or a diff's two sides."""
+    """A change of one file. `before` and `after`: whole texts, a part, or a diff's two sides."""
 
     path: str
     before: str
@@ -110,7 +110,7 @@ def path_of(event: Event) -> str:
 
 
 def sides_of(event: Event) -> tuple[str, str] | None:
-    """The text before and after an edit that an event tells, whole or a diff's; None when it tells none."""
+    """The text before and after an edit that an event tells, whole, a part's or a diff's; None for none."""
     diff = event.data.get("diff")
     return _texts(event) or (sides_of_diff(diff) if isinstance(diff, str) else None)
 
@@ -123,7 +123,7 @@ def _texts(event: Event) -> tuple[str, str] | None:
 def _applied(events: Sequence[Event]) -> list[_Edit]:
     """Every edit that changed something, in order of event time."""
     return [
-        _Edit(path_of(e), e.generation_id, e.at, sides, _texts(e) is not None)
+        _Edit(path_of(e), e.generation_id, e.at, sides, _texts(e) is not None and not e.data.get("part"))
         for e in sorted((e for e in events if e.type == "edit_applied"), key=lambda e: (e.at, e.wall, e.id))
         if (sides := sides_of(e)) is not None and changed(*sides)
     ]

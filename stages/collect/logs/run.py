@@ -1,0 +1,121 @@
+"""`collect` from session logs: the same `interactions` as from the spool, with texts and without tokens.
+
+Every episode of the logs is taken; each signal stays unknown until its own horizon has passed. Nothing of
+it can be trained on, so it needs no checkpoint. Not for: the spool (`stages/collect/run.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions.items import Quarantined
+from stages import schemas
+from stages.collect.config import CollectConfig
+from stages.collect.logs.source import Source, is_unknown
+from stages.collect.logs.turns import Happened, Record, Turns
+from stages.collect.logs.write import LogWriter
+from stages.errors import InconclusiveError
+from stages.stage import Outcome, Output, RunContext
+from stages.vault import Vault
+
+_BUFFER = 1024  # records whose users get their keys in one transaction
+_NAMED = 3  # files of no known kind that are named
+
+
+def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path, ctx: RunContext) -> Outcome:
+    """Read, order into episodes, seal.
+
+    Raises:
+        IntegrityError: (exit 12) the logs are not those that were listed.
+        InconclusiveError: (exit 4) they hold no episode.
+    """
+    source = Source.recorded(facts)
+    source.unchanged(facts)
+    turns = Turns(ctx.workspace.settings.workspace.line, source.user, source.repository)
+    vault = Vault.open(ctx.workspace.keys_dir)
+    kinds: Counter[str] = Counter()
+    unknown: list[str] = []
+    try:
+        writer = LogWriter(
+            out_dir / "interactions", vault, round(1000 * config.horizon_s), schemas.PART_EPISODES
+        )
+        ctx.progress.start("collect: reading session logs")
+        pending: list[Record] = []
+        for kind, item in source.read():
+            if isinstance(item, Quarantined):
+                if is_unknown(item):
+                    unknown.append(item.place.file)
+                else:
+                    writer.quarantine(f"{item.place.file}:{item.place.line}", "", item.reason)
+                continue
+            kinds[kind] += 1
+            pending += turns.add(kind, item)
+            if len(pending) >= _BUFFER:
+                _write(writer, vault, pending)
+                ctx.progress.advance(len(pending))
+                pending = []
+        _write(writer, vault, [*pending, *turns.done()])
+        writer.finish()
+    finally:
+        vault.close()
+    return _outcome(config, facts, writer, turns, kinds, unknown)
+
+
+def _write(writer: LogWriter, vault: Vault, records: list[Record]) -> None:
+    vault.ensure({_user(record) for record in records})
+    for record in records:
+        writer.add(record)
+
+
+def _user(record: Record) -> str:
+    return record.user if isinstance(record, Happened) else record.generation.user
+
+
+def _outcome(
+    config: CollectConfig,
+    facts: Mapping[str, Any],
+    writer: LogWriter,
+    turns: Turns,
+    kinds: Counter[str],
+    unknown: list[str],
+) -> Outcome:
+    found = {name: writer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
+    quarantined = {
+        name.removeprefix("quarantined:"): n
+        for name, n in sorted(writer.counts.items())
+        if name.startswith("quarantined:")
+    }
+    counted = {
+        "files": facts["files"],
+        "items": dict(sorted(kinds.items())),
+        "said": dict(sorted(turns.counts.items())),
+        "quarantined": quarantined,
+        "unknown_files": len(unknown),
+    }
+    if not found["episodes"]:
+        named = ", ".join(Path(name).name for name in unknown[:_NAMED])
+        raise InconclusiveError(
+            f"{facts['files']} files hold no answer of an agent"
+            + (f"; {len(unknown)} are no session log that is known: {named}" if unknown else ""),
+            hint="name the kind with --from; docs/sources.md lists the kinds",
+        )
+    warnings = [f"{n} records quarantined: {reason}" for reason, n in quarantined.items()]
+    if unknown:
+        named = ", ".join(Path(name).name for name in unknown[:_NAMED])
+        warnings.append(f"{len(unknown)} files are no session log that is known: {named}, ...")
+    meta = {
+        "schema": schemas.INTERACTIONS_SCHEMA,
+        "checkpoint": "",
+        "horizon_s": config.horizon_s,
+        "source": dict(facts),
+        "counts": found,
+        **counted,
+    }
+    return Outcome(
+        outputs={"interactions": Output("interactions", meta)},
+        metrics={**found, **counted},
+        warnings=warnings,
+    )

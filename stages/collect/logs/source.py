@@ -1,0 +1,137 @@
+"""What a `collect` reads that is no spool: session logs of coding agents, files, folders and repositories.
+
+Not for: formats (`cursorbench/sessions/`), episodes (`turns.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cursorbench.sessions import entire_branch, git_ai, kinds
+from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.seen import Seen
+from stages.errors import InputMissingError, IntegrityError, UsageError
+
+_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git_ai": git_ai.read_repository}
+_REFS = ("refs/heads/entire", "refs/remotes/*/entire", "refs/notes/ai")
+_UNKNOWN = "unknown_kind"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where logs lie and whose they are.
+
+    Attributes:
+        paths: files and folders; a git repository also gives what it holds in branches and notes.
+        kind: read all as this kind; "" recognises each file.
+        user: whose sessions these are; "" makes every session its own user.
+        repository: name of what they worked on; "" takes the folder a session was begun in.
+    """
+
+    paths: tuple[Path, ...]
+    kind: str = ""
+    user: str = ""
+    repository: str = ""
+
+    @classmethod
+    def recorded(cls, facts: Mapping[str, Any]) -> Source:
+        """The source of a recorded run."""
+        paths = tuple(Path(path) for path in facts["paths"])
+        return cls(paths, facts["kind"], facts["user"], facts["repository"])
+
+    def facts(self) -> dict[str, Any]:
+        """What stands for the logs in a run's record, the digest of all that is read included.
+
+        Raises InputMissingError (5) when there is nothing, UsageError (2) for an unknown kind.
+        """
+        if self.kind and self.kind not in kinds.adapters():
+            raise UsageError(
+                f"there is no kind of log {self.kind!r}", hint=f"one of {', '.join(kinds.adapters())}"
+            )
+        digest, files, size = hashlib.sha256(), 0, 0
+        for path in self._files():
+            try:
+                with path.open("rb") as file:
+                    part = hashlib.file_digest(file, "sha256").hexdigest()
+                size += path.stat().st_size
+            except OSError as error:
+                part = f"cannot be read: {error.strerror}"
+            files += 1
+            digest.update(f"{path}\0{part}\n".encode(errors="surrogateescape"))
+        for path in self.paths:
+            digest.update(_refs(path))
+        return {
+            "paths": [str(path) for path in self.paths],
+            "kind": self.kind,
+            "user": self.user,
+            "repository": self.repository,
+            "files": files,
+            "bytes": size,
+            "digest": f"sha256:{digest.hexdigest()}",
+        }
+
+    def unchanged(self, facts: Mapping[str, Any]) -> None:
+        """Raise IntegrityError (12) when the logs are not what was recorded."""
+        if self.facts()["digest"] != facts["digest"]:
+            raise IntegrityError(
+                "the session logs have changed since they were listed",
+                hint="run `rtrl collect` on them again; a repeated run needs the logs as they were",
+            )
+
+    def read(self) -> Iterator[tuple[str, Read]]:
+        """(kind, item) of every item; files of no known kind are `Quarantined` with `unknown_kind`."""
+        for path in self.paths:
+            yield from kinds.read(path, self.kind or None) if self._has_files(path) else ()
+            for kind, read in _IN_REPOSITORIES.items():
+                if self.kind in ("", kind) and _refs(path, kind):
+                    yield from _from_repository(kind, read, path)
+
+    def _files(self) -> Iterator[Path]:
+        for path in self.paths:
+            if self._has_files(path):
+                yield from kinds.files(path)
+
+    def _has_files(self, path: Path) -> bool:
+        """False for the inside of a git repository, and for a work tree when only its branches are meant."""
+        if not path.exists():
+            raise InputMissingError(
+                f"there is no file or folder {path}", hint="name session logs, or folders of them"
+            )
+        bare = path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
+        return not bare and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
+
+
+def _from_repository(kind: str, read: Any, path: Path) -> Iterator[tuple[str, Read]]:
+    try:
+        for item in read(path, Seen()):
+            yield kind, item
+    except OSError as error:
+        yield kind, Quarantined(Place(str(path)), f"cannot be read: {error.strerror or error}")
+
+
+def _refs(path: Path, kind: str = "") -> bytes:
+    """Names and digests of the refs that hold logs; empty for what is no git repository."""
+    if not path.is_dir() or not ((path / ".git").exists() or (path / "HEAD").is_file()):
+        return b""
+    wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git_ai")]
+    try:
+        listed = subprocess.run(
+            ["git", "-C", str(path), "for-each-ref", "--format=%(refname) %(objectname)", *wanted],
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return b""
+    return listed.stdout if listed.returncode == 0 else b""
+
+
+def is_unknown(item: Quarantined) -> bool:
+    """Whether this is a file that is no log at all."""
+    return item.reason == _UNKNOWN

@@ -1,0 +1,329 @@
+"""From a log's items to the records of a live line: generations and events, in episodes.
+
+An episode is one request of a person and everything the agent does until the next one; a generation is
+what the agent says and asks for between two results of tools. Logs have texts only: a generation made here
+has no tokens and the defect `text_only`, so that it gives metrics and never a gradient. Pure.
+
+Not for: reading files (`cursorbench/sessions`), sealing (`write.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions import items as said
+from stages.records import TEXT_ONLY, Event, EventType, Generation, Sampling, ToolCall
+
+_ENDS = {"applied": "edit_applied", "rejected": "edit_rejected", "undone": "edit_reverted"}
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """A generation with its two texts."""
+
+    generation: Generation
+    request: str
+    answer: str
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """An event and the episode it belongs to."""
+
+    event: Event
+    episode: str
+    user: str
+    derived: bool = False
+
+
+Record = Sampled | Happened
+
+
+@dataclass
+class _Turn:
+    """What the agent says until a tool answers."""
+
+    number: int
+    at: int
+    log_id: str = ""
+    model: str = ""
+    texts: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    invalid: int = 0
+    first_token_ms: float | None = None
+    duration_ms: float | None = None
+    answered: bool = False  # a tool has answered: what the agent says next is another generation
+
+
+@dataclass
+class _Episode:
+    id: str
+    request: str
+    turns: int = 0
+    turn: _Turn | None = None
+    last: str = ""  # id of its last generation
+    waiting: list[Happened] = field(default_factory=list)  # for the turn to be complete
+
+
+@dataclass
+class _Session:
+    kind: str
+    id: str
+    name: str  # unique over kinds
+    agent: str = ""
+    version: str = ""
+    repository: str = ""
+    parent: str = ""
+    model: str = ""
+    at: int = 0
+    episodes: int = 0
+    events: int = 0
+    open: _Episode | None = None
+    command: str = ""  # a slash command that may be answered
+    calls: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # id: tool, generation, episode
+
+
+class Turns:
+    """Takes the items of any number of logs, in their order; gives records as soon as they are complete.
+
+    Args:
+        user: whose sessions these are; "" makes every session its own user.
+        repository: what they worked on; "" takes the name of the folder a session was begun in.
+
+    Attributes:
+        counts: items by what became of them, those that no signal reads among them.
+        commits: shas that a log names, by episode.
+    """
+
+    def __init__(self, line: str, user: str = "", repository: str = "") -> None:
+        self._line, self._user, self._repository = line, user, repository
+        self._sessions: dict[str, _Session] = {}
+        self._answers: dict[str, tuple[str, str, str]] = {}  # a log's id: session name, generation, episode
+        self.counts: Counter[str] = Counter()
+        self.commits: dict[str, list[str]] = {}
+
+    def add(self, kind: str, item: said.Read) -> Iterator[Record]:
+        """What this item completes. `Quarantined` items are the caller's."""
+        if isinstance(item, said.Quarantined):
+            return
+        if isinstance(item, said.Feedback) and item.target in self._answers:
+            yield from self._feedback(self._sessions[self._answers[item.target][0]], item)
+            return
+        session = self._session(kind, item)
+        match item:
+            case said.UserTurn():
+                yield from self._user_turn(session, item)
+            case said.AgentTurn() | said.ToolUse():
+                yield from self._agent(session, item)
+            case said.Edit():
+                yield from self._edit(session, item)
+            case said.ToolEnd():
+                yield from self._tool_end(session, item)
+            case said.Interrupt():
+                yield from self._event(session, "interrupted", {"during": item.during})
+            case said.Feedback():
+                yield from self._feedback(session, item)
+            case said.Completion():
+                yield from self._completion(session, item)
+            case _:
+                self._note(session, item)
+
+    def _note(self, session: _Session, item: said.SessionStart | said.Commit | said.Attribution) -> None:
+        """What is no turn and no reaction."""
+        if isinstance(item, said.SessionStart):
+            session.agent, session.version, session.parent = item.agent, item.version, item.parent
+            path = PureWindowsPath(item.cwd) if "\\" in item.cwd else PurePosixPath(item.cwd)
+            session.repository = self._repository or path.name
+        elif isinstance(item, said.Attribution):
+            self.counts["attributions"] += 1
+        else:
+            self.counts["commits"] += 1
+            if session.open:
+                self.commits.setdefault(session.open.id, []).append(item.sha)
+
+    def done(self) -> Iterator[Record]:
+        """What is still open at the end of all logs."""
+        for session in self._sessions.values():
+            yield from self._close(session)
+
+    def _session(self, kind: str, item: said.Item) -> _Session:
+        name = f"{kind}:{item.session}"
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = _Session(kind, item.session, name)
+            self.counts["sessions"] += 1
+        if item.at is not None:
+            session.at = item.at
+        return session
+
+    def _user_turn(self, session: _Session, item: said.UserTurn) -> Iterator[Record]:
+        task = item.automatic == "sub_agent" and session.parent
+        if item.automatic and not task:
+            self.counts[f"automatic:{item.automatic}"] += 1
+            if item.automatic == "command":
+                session.command = item.text
+            elif session.open and session.open.turn:
+                session.open.turn.answered = True
+            return
+        self.counts["sub_agent_tasks" if task else "user_turns"] += 1
+        session.command = ""
+        if session.open and not session.open.turns:  # said more before there was an answer
+            session.open.request = f"{session.open.request}\n\n{item.text}".strip()
+            return
+        if session.open and not task:
+            yield from self._event(session, "user_message", {"text": item.text}, derived=True)
+        yield from self._begin(session, item.text)
+
+    def _begin(self, session: _Session, request: str) -> Iterator[Record]:
+        yield from self._close(session)
+        session.open = _Episode(f"{session.name}:{session.episodes}", request)
+        session.episodes += 1
+
+    def _agent(self, session: _Session, item: said.AgentTurn | said.ToolUse) -> Iterator[Record]:
+        if session.command or session.open is None:
+            yield from self._begin(session, session.command)
+            session.command = ""
+        episode = session.open
+        assert episode is not None
+        if episode.turn is None or episode.turn.answered:
+            yield from self._end_turn(session)
+            episode.turn = _Turn(episode.turns, session.at)
+            episode.last = f"{episode.id}#{episode.turns}"
+            episode.turns += 1
+        turn = episode.turn
+        turn.at = session.at
+        if isinstance(item, said.ToolUse):
+            self.counts["tool_calls"] += 1
+            turn.calls.append(ToolCall(item.id, item.name, "", "unparsable" if item.invalid else ""))
+            turn.invalid += bool(item.invalid)
+            if item.id:
+                session.calls[item.id] = (item.name, episode.last, episode.id)
+            return
+        turn.log_id = turn.log_id or item.id
+        turn.model = session.model = item.model or turn.model or session.model
+        turn.texts += [item.text] if item.text else []
+        turn.thinking += [item.thinking] if item.thinking else []
+        turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
+        turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
+        if item.id:
+            self._answers[item.id] = (session.name, episode.last, episode.id)
+
+    def _tool_end(self, session: _Session, item: said.ToolEnd) -> Iterator[Record]:
+        self.counts[f"tool_{item.outcome}"] += 1
+        name, generation, episode = session.calls.get(item.id, ("", "", ""))
+        data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
+        yield from self._event(session, "tool_result", data, generation, episode)
+        if session.open and session.open.turn:
+            session.open.turn.answered = True
+
+    def _edit(self, session: _Session, item: said.Edit) -> Iterator[Record]:
+        self.counts[f"edits_{item.status}"] += 1
+        _, generation, episode = session.calls.get(item.id, ("", "", ""))
+        if item.status == "proposed":
+            return
+        texts = {"before": item.before, "after": item.after, "diff": item.diff}
+        data: dict[str, Any] = {"path": item.path, **{k: v for k, v in texts.items() if v is not None}}
+        if "before" in data or "after" in data:
+            data = {"before": "", "after": "", **data, "part": True}
+        kind = _ENDS[item.status]
+        if kind == "edit_reverted":
+            data = {"path": item.path}
+        yield from self._event(session, kind, data, generation, episode)
+
+    def _feedback(self, session: _Session, item: said.Feedback) -> Iterator[Record]:
+        _, generation, episode = self._answers.get(item.target, ("", "", ""))
+        value = {"up": 1, "down": -1, True: 1, False: -1}.get(item.value, item.value)
+        if item.name not in ("thumb", "thumbs") or not isinstance(value, int | float) or not value:
+            self.counts["feedback_of_other_kinds"] += 1
+            return
+        self.counts["thumbs"] += 1
+        yield from self._event(session, "thumbs", {"value": 1 if value > 0 else -1}, generation, episode)
+
+    def _completion(self, session: _Session, item: said.Completion) -> Iterator[Record]:
+        self.counts["completions"] += 1
+        yield from self._begin(session, item.prompt)
+        turn = said.AgentTurn(
+            session=item.session, id=item.id, at=item.at, place=item.place, text=item.text, model=item.model
+        )
+        yield from self._agent(session, turn)
+        if item.shown:
+            yield from self._event(session, "completion_shown", {})
+        if item.accepted is not None:
+            ended: EventType = "completion_accepted" if item.accepted else "completion_rejected"
+            yield from self._event(session, ended, {})
+        yield from self._close(session)
+
+    def _event(
+        self,
+        session: _Session,
+        kind: str,
+        data: dict[str, Any],
+        generation: str = "",
+        episode: str = "",
+        *,
+        derived: bool = False,
+    ) -> Iterator[Record]:
+        """An event about that generation, or the last one; none when there is no answer to be about."""
+        if not generation and session.open:
+            generation, episode = session.open.last, session.open.id
+        if not generation:
+            self.counts[f"unanswered:{kind}"] += 1
+            return
+        session.events += 1
+        event = Event(
+            id=f"{session.name}!{session.events}", key_id=f"log:{session.kind}", generation_id=generation,
+            type=kind, at=session.at, wall=session.at, data=data,  # type: ignore[arg-type]
+        )  # fmt: skip
+        happened = Happened(event, episode, self._user or session.name, derived)
+        if session.open and session.open.turn and session.open.last == generation:
+            session.open.waiting.append(happened)
+        else:
+            yield happened
+
+    def _end_turn(self, session: _Session) -> Iterator[Record]:
+        episode = session.open
+        if episode is None or episode.turn is None:
+            return
+        turn, episode.turn = episode.turn, None
+        nothing = float("nan")
+        generation = Generation(
+            id=f"{episode.id}#{turn.number}", key_id=f"log:{session.kind}",
+            user=self._user or session.name, session=session.name, episode=episode.id, ordinal=turn.number,
+            at=turn.at, wall=turn.at, line=self._line, arm="", deployment="", api="chat",
+            sampling=Sampling(), spans=(), finish_reason="", prompt_tokens=0, output_tokens=0,
+            ttft_ms=nothing if turn.first_token_ms is None else turn.first_token_ms,
+            duration_ms=nothing if turn.duration_ms is None else turn.duration_ms,
+            tool_calls=tuple(turn.calls), invalid_tool_calls=turn.invalid,
+            features=self._features(session, turn), defect=TEXT_ONLY,
+        )  # fmt: skip
+        self.counts["generations"] += 1
+        thought = "\n\n".join(turn.thinking)
+        answer = f"<think>{thought}</think>" if thought else ""
+        yield Sampled(generation, episode.request, answer + "\n\n".join(turn.texts))
+        yield from episode.waiting
+        episode.waiting = []
+
+    def _features(self, session: _Session, turn: _Turn) -> dict[str, str]:
+        told = {
+            "agent": session.agent or session.kind,
+            "version": session.version,
+            "model": turn.model or session.model,
+            "repository": session.repository or self._repository,
+            "log": session.kind,
+            "log_id": turn.log_id,
+            "parent": session.parent,
+        }
+        return {name: value for name, value in told.items() if value}
+
+    def _close(self, session: _Session) -> Iterator[Record]:
+        episode = session.open
+        if episode is None:
+            return
+        yield from self._end_turn(session)
+        self.counts["episodes" if episode.turns else "unanswered_requests"] += 1
+        session.open = None

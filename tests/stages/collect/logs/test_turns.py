@@ -1,0 +1,196 @@
+"""Items of logs become episodes, generations and events: each rule by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cursorbench.sessions import items as said
+from stages.collect.logs.turns import Happened, Record, Sampled, Turns
+
+PLACE = said.Place("log")
+
+
+def told(*items: said.Read, **settings: str) -> tuple[list[Record], Turns]:
+    turns = Turns("auto", **settings)
+    found = [record for item in items for record in turns.add("claude-code", item)]
+    return [*found, *turns.done()], turns
+
+
+def user(text: str, at: int = 0, **more: Any) -> said.UserTurn:
+    return said.UserTurn(session="s", place=PLACE, at=at, text=text, **more)
+
+
+def agent(text: str, at: int = 0, **more: Any) -> said.AgentTurn:
+    return said.AgentTurn(session="s", place=PLACE, at=at, text=text, **more)
+
+
+def use(call: str, at: int = 0, **more: Any) -> said.ToolUse:
+    return said.ToolUse(session="s", place=PLACE, at=at, id=call, name="edit", **more)
+
+
+def end(call: str, outcome: Any = "ok", at: int = 0) -> said.ToolEnd:
+    return said.ToolEnd(session="s", place=PLACE, at=at, id=call, outcome=outcome)
+
+
+def edit(call: str, status: Any, at: int = 0, path: str = "a.py", **more: Any) -> said.Edit:
+    return said.Edit(session="s", place=PLACE, at=at, id=call, path=path, status=status, **more)
+
+
+def generations(records: list[Record]) -> list[Sampled]:
+    return [record for record in records if isinstance(record, Sampled)]
+
+
+def events(records: list[Record]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (r.event.type, r.event.generation_id.removeprefix("claude-code:"), r.event.data)
+        for r in records
+        if isinstance(r, Happened)
+    ]
+
+
+def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
+    records, turns = told(
+        said.SessionStart(session="s", place=PLACE, agent="Claude Code", cwd="/home/a/shop"),
+        user("add a cart", 1000),
+        agent("Looking.", 2000, model="m1", id="msg-1"),
+        use("c1", 2000),
+        end("c1", at=3000),
+        agent("Done.", 4000, model="m1"),
+        user("thanks", 9000),
+    )
+    first, second = generations(records)
+    assert (first.generation.id, second.generation.id) == ("claude-code:s:0#0", "claude-code:s:0#1")
+    assert first.request == second.request == "add a cart"
+    assert (first.answer, second.answer) == ("Looking.", "Done.")
+    assert [call.name for call in first.generation.tool_calls] == ["edit"]
+    assert first.generation.features == {
+        "agent": "Claude Code", "model": "m1", "repository": "shop", "log": "claude-code", "log_id": "msg-1",
+    }  # fmt: skip
+    assert first.generation.defect == "text_only"
+    assert not first.generation.spans
+    assert events(records) == [
+        ("tool_result", "s:0#0", {"name": "edit", "ok": True, "tool_call_id": "c1", "outcome": "ok"}),
+        ("user_message", "s:0#1", {"text": "thanks"}),
+    ]
+    assert turns.counts["episodes"] == 1
+    assert turns.counts["unanswered_requests"] == 1
+
+
+def test_what_is_said_before_an_answer_is_one_request() -> None:
+    records, _ = told(user("add a cart"), user("and a till"), agent("Done."))
+    assert [one.request for one in generations(records)] == ["add a cart\n\nand a till"]
+    assert not events(records)
+
+
+def test_an_edit_is_an_event_of_the_generation_that_called_for_it() -> None:
+    records, _ = told(
+        user("x"),
+        use("c1"),
+        edit("c1", "proposed", before="a", after="b"),
+        end("c1"),
+        edit("c1", "applied", before="a", after="b"),
+        agent("Done."),
+        user("undo that"),
+        edit("c1", "undone"),
+        agent("Undone."),
+    )
+    of = {kind: (generation, data) for kind, generation, data in events(records)}
+    assert of["edit_applied"] == ("s:0#0", {"path": "a.py", "before": "a", "after": "b", "part": True})
+    assert of["edit_reverted"] == ("s:0#0", {"path": "a.py"})
+
+
+def test_a_refused_edit_and_an_interruption() -> None:
+    records, _ = told(
+        user("x"),
+        use("c1"),
+        edit("c1", "rejected", diff="@@ -1 +1 @@\n-a\n+b\n"),
+        end("c1", "rejected"),
+        said.Interrupt(session="s", place=PLACE, during="tool"),
+    )
+    kinds = {kind: data for kind, _, data in events(records)}
+    assert kinds["edit_rejected"] == {"path": "a.py", "diff": "@@ -1 +1 @@\n-a\n+b\n"}
+    assert kinds["tool_result"]["ok"] is False
+    assert kinds["interrupted"] == {"during": "tool"}
+
+
+def test_automatic_turns_are_no_reactions() -> None:
+    records, turns = told(
+        user("x"),
+        agent("a"),
+        user("lint failed", automatic="pasted_output"),
+        agent("b"),
+        user("plan", automatic="plan"),
+    )
+    assert [one.answer for one in generations(records)] == ["a", "b"]  # two calls of the model, one episode
+    assert {one.generation.episode for one in generations(records)} == {"claude-code:s:0"}
+    assert not events(records)
+    assert turns.counts["automatic:pasted_output"] == 1
+
+
+def test_a_slash_command_is_a_request_only_when_it_is_answered() -> None:
+    records, _ = told(
+        user("x"), agent("a"), user("/cost", automatic="command"), user("y"), agent("b"),
+        user("/review", automatic="command"), agent("c"),
+    )  # fmt: skip
+    assert [one.request for one in generations(records)] == ["x", "y", "/review"]
+    assert [kind for kind, _, _ in events(records)] == ["user_message"]
+
+
+def test_a_call_that_does_not_parse_is_invalid() -> None:
+    records, _ = told(user("x"), use("c1", invalid="not JSON"), use("c2"))
+    (one,) = generations(records)
+    assert one.generation.invalid_tool_calls == 1
+    assert [call.error for call in one.generation.tool_calls] == ["unparsable", ""]
+
+
+def test_thumbs_find_their_answer_also_from_another_file() -> None:
+    records, turns = told(
+        user("x"),
+        agent("a", id="inference-1"),
+        user("y"),
+        agent("b", id="inference-2"),
+        said.Feedback(session="", place=PLACE, target="inference-1", name="thumb", value=False),
+        said.Feedback(session="", place=PLACE, target="inference-2", name="quality", value=0.5),
+    )
+    assert [one for one in events(records) if one[0] == "thumbs"] == [("thumbs", "s:0#0", {"value": -1})]
+    assert turns.counts["feedback_of_other_kinds"] == 1
+
+
+def test_a_completion_is_an_episode() -> None:
+    records, _ = told(
+        said.Completion(session="s", place=PLACE, at=5, prompt="def f", text="(x):", accepted=False)
+    )
+    (one,) = generations(records)
+    assert (one.request, one.answer) == ("def f", "(x):")
+    assert [kind for kind, _, _ in events(records)] == ["completion_shown", "completion_rejected"]
+
+
+def test_without_an_answer_a_reaction_is_counted_and_not_kept() -> None:
+    records, turns = told(user("x"), said.Interrupt(session="s", place=PLACE))
+    assert records == []
+    assert turns.counts["unanswered:interrupted"] == 1
+    assert turns.counts["unanswered_requests"] == 1
+
+
+def test_whose_sessions_they_are_can_be_told() -> None:
+    records, _ = told(user("x"), agent("a"), user("y"), user="ann", repository="shop")
+    (one,) = generations(records)
+    assert one.generation.user == "ann"
+    assert one.generation.features["repository"] == "shop"
+    assert {r.user for r in records if isinstance(r, Happened)} == {"ann"}
+    mine = told(user("x"), agent("a"))[0]
+    assert generations(mine)[0].generation.user == "claude-code:s"
+
+
+def test_every_generation_comes_before_the_events_about_it() -> None:
+    records, _ = told(
+        user("x"), use("c1"), edit("c1", "applied", before="", after="b"), end("c1"), agent("a"), user("y"),
+        agent("b"), edit("c1", "undone"),
+    )  # fmt: skip
+    known: set[str] = set()
+    for record in records:
+        if isinstance(record, Sampled):
+            known.add(record.generation.id)
+        else:
+            assert record.event.generation_id in known
+    assert len(known) == 3
