@@ -18,7 +18,7 @@ from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.errors import InputMissingError, IntegrityError, UsageError
 
-_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git_ai": git_ai.read_repository}
+_IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 _REFS = ("refs/heads/entire", "refs/remotes/*/entire", "refs/notes/ai")
 _UNKNOWN = "unknown_kind"
 
@@ -119,7 +119,7 @@ def _refs(path: Path, kind: str = "") -> bytes:
     """Names and digests of the refs that hold logs; empty for what is no git repository."""
     if not path.is_dir() or not ((path / ".git").exists() or (path / "HEAD").is_file()):
         return b""
-    wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git_ai")]
+    wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git-ai")]
     try:
         listed = subprocess.run(
             ["git", "-C", str(path), "for-each-ref", "--format=%(refname) %(objectname)", *wanted],

@@ -1,0 +1,176 @@
+"""`collect` on session logs and `distill` on what it made: real files, a real store, no model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stages import schemas, tables
+from stages.collect.logs.source import Source
+from stages.collect.run import CollectStage
+from stages.distill.run import DistillStage
+from stages.distill.spec import COLUMNS
+from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
+from stages.init import init_bare
+from stages.registry.store import Store
+from stages.result import StageResult
+from stages.runner import run_stage
+from stages.train.run import TrainStage
+from stages.workspace import Workspace
+
+DATA = Path(__file__).parents[4].parent / "shared/data/interactions"
+
+EXPERIENCE = schemas.experience_episodes(COLUMNS)
+REQUESTS = ["add a cart to shop.py", "still broken, it raises KeyError", "thanks, now the till"]
+
+
+def log_of(path: Path, session: str, requests: list[str], first_at: int = 1_760_000_000) -> None:
+    """An OpenAI request log: each request repeats the conversation so far."""
+    messages: list[dict[str, str]] = []
+    lines = []
+    for n, request in enumerate(requests):
+        messages.append({"role": "user", "content": request})
+        answer = {"role": "assistant", "content": f"answer {n}"}
+        lines.append(
+            {
+                "session_id": session,
+                "timestamp": first_at + 60 * n,
+                "request": {"model": "m1", "messages": list(messages)},
+                "response": {
+                    "id": f"{session}-{n}", "model": "m1", "choices": [{"index": 0, "message": answer}],
+                },
+            }
+        )  # fmt: skip
+        messages.append(answer)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Workspace, Store]:
+    workspace = init_bare(tmp_path / "ws")
+    return workspace, Store.open(workspace.store_dir)
+
+
+def collect(place: tuple[Workspace, Store], *paths: Path, **about: str) -> StageResult:
+    return run_stage(*place, CollectStage(source=Source(paths, **about)))
+
+
+def test_logs_become_interactions_and_these_experience(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    log_of(tmp_path / "two.jsonl", "s2", REQUESTS[:1])
+    made = collect(
+        place, tmp_path / "one.jsonl", tmp_path / "two.jsonl", kind="openai-log", repository="shop"
+    )
+    assert made.metrics["episodes"] == 4
+    assert made.metrics["derived_messages"] == 2
+    distilled = run_stage(*place, DistillStage())
+    assert set(distilled.outputs) == {"experience"}
+    table = tables.read(distilled.outputs["experience"].path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    of = {row["episode_id"]: row for row in table}
+    first, second = (of[f"openai-log:s1:{n}"] for n in (0, 1))
+    assert (first["model"], first["repository"], first["work"]) == ("m1", "shop", "create")
+    assert first["dissatisfied_followup"] > 0.5 > second["dissatisfied_followup"]
+    assert of["openai-log:s2:0"]["dissatisfied_followup"] is None
+    assert {row["why_not"] for row in table} == {"text_only"}
+    assert {row["length_cost"] for row in table} == {None}
+    assert {row["user"] for row in table} == {"openai-log:s1", "openai-log:s2"}
+
+
+def test_the_same_logs_are_collected_once(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log")
+    again = collect(place, tmp_path / "one.jsonl", kind="openai-log")
+    assert (made.status, again.status) == ("succeeded", "noop")
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS[:2])
+    assert collect(place, tmp_path / "one.jsonl", kind="openai-log").status == "succeeded"
+
+
+def test_a_recorded_run_is_repeated_with_the_same_logs_or_not_at_all(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log")
+    repeated = run_stage(*place, CollectStage(), from_run=made.run_id)
+    assert repeated.metrics == made.metrics
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS[:2])
+    with pytest.raises(IntegrityError, match="changed"):
+        run_stage(*place, CollectStage(), from_run=made.run_id)
+
+
+def test_what_cannot_be_read_is_left_out_with_its_place(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log_of(folder / "one.jsonl", "s1", REQUESTS)
+    with (folder / "one.jsonl").open("a") as file:
+        file.write("{torn\n")
+    (folder / "notes.txt").write_text("buy milk")
+    made = collect(place, folder)
+    assert made.metrics["episodes"] == 3
+    assert made.metrics["unknown_files"] == 1
+    rows = tables.read(
+        made.outputs["interactions"].path / schemas.QUARANTINE_FILE, schemas.QUARANTINE
+    ).to_pylist()
+    assert [row["id"] for row in rows] == [f"{folder / 'one.jsonl'}:4"]
+    assert any("notes.txt" in warning for warning in made.warnings)
+
+
+def test_what_cannot_be_meant_is_refused(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError):
+        collect(place, tmp_path / "nothing")
+    (tmp_path / "notes.txt").write_text("buy milk")
+    with pytest.raises(InconclusiveError, match=r"notes\.txt"):
+        collect(place, tmp_path / "notes.txt")
+    with pytest.raises(UsageError, match="no kind of log"):
+        collect(place, tmp_path / "notes.txt", kind="diary")
+
+
+def test_experience_of_logs_is_not_trained_on(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    collect(place, tmp_path / "one.jsonl", kind="openai-log")
+    made = run_stage(*place, DistillStage()).outputs["experience"]
+    with pytest.raises(InputMissingError, match="no experience"):
+        run_stage(*place, TrainStage())
+    with pytest.raises(InputMissingError, match="nothing to train on"):
+        run_stage(*place, TrainStage(), [made.ref])
+
+
+def test_a_part_holds_so_many_episodes_and_late_events_find_theirs(
+    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "PART_EPISODES", 2)
+    log_of(tmp_path / "one.jsonl", "s1", [f"request {n}" for n in range(7)])
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log").outputs["interactions"]
+    parts = tables.parts(made.path)
+    sizes = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES).num_rows for part in parts]
+    assert sizes == [2, 2, 2, 1]
+    assert run_stage(*place, DistillStage()).metrics["episodes"] == 7
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+def test_real_sessions_of_all_kinds(place: tuple[Workspace, Store]) -> None:
+    made = collect(place, DATA)
+    said, found = Counter(made.metrics["said"]), made.metrics
+    kinds = {
+        "agent-trace",
+        "aider",
+        "claude-code",
+        "codex",
+        "copilot-cli",
+        "opencode",
+        "specstory",
+        "swe-agent",
+    }
+    assert kinds <= set(found["items"])
+    assert said["edits_undone"] >= 64
+    assert found["episodes"] == said["episodes"] > 1000
+    assert not found["quarantined"]
+    signals = {row["signal"]: row for row in run_stage(*place, DistillStage()).metrics["signals"]}
+    assert signals["dissatisfied_followup"]["known"] > 500
+    assert 0.1 < signals["edited"]["mean"] < 0.9
