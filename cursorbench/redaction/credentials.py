@@ -1,0 +1,120 @@
+"""Secrets that their surroundings give away: assignments, command-line flags, headers, URLs.
+
+Quoted values are taken nearly always; bare ones only where they can hardly be an expression of source
+code. References (`$TOKEN`, `{{ token }}`, `<your-token>`, `os.environ[...]`) are no secrets.
+Not for: forms of known vendors (`vendors.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cursorbench.redaction.spans import Span
+
+_STRONG = r"pass(?:word|wd|phrase|code)s?|pwd|secret"  # whatever is assigned to these is secret
+_WEAK = (
+    r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared)"
+    r"[_.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
+)
+_NAME = rf"(?i:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))"
+_TAIL = r"(?i:[_-](?:key|value|hash|base64|b64|[0-9]{1,2}|dev|test|prod|staging|live)){0,2}"
+_ASSIGNED = re.compile(
+    _NAME + _TAIL + r"(?P<close>\\{0,3}[\"'`]?\]?)(?P<colon>[ \t]{0,4}(?:(?:=>|:=|=(?!=)|:(?!:))[ \t]{0,4}))"
+    r"(?:(?P<open>[bruf]{0,2}\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]{0,512}+)|(?P<bare>[^\s\"'`,;&<>|(){}\\]{4,512}+))"
+)
+_FLAG = re.compile(
+    rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{_NAME}(?:=|[ \t]{{1,4}})(?:\\?[\"'])?"
+    r"(?P<value>[^\s\"'`,;|&(){}\[\]<>$\\-][^\s\"'`;|&<>\\]{2,512}+)"
+)
+_HEADER = re.compile(
+    r"(?i:\b(?:proxy-)?authorization[\"']?[ \t]{0,4}[:=,][ \t]{0,4}[\"'`]?"
+    r"(?:(?:bearer|basic|token|digest|apikey)[ \t]{1,4})?)"
+    r"(?P<value>[A-Za-z0-9._~+/=-]{6,4096}+)"
+)
+_BEARER = re.compile(r"(?i:\bbearer[ \t]{1,4})(?P<value>[A-Za-z0-9._~+/=-]{16,4096}+)")
+_CURL = re.compile(
+    r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?[^\s:\"'$/]{1,128}:(?P<value>[^\s\"'$]{1,256}+)"
+)
+_URL = re.compile(r"://(?P<user>[^\s/?#:@\[\]\"'`<>{}]{0,256}+)(?::(?P<value>[^\s/?#@\"'`<>]{1,256}+))?@")
+
+_REFERENCE = re.compile(
+    r"[$<{%*\[#&]|\.{3}|x{3,}|(?:your|my|the|some|an?)[ _-]"
+    r"|(?:insert|replace|change|enter|put)[ _-]?(?:me|your|the)?"
+    r"|(?:process|os|env|sys|self|this|ctx|config|settings|secrets|vars|params|request|args|options|import)\b[.\[(]"
+    r"|(?:none|null|nil|true|false|undefined|optional|required|string|str|int|bool|any|number|object|bytes)\b",
+    re.IGNORECASE,
+)
+_EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
+_SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
+_TEMPLATE = re.compile(r"[${<%]")
+
+
+def credentials(text: str) -> Iterator[Span]:
+    """All of them, as spans of the secret alone. Linear time: each pattern is bounded or possessive."""
+    yield from _assigned(text)
+    for pattern in (_FLAG, _HEADER, _BEARER, _CURL):
+        for match in pattern.finditer(text):
+            value = match["value"]
+            words = pattern is _FLAG and not match["strong"] and not _mixed(value)
+            if not _REFERENCE.match(value) and not words and (pattern is not _HEADER or _mixed(value)):
+                yield _span(match, "value")
+    yield from _in_urls(text)
+
+
+def _assigned(text: str) -> Iterator[Span]:
+    for match in _ASSIGNED.finditer(text):
+        if match["quoted"] is not None:
+            if _quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
+                yield _span(match, "quoted")
+        elif _bare_is_secret(match, text):
+            yield _span(match, "bare")
+
+
+def _quoted_is_secret(value: str, *, strong: bool) -> bool:
+    if len(value) < 4 or _REFERENCE.match(value):
+        return False
+    if strong:
+        return not re.fullmatch(rf"(?i:(?:{_STRONG})[ :*]*)|[ \W]*", value) and value.count(" ") <= 6
+    return len(value) >= 8 and " " not in value and _mixed(value)
+
+
+def _bare_is_secret(match: re.Match[str], text: str) -> bool:
+    """`PASSWORD=hunter2`, `token: 9fK...`, `?token=...`; not `password=password` or `token: Token`."""
+    value = match["bare"].rstrip(".)]")
+    if len(value) < 4 or _REFERENCE.match(value):
+        return False
+    if not _EXPRESSION.match(value):
+        return bool(match["strong"]) or (len(value) >= 8 and _mixed(value))
+    if re.search(r"[.(\[]", value):
+        return False
+    if _mixed(value):
+        return bool(match["strong"]) or len(value) >= 12
+    tight = not match["colon"].strip("=")
+    return bool(match["strong"]) and tight and _shell(match, text)
+
+
+def _shell(match: re.Match[str], text: str) -> bool:
+    """Whether the name is one of an environment: capitals from the beginning of a word on."""
+    name = text[max(0, match.start() - 64) : match.end("strong")]
+    return bool(_SHELL_NAME.search(name))
+
+
+def _in_urls(text: str) -> Iterator[Span]:
+    """`scheme://user:PASSWORD@host`, and `scheme://TOKEN@host` where the user looks like a key."""
+    for match in _URL.finditer(text):
+        value = match["value"]
+        if value is not None:
+            if not _TEMPLATE.match(value):
+                yield _span(match, "value")
+        elif len(match["user"]) >= 16 and _mixed(match["user"]):
+            yield _span(match, "user")
+
+
+def _mixed(value: str) -> bool:
+    """Letters and digits both: what keys are and words are not."""
+    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+
+
+def _span(match: re.Match[str], group: str) -> Span:
+    return Span(match.start(group), match.end(group), "credential", match.start())

@@ -1,0 +1,226 @@
+"""What is masked, what is left, and that masking is stable, complete and linear. No secret here is real."""
+
+from __future__ import annotations
+
+import re
+import string
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cursorbench.redaction import KINDS, Redactor, mask, redact
+
+BODY = "MIIEowIBAAKCAQEA7bq8fS0m2kQ9vXrT1yZ3" * 3
+KEY = "9fK2mQ7xT4vB8nZ1pL5wR3cY6"
+VENDOR = {
+    "anthropic": "sk-ant-api03-" + "Ab3-_xY9" * 6,
+    "openai": "sk-proj-" + "aB3dE6gH9" * 5,
+    "github": "ghp_" + "a1B2c3D4e5F6" * 3,
+    "github fine": "github_pat_" + "11ABCDEFG0abcdefghijkl_0123456789",
+    "gitlab": "glpat-" + "abcDEF123456ghiJKL78",
+    "aws": "AKIA" + "IOSFODNN7ABCDEFG",
+    "google": "AIza" + "SyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6q",
+    "slack": "xoxb-" + "123456789012-123456789012-abcdefABCDEF123456789012",
+    "stripe": "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "hugging face": "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "npm": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789",
+    "sendgrid": "SG." + "a" * 22 + "." + "b" * 43,
+    "telegram": "123456789:" + "AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr",
+}
+
+
+@pytest.mark.parametrize("name", VENDOR)
+def test_keys_of_vendors(name: str) -> None:
+    for text in (f"use {VENDOR[name]} now", f'{{"k": "{VENDOR[name]}"}}', f"line\\n{VENDOR[name]}\\n"):
+        found = redact(text)
+        assert VENDOR[name][-12:] not in found.text, text
+        assert sum(found.counts.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('password = "hunter2"', 'password = "[redacted:credential]"'),
+        ("PASSWORD=hunter2", "PASSWORD=[redacted:credential]"),
+        ("export DB_PASSWORD=correcthorse", "export DB_PASSWORD=[redacted:credential]"),
+        ("'client_secret': 'a1b2c3d4e5'", "'client_secret': '[redacted:credential]'"),
+        ('{"api_key": "abc123def456"}', '{"api_key": "[redacted:credential]"}'),
+        (r"{\"apiKey\": \"abc123def456\"}", r"{\"apiKey\": \"[redacted:credential]\"}"),
+        ("mysql --password=sesame", "mysql --password=[redacted:credential]"),
+        ("rtrl --token abc123def", "rtrl --token [redacted:credential]"),
+        ("curl -u bob:s3cret x.org", "curl -u bob:[redacted:credential] x.org"),
+        ("Authorization: Basic Ym9iOnMzY3JldA==", "Authorization: Basic [redacted:credential]"),
+        ("postgres://bob:pa55@db/x", "postgres://bob:[redacted:credential]@db/x"),
+        ("https://a1b2c3d4e5f6a7b8@x/r.git", "https://[redacted:credential]@x/r.git"),
+        ("https://x/cb?token=abc123def456&y=1", "https://x/cb?token=[redacted:credential]&y=1"),
+        ("mail alice.b+c@corp.io.", "mail [redacted:email]."),
+        (r"to:\nalice@corp.io", r"to:\n[redacted:email]"),
+        ("u=alice%40corp.io", "u=[redacted:email]"),
+        ("cd /home/alice/src", "cd /home/[redacted:home_path]/src"),
+        ("file:///Users/bob.s/x", "file:///Users/[redacted:home_path]/x"),
+        (r'"C:\\Users\\Eve Smith\\x"', r'"C:\\Users\\[redacted:home_path]\\x"'),
+        (r"at\n/Users/bob/x", r"at\n/Users/[redacted:home_path]/x"),
+        ("/c/Users/eve/x", "/c/Users/[redacted:home_path]/x"),
+        ("projects/-Users-bob-code", "projects/-Users-bob-code"),
+        (" -Users-bob-code", " -Users-[redacted:home_path]-code"),
+        (f"is {KEY} ok", "is [redacted:high_entropy] ok"),
+    ],
+)
+def test_what_is_masked(text: str, masked: str) -> None:
+    assert redact(text).text == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=password",
+        "connect(password=self.password, token=token)",
+        "def login(password: str, token: Token | None = None) -> None:",
+        "token = get_token()",
+        'if token == "abcdefgh1": return',
+        "api_key=os.environ['X']",
+        'api_key = "${API_KEY}"',
+        '"token": "<your-token>"',
+        'password: "Password:"',
+        "max_tokens=1024, tokens: 4096",
+        "git@github.com:a/b.git",
+        "npm i react@18.2.0 x@1.2.3-rc.next @scope/pkg",
+        "@pytest.mark.parametrize and @AGENTS.md",
+        "https://x.com/home/index.html",
+        "/Users/Shared/x",
+        "commit 8b49153f2a9d0c1e6b7a8f9e0d1c2b3a4f5e6d7c",
+        "550e8400-e29b-41d4-a716-446655440000",
+        '"integrity": "sha512-oRxV1dVvqMXS0G5Sm0mKFZEvlKkmx2FSjk1J4l+P1p1nYl9YJ5o1ofnR2bNGkW6r1Ylv0=="',
+        "x v0.0.13 h1:/KBBKHuVRbq1lYx5BzEHBAFBP8VcQzJejZ/IA3iR28k=",
+        "toolu_01A09q90qw90lq917835lq9",
+        "ThisIsAVeryLongIdentifierNameV2ForTesting",
+        "src/components/Button2/IndexPage3/FooBar4.tsx",
+        "SGVsbG8gd29ybGQsIHRoaXMgaXMgYSBmaXh0dXJlMQ==",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq3Xb1nT0pL5wR3cY6hV8uJ2kD4fS7aQ9eZ1xC5vB8n",
+        "-----BEGIN RSA PRIVATE KEY----- is how one begins",
+    ],
+)
+def test_what_is_left(text: str) -> None:
+    assert redact(text).text == text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n-----END RSA PRIVATE KEY-----",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{BODY}\\n-----END OPENSSH PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\n{BODY}",
+    ],
+)
+def test_private_keys_go_as_a_whole(block: str) -> None:
+    assert redact(f'key: "{block}"; x').text == f'key: "{mask("private_key")}"; x'
+
+
+def test_web_tokens() -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+    assert redact(f"jwt {token} end").text == f"jwt {mask('jwt')} end"
+    assert redact(f"cut {token[:40]}").text == f"cut {mask('jwt')}"
+
+
+def test_a_report_over_many_texts() -> None:
+    redactor = Redactor()
+    assert redactor("mail a@b.org and c@d.org") == "mail [redacted:email] and [redacted:email]"
+    redactor("nothing")
+    redactor("/home/alice/x")
+    assert redactor.report() == {"texts": 3, "changed": 2, "masked": {"email": 2, "home_path": 1}}
+
+
+PIECES = st.sampled_from(
+    [
+        *VENDOR.values(),
+        KEY,
+        "a@b.org",
+        "/home/bob/",
+        'password="',
+        "token=",
+        "eyJ",
+        "[redacted:",
+        "]",
+        "://",
+        "@",
+    ]
+    + [mask(kind) for kind in KINDS]
+    + list(" \n\"'\\:=-/")
+)
+TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=6)), max_size=14).map("".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(TEXTS)
+@example('password="a@b.org')
+@example("/home/a/home/a/home/a")
+def test_masking_again_changes_nothing_and_the_rest_is_the_text(text: str) -> None:
+    found = redact(text)
+    again = redact(found.text)
+    assert (again.text, again.counts) == (found.text, {})
+    pattern = "|".join(re.escape(mask(kind)) for kind in KINDS)
+    left = [re.escape(piece) for piece in re.split(pattern, found.text)]
+    assert re.fullmatch("(?s:.+?)".join(left), text)
+    assert (found.text == text) == (not found.counts)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    secret=st.sampled_from(sorted(VENDOR.values())),
+    before=st.text(max_size=30),
+    after=st.text(max_size=30),
+    quote=st.sampled_from(["", '"', "'", "`", '\\"', " "]),
+)
+def test_a_planted_key_never_survives(secret: str, before: str, after: str, quote: str) -> None:
+    before += " " if quote == "" else ""  # a key is not part of a longer word
+    after = (" " if quote == "" else "") + after
+    assert secret not in redact(f"{before}{quote}{secret}{quote}{after}").text
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    name=st.sampled_from(["password", "passwd", "client_secret", "DB_PASSWORD", "userPassword", "pwd"]),
+    change=st.sampled_from([str.lower, str.upper, str.title, str]),
+    value=st.text(string.ascii_letters, min_size=3, max_size=12),
+    joint=st.sampled_from([" = ", ": ", "=", ":", " => ", ":="]),
+    quote=st.sampled_from(['"', "'", "`", '\\"']),
+    before=st.text(max_size=20),
+)
+def test_a_planted_password_never_survives(
+    name: str, change: object, value: str, joint: str, quote: str, before: str
+) -> None:
+    value = f"Q7{value}"
+    assert callable(change)
+    text = f"{before} {change(name)}{joint}{quote}{value}{quote} end"
+    assert value not in redact(text).text
+
+
+HOSTILE = ("a", "eyJ", "sk-", "://", "a@", "x@a.", 'password="', "-----BEGIN RSA PRIVATE KEY-----")
+HOSTILE += (
+    "/home/a",
+    "C:\\Users\\a",
+    "--a_",
+    "bearer ",
+    "xoxb-1-",
+    "=",
+    "AKIA",
+    "glagent-",
+    "{",
+    "/:_authToken",
+)
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
+    """Four times the text takes four times as long; quadratic patterns would take sixteen."""
+
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit))
+        started = time.process_time()
+        redact(text)
+        return time.process_time() - started
+
+    seconds(1_000)
+    assert seconds(160_000) <= 9 * seconds(40_000) + 0.1
