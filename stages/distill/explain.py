@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
-from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, SignalSpec, parse
+from stages.distill.spec import PRICE, RewardSpec, SignalSpec, parse
 from stages.errors import InputMissingError, IntegrityError
 from stages.stage import Artifact
 
@@ -84,9 +84,9 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
         IntegrityError: its files are damaged.
     """
     experience = store.resolve(experience_ref, workspace.settings.workspace.line)
-    schema = schemas.experience_episodes(COLUMNS)
-    row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
     spec = _spec(experience)
+    schema = schemas.experience_episodes((*spec.names, PRICE))
+    row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
     sequences = tables.read(experience.path / schemas.SEQUENCES_FILE, schemas.SEQUENCES).to_pylist()
     events = [
         (datetime.fromtimestamp(event.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"), event.type)
@@ -114,7 +114,7 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
 
 def _terms(row: dict[str, Any], spec: RewardSpec, price: float | None) -> list[Term]:
     found = []
-    for name in SIGNALS:
+    for name in spec.names:
         signal = spec.signals.get(name)
         if signal is None:
             found.append(Term(name, row[name], None, None, None, "not in the reward"))

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from stages.distill.facts import Episode
+from stages.distill.own import OwnSignal
+from stages.distill.signals.completion_accepted import completion_accepted
 from stages.distill.signals.dissatisfied_followup import dissatisfied_followup
 from stages.distill.signals.edit_persistence import edit_persistence
 from stages.distill.signals.edit_rejected import edit_rejected
@@ -52,13 +54,19 @@ MEASURED = pa.schema(
         ("clarified", pa.float64()),
         ("edited", pa.float64()),
         ("length_cost", pa.float64()),
+        ("completion_accepted", pa.float64()),
     ]
 )
 _FROM_ROW = ("key_id", "user", "session", "arm", "checkpoint", "lag")
 
 
-def measure(episodes: Iterable[Episode], spec: RewardSpec) -> pa.Table:
-    """One row of MEASURED per episode; null where a signal is not known."""
+def columns_of(spec: RewardSpec) -> pa.Schema:
+    """MEASURED, and a column for each of the team's own signals."""
+    return pa.schema([*MEASURED, *((name, pa.float64()) for name in spec.own)])
+
+
+def measure(episodes: Iterable[Episode], spec: RewardSpec, own: Sequence[OwnSignal] = ()) -> pa.Table:
+    """One row of `columns_of(spec)` per episode; null where a signal is not known."""
     kept = list(episodes)
     columns: dict[str, Any] = {name: [e.row[name] for e in kept] for name in _FROM_ROW}
     columns["episode_id"] = [e.row["id"] for e in kept]
@@ -67,11 +75,20 @@ def measure(episodes: Iterable[Episode], spec: RewardSpec) -> pa.Table:
     for name in ("agent", "model", "repository", "work", "stratum", "why_not", "n_reactions", *_TOLD):
         columns[name] = [row[name] for row in per_episode]
     columns |= _numbers(kept, spec)
-    arrays = [pa.array(columns[f.name], type=f.type) for f in MEASURED]
-    return pa.Table.from_arrays(arrays, schema=MEASURED)
+    columns |= {signal.name: signal.values(kept) for signal in own}
+    schema = columns_of(spec)
+    arrays = [pa.array(columns[f.name], type=f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
-_TOLD = ("edit_persistence", "edit_rejected", "dissatisfied_followup", "clarified", "edited")
+_TOLD = (
+    "edit_persistence",
+    "edit_rejected",
+    "dissatisfied_followup",
+    "clarified",
+    "edited",
+    "completion_accepted",
+)
 
 
 def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
@@ -96,6 +113,7 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
         ),
         "clarified": clarified,
         "edited": edited,
+        "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),
     }
 
 

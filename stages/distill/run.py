@@ -7,7 +7,7 @@ Not for: advantages and baselines (`train`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,12 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from stages import schemas, tables
-from stages.distill import exits, memory
+from stages.distill import exits, memory, own
 from stages.distill.config import DistillConfig
 from stages.distill.facts import Episode, PartReader
-from stages.distill.measure import MEASURED, measure
+from stages.distill.measure import columns_of, measure
 from stages.distill.reward import Rewards, combine
-from stages.distill.spec import COLUMNS, PRICE, SIGNALS, RewardSpec, load, parse
+from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -71,7 +71,10 @@ class DistillStage:
         """The reward spec itself, so that a repeated run uses the recorded one."""
         assert isinstance(config, DistillConfig)
         spec, text = load(config.spec, workspace.root)
-        return {"spec": {"digest": spec.digest, "text": text}}
+        facts: dict[str, Any] = {"spec": {"digest": spec.digest, "text": text}}
+        if signals := own.load(spec, workspace.root):
+            facts["own"] = {s.name: {"function": s.function, "digest": s.digest} for s in signals}
+        return facts
 
     def run(
         self,
@@ -84,13 +87,15 @@ class DistillStage:
         """Measure part by part, then score the window as a whole."""
         assert isinstance(config, DistillConfig)
         spec = parse(extra["spec"]["text"], config.spec)
+        signals = own.load(spec, ctx.workspace.root)
+        own.require_same(signals, extra.get("own", {}))
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
         vault = Vault.open(ctx.workspace.keys_dir)
         try:
             reader = PartReader(vault)
-            measured = _measure_all(interactions, spec, reader, folder, ctx)
+            measured = _measure_all(interactions, spec, signals, reader, folder, ctx)
         finally:
             vault.close()
         if not measured.num_rows:
@@ -100,7 +105,7 @@ class DistillStage:
         before = inputs.get("line_state")
         state = LineState() if before is None else LineState.load(before.path)
         scored = _score(measured, state, spec)
-        table = _experience(measured, scored)
+        table = _experience(measured, scored, spec)
         tables.write(folder / schemas.EPISODES_FILE, table)
         quarantine = pa.Table.from_pylist(reader.quarantine, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
@@ -117,7 +122,7 @@ class DistillStage:
             after = memory.updated(state, measured, spec, scored.price, window, config.history)
             after.save(out_dir / "line_state", carry=before.path)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
-        return _outcome(interactions, spec, table, scored, audit, window)
+        return _outcome(interactions, spec, signals, table, scored, audit, window)
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class _Scored:
 
 def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
     price = memory.price(measured, state, spec)
-    told = {name: measured[name].to_numpy() for name in SIGNALS if name in MEASURED.names}
+    told = {name: measured[name].to_numpy() for name in spec.names if name in measured.column_names}
     values = {**told, **memory.latencies(measured, state)}
     strata = measured["stratum"].combine_chunks().dictionary_encode()
     rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
@@ -145,16 +150,21 @@ def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
 
 
 def _measure_all(
-    interactions: Artifact, spec: RewardSpec, reader: PartReader, folder: Path, ctx: RunContext
+    interactions: Artifact,
+    spec: RewardSpec,
+    signals: Sequence[own.OwnSignal],
+    reader: PartReader,
+    folder: Path,
+    ctx: RunContext,
 ) -> pa.Table:
     """Measure every part; sequences are written on the way."""
     parts = tables.parts(interactions.path)
     ctx.progress.start("distill: reading signals", int(interactions.meta["counts"]["episodes"]))
-    measured = [MEASURED.empty_table()]
+    measured = [columns_of(spec).empty_table()]
     with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
         for part in parts:
             for chunk in _chunks(reader.episodes(part), _CHUNK):
-                measured.append(measure(chunk, spec))
+                measured.append(measure(chunk, spec, signals))
                 sequences.write(_sequences(chunk, interactions.digest))
                 ctx.progress.advance(len(chunk))
     return pa.concat_tables(measured).combine_chunks()
@@ -173,15 +183,15 @@ def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-def _experience(measured: pa.Table, scored: _Scored) -> pa.Table:
-    schema = schemas.experience_episodes(COLUMNS)
+def _experience(measured: pa.Table, scored: _Scored, spec: RewardSpec) -> pa.Table:
+    schema = schemas.experience_episodes((*spec.names, PRICE))
     n = measured.num_rows
     nothing = np.full(n, np.nan)
     values, terms = scored.values, scored.rewards.terms
-    columns: dict[str, Any] = {name: measured[name] for name in schema.names if name in MEASURED.names}
-    columns |= {name: _nullable(values[name]) for name in SIGNALS}
+    columns: dict[str, Any] = {name: measured[name] for name in schema.names if name in measured.column_names}
+    columns |= {name: _nullable(values[name]) for name in spec.names}
     columns[PRICE] = _nullable(values["clarified"] if PRICE in terms else nothing)
-    columns |= {f"term_{name}": _nullable(terms.get(name, nothing)) for name in COLUMNS}
+    columns |= {f"term_{name}": _nullable(terms.get(name, nothing)) for name in (*spec.names, PRICE)}
     columns |= {
         "group": [""] * n,
         "reward": _nullable(scored.rewards.reward),
@@ -203,6 +213,7 @@ def _nullable(column: Floats) -> pa.Array:
 def _outcome(
     interactions: Artifact,
     spec: RewardSpec,
+    functions: Sequence[own.OwnSignal],
     table: pa.Table,
     scored: _Scored,
     audit: list[dict[str, Any]],
@@ -210,7 +221,7 @@ def _outcome(
 ) -> Outcome:
     signals = [
         {"signal": name, "known": len(table) - table[name].null_count, "mean": _mean(table[name].to_numpy())}
-        for name in SIGNALS
+        for name in spec.names
     ]
     known = {row["signal"] for row in signals if row["known"]}
     counts = {"episodes": table.num_rows, "trainable": sum(not reason for reason in scored.why_not)}
@@ -220,6 +231,7 @@ def _outcome(
         "interactions": [interactions.digest],
         "spec": spec.digest,
         "spec_name": spec.name,
+        "own": {signal.name: {"function": signal.function, "digest": signal.digest} for signal in functions},
         "checkpoint": checkpoint,
         "counts": counts,
         "price": scored.price,

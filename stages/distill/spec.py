@@ -17,6 +17,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stages.errors import InputMissingError, UsageError
+from stages.schemas import experience_episodes
 
 SIGNALS = (
     "edit_persistence",
@@ -28,9 +29,11 @@ SIGNALS = (
     "clarified",
     "edited",
     "length_cost",
+    "completion_accepted",
 )
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
+_TAKEN = (*COLUMNS, *experience_episodes(()).names)  # names that columns of an experience have already
 
 
 class _Table(BaseModel):
@@ -39,6 +42,12 @@ class _Table(BaseModel):
 
 class SignalSpec(_Table):
     """One term: weight * (clip(value, low, high) - offset)."""
+
+    function: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        description="a team's own signal: package.module:function, see own.py",
+    )
 
     weight: float = Field(..., description="reward per unit of the signal")
     offset: float = Field(0.0, description="the value that is worth nothing")
@@ -56,6 +65,7 @@ class Horizons(_Table):
 
     persistence_s: float = Field(3600.0, gt=0)
     followup_s: float = Field(3600.0, gt=0)
+    completion_s: float = Field(600.0, gt=0)
 
 
 class LengthCost(_Table):
@@ -122,8 +132,15 @@ class RewardSpec(_Table):
     def _consistent(self) -> RewardSpec:
         if not self.signals:
             raise ValueError("a reward needs at least one signal")
-        if strange := sorted(self.signals.keys() - set(SIGNALS)):
-            raise ValueError(f"no signal is called {strange[0]}; there are {', '.join(SIGNALS)}")
+        if strange := sorted(self.signals.keys() - set(SIGNALS) - self.own.keys()):
+            raise ValueError(
+                f"no signal is called {strange[0]}; there are {', '.join(SIGNALS)}, and a team's own with a "
+                "`function`"
+            )
+        if taken := sorted(self.own.keys() & {*_TAKEN}):
+            raise ValueError(f"a team's own signal cannot be called {taken[0]}")
+        if bad := sorted(name for name in self.own if not name.isidentifier() or name.startswith("term_")):
+            raise ValueError(f"{bad[0]!r} is no name for a signal")
         if self.clip is not None and not self.clip[0] < self.clip[1]:
             raise ValueError("clip: the lower bound must be below the upper one")
         for name, signal in self.signals.items():
@@ -137,6 +154,16 @@ class RewardSpec(_Table):
         return self
 
     @property
+    def own(self) -> dict[str, str]:
+        """The team's own signals: function by name."""
+        return {name: signal.function for name, signal in self.signals.items() if signal.function}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All signals of an experience made with this spec."""
+        return (*SIGNALS, *self.own)
+
+    @property
     def digest(self) -> str:
         """`sha256:...` over the canonical form: comments and order of keys do not matter."""
         canonical = msgspec.json.encode(self.model_dump(mode="json", by_alias=True), order="sorted")
@@ -145,7 +172,7 @@ class RewardSpec(_Table):
     @property
     def horizon_s(self) -> float:
         """The longest training horizon."""
-        return max(self.horizons.persistence_s, self.horizons.followup_s)
+        return max(self.horizons.persistence_s, self.horizons.followup_s, self.horizons.completion_s)
 
 
 def load(name: str, root: Path) -> tuple[RewardSpec, str]:

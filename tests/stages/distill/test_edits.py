@@ -40,7 +40,14 @@ def signals(events: list[Event], of: RewardSpec | None = None) -> tuple[Any, Any
     """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode answered at 0."""
     row = dict.fromkeys(("key_id", "user", "session", "arm", "checkpoint"), "x")
     numbers = dict.fromkeys(("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms"), 1)
-    generation = {"id": "g", "at": 0, "tools_digest": "", "features": [], "tool_calls": [], "invalid_tool_calls": 0}
+    generation = {
+        "id": "g",
+        "at": 0,
+        "tools_digest": "",
+        "features": [],
+        "tool_calls": [],
+        "invalid_tool_calls": 0,
+    }
     episode = Episode(
         {**row, "id": "e", "lag": 0, "first_at": 0},
         [generation | numbers],

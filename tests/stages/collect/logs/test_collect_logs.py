@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from stages import schemas, tables
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
+from stages.distill.explain import explain
 from stages.distill.run import DistillStage
 from stages.distill.spec import COLUMNS
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
@@ -139,6 +141,42 @@ def test_experience_of_logs_is_not_trained_on(place: tuple[Workspace, Store], tm
         run_stage(*place, TrainStage())
     with pytest.raises(InputMissingError, match="nothing to train on"):
         run_stage(*place, TrainStage(), [made.ref])
+
+
+OWN = """schema = "rtrl-reward/1"
+name = "ours"
+[signals.words]
+function = "words_of_ours:words"
+weight = 0.5
+offset = 1.0
+unknown = 0.0
+"""
+
+
+def test_a_teams_own_signal_is_a_column_a_term_and_on_record(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    workspace, store = place
+    source = workspace.root / "words_of_ours.py"
+    source.write_text("def words(seen):\n    return len(seen.request.split())\n")
+    (workspace.root / "ours.toml").write_text(OWN)
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    collect(place, tmp_path / "one.jsonl", kind="openai-log")
+    made = run_stage(workspace, store, DistillStage(), (), ["distill.spec=ours.toml"])
+    experience = made.outputs["experience"]
+    schema = schemas.experience_episodes(("words",))
+    table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
+    assert table["words"].to_pylist() == [5.0, 5.0, 5.0]
+    assert table["reward"].to_pylist() == [2.0, 2.0, 2.0]
+    assert experience.meta["own"]["words"]["function"] == "words_of_ours:words"
+    (term,) = [
+        t for t in explain(workspace, store, experience.ref, "openai-log:s1:0").terms if t.signal == "words"
+    ]
+    assert term.contribution == 2.0
+    source.write_text("def words(seen):\n    return 0\n")
+    del sys.modules["words_of_ours"]
+    with pytest.raises(IntegrityError, match="has changed"):
+        run_stage(workspace, store, DistillStage(), from_run=made.run_id)
 
 
 def test_a_part_holds_so_many_episodes_and_late_events_find_theirs(

@@ -1,0 +1,131 @@
+"""A team's own signals: Python functions that a reward spec names, `package.module:function`.
+
+    [signals.comment_share]
+    function = "our_signals:comment_share"    # a module on the path, or in the workspace's folder
+    weight = -0.5
+    unknown = 0.0
+
+The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
+episode, the same number. The digest of its module's source is recorded with the run and the artifact; a
+repeated run refuses other source. Not for: the signals that are shipped (`signals/`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.distill.facts import Episode
+from stages.distill.spec import RewardSpec
+from stages.errors import IntegrityError, UsageError
+from stages.records import Event
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One episode as a team's function sees it; texts as they were written, opened in memory.
+
+    Attributes:
+        request: the person's request; `answer`: the raw text of the last answer.
+        generations: the model calls in order, columns of generations.parquet (no tokens).
+        events: what happened, in order of event time, data opened. Times in ms.
+    """
+
+    request: str
+    answer: str
+    generations: tuple[Mapping[str, Any], ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class OwnSignal:
+    """A function and the digest of the source it stands in."""
+
+    name: str
+    function: str
+    digest: str
+    call: Callable[[Answered], object]
+
+    def values(self, episodes: Iterable[Episode]) -> list[float | None]:
+        """Its value for each episode. Raises UsageError (2) when it fails, or gives no number."""
+        return [self._value(episode) for episode in episodes]
+
+    def _value(self, episode: Episode) -> float | None:
+        seen = Answered(
+            episode.request,
+            episode.answer,
+            tuple(episode.generations),
+            tuple(sorted(episode.events, key=lambda e: (e.at, e.wall, e.id))),
+        )
+        try:
+            value = self.call(seen)
+        except Exception as error:
+            raise self._wrong(f"raised {type(error).__name__}", episode) from error
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._wrong(f"gave no finite number but {type(value).__name__}", episode)
+        return float(value)
+
+    def _wrong(self, what: str, episode: Episode) -> UsageError:
+        return UsageError(
+            f"signal {self.name}: {self.function} {what} for episode {episode.row['id']}",
+            hint="correct the function: a number, or None where it is not known",
+        )
+
+
+def load(spec: RewardSpec, root: Path) -> list[OwnSignal]:
+    """The functions that the spec names; modules are also looked for in `root`, the workspace's folder.
+
+    Raises UsageError (2) when one cannot be imported, is no function of one argument, or has no source.
+    """
+    return [_load(name, function, root) for name, function in spec.own.items()]
+
+
+def require_same(signals: Iterable[OwnSignal], recorded: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise IntegrityError (12) when a function's source is not what a run recorded."""
+    for signal in signals:
+        if signal.digest != recorded[signal.name]["digest"]:
+            raise IntegrityError(
+                f"signal {signal.name}: the source of {signal.function} has changed since it was resolved",
+                hint="put the recorded source back, or distill anew",
+            )
+
+
+def _load(name: str, function: str, root: Path) -> OwnSignal:
+    module_name, _, attribute = function.partition(":")
+    try:
+        with _path(root):
+            module = importlib.import_module(module_name)
+        found = getattr(module, attribute)
+        source = inspect.getsource(module)
+        inspect.signature(found).bind(None)
+    except Exception as error:
+        raise UsageError(
+            f"signal {name}: {function} cannot be used: {type(error).__name__}: {error}",
+            hint='name "package.module:function", a function of one argument; a module may lie in the '
+            "workspace's folder",
+        ) from error
+    digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
+    return OwnSignal(name, function, digest, found)
+
+
+class _path:
+    """Imports also from this folder, while it lasts."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def __enter__(self) -> None:
+        importlib.invalidate_caches()
+        sys.path.insert(0, self._root)
+
+    def __exit__(self, *error: object) -> None:
+        sys.path.remove(self._root)

@@ -1,0 +1,88 @@
+"""A team's own signals: functions that a spec names, their source on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.distill import own
+from stages.distill.facts import Episode
+from stages.distill.spec import parse
+from stages.errors import IntegrityError, UsageError
+from stages.records import Event
+
+SPEC = """
+schema = "rtrl-reward/1"
+name = "ours"
+[signals.shouting]
+function = "{function}"
+weight = -0.5
+unknown = 0.0
+"""
+SOURCE = """
+def shouting(seen):
+    letters = [c for c in seen.answer if c.isalpha()]
+    return sum(c.isupper() for c in letters) / len(letters) if letters else None
+
+def events(seen):
+    return len(seen.events)
+
+def bad(seen):
+    return "much"
+
+def worse(seen):
+    return seen.nothing
+
+def two(seen, more):
+    return 0
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / f"signals_{tmp_path.name}.py").write_text(SOURCE)
+    return tmp_path
+
+
+def signal(root: Path, name: str) -> own.OwnSignal:
+    (found,) = own.load(parse(SPEC.format(function=f"signals_{root.name}:{name}"), "ours"), root)
+    return found
+
+
+def episode(answer: str) -> Episode:
+    event = Event(id="e", key_id="k", generation_id="g", type="thumbs", at=2, wall=2, data={"value": 1})
+    return Episode({"id": "episode-1"}, [], [event], "fix it", answer)
+
+
+def test_its_values_are_numbers_or_not_known(root: Path) -> None:
+    assert signal(root, "shouting").values([episode("ABcd"), episode("")]) == [0.5, None]
+    assert signal(root, "events").values([episode("x")]) == [1.0]
+
+
+@pytest.mark.parametrize(("name", "what"), [("bad", "no finite number"), ("worse", "AttributeError")])
+def test_a_function_that_fails_names_the_episode(root: Path, name: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what) as caught:
+        signal(root, name).values([episode("x")])
+    assert "episode-1" in caught.value.message
+
+
+@pytest.mark.parametrize("function", ["no_such_module:f", "json:no_such", "{mine}:two"])
+def test_it_is_checked_when_the_spec_is_resolved(root: Path, function: str) -> None:
+    spec = parse(SPEC.format(function=function.format(mine=f"signals_{root.name}")), "ours")
+    with pytest.raises(UsageError, match="cannot be used"):
+        own.load(spec, root)
+
+
+def test_other_source_than_recorded_is_refused(root: Path) -> None:
+    found = signal(root, "shouting")
+    own.require_same([found], {"shouting": {"function": found.function, "digest": found.digest}})
+    with pytest.raises(IntegrityError, match="changed"):
+        own.require_same([found], {"shouting": {"function": found.function, "digest": "sha256:0"}})
+
+
+@pytest.mark.parametrize("name", ["reward", "edit_persistence", "asking_price", "no name", "term_x"])
+def test_names_that_are_taken_or_none(name: str) -> None:
+    text = SPEC.replace("signals.shouting", f'signals."{name}"').format(function="m:f")
+    with pytest.raises(UsageError):
+        parse(text, "ours")
