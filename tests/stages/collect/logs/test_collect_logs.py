@@ -166,8 +166,8 @@ def test_a_teams_own_signal_is_a_column_a_term_and_on_record(
     experience = made.outputs["experience"]
     schema = schemas.experience_episodes(("words",))
     table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
-    assert table["words"].to_pylist() == [5.0, 5.0, 5.0]
-    assert table["reward"].to_pylist() == [2.0, 2.0, 2.0]
+    assert table["words"].to_pylist() == [5.0, 5.0, 4.0]
+    assert table["reward"].to_pylist() == [2.0, 2.0, 1.5]
     assert experience.meta["own"]["words"]["function"] == "words_of_ours:words"
     (term,) = [
         t for t in explain(workspace, store, experience.ref, "openai-log:s1:0").terms if t.signal == "words"
