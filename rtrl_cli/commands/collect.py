@@ -33,12 +33,17 @@ RepositoryName = Annotated[
     str | None,
     typer.Option("--repository", help="Name of what the sessions of PATH worked on."),
 ]
+Repo = Annotated[
+    Path | None,
+    typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
+]
 
 
 def command(
     paths: Paths = None,
     kind: From = None,
     user: User = None,
+    repo: Repo = None,
     repository: RepositoryName = None,
     inputs: options.Input = None,
     as_json: options.Json = False,
@@ -60,7 +65,7 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
     if not paths:
-        given = {"--from": kind, "--user": user, "--repository": repository}
+        given = {"--from": kind, "--user": user, "--repo": repo, "--repository": repository}
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
         run_command("collect", flags)
@@ -69,7 +74,15 @@ def command(
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
     from stages.collect.logs.source import Source
 
-    source = Source(tuple(path.resolve() for path in paths), kind or "", user or "", repository or "")
+    if repo is not None and not repository:
+        repository = repo.resolve().name.removesuffix(".git")
+    source = Source(
+        tuple(path.resolve() for path in paths),
+        kind or "",
+        user or "",
+        repository or "",
+        repo.resolve() if repo else None,
+    )
     run_command("collect", flags, text=_text, source=source)
 
 

@@ -15,7 +15,9 @@ from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
 from stages.collect.logs.source import Source, is_unknown
-from stages.collect.logs.turns import Happened, Record, Turns
+from stages.collect.logs.state import Happened, Record
+from stages.collect.logs.survival import Survivals, survivals
+from stages.collect.logs.turns import Turns
 from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
 from stages.stage import Outcome, Output, RunContext
@@ -34,7 +36,9 @@ def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path,
     """
     source = Source.recorded(facts)
     source.unchanged(facts)
-    turns = Turns(ctx.workspace.settings.workspace.line, source.user, source.repository)
+    line = ctx.workspace.settings.workspace.line
+    stands = _survivals(source, facts, line, ctx)
+    turns = Turns(line, source.user, source.repository)
     vault = Vault.open(ctx.workspace.keys_dir)
     kinds: Counter[str] = Counter()
     unknown: list[str] = []
@@ -52,16 +56,32 @@ def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path,
                     writer.quarantine(f"{item.place.file}:{item.place.line}", "", item.reason)
                 continue
             kinds[kind] += 1
-            pending += turns.add(kind, item)
+            for record in turns.add(kind, item):
+                pending += stands.after(record)
             if len(pending) >= _BUFFER:
                 _write(writer, vault, pending)
                 ctx.progress.advance(len(pending))
                 pending = []
-        _write(writer, vault, [*pending, *turns.done()])
+        ended = [one for record in turns.done() for one in stands.after(record)]
+        _write(writer, vault, [*pending, *ended])
         writer.finish()
     finally:
         vault.close()
-    return _outcome(config, facts, writer, turns, kinds, unknown)
+    return _outcome(config, facts, writer, turns, kinds, unknown, stands)
+
+
+def _survivals(source: Source, facts: Mapping[str, Any], line: str, ctx: RunContext) -> Survivals:
+    """What the repository tells of the edits; nothing without one."""
+    if source.repo is None:
+        return Survivals()
+    ctx.progress.start("collect: following edits through the repository")
+    turns = Turns(line, source.user, source.repository, keep_edits=True)
+    for kind, item in source.read():
+        for _ in turns.add(kind, item):
+            pass
+    for _ in turns.done():
+        pass
+    return survivals(source.repo, facts["repo"]["head"], turns)
 
 
 def _write(writer: LogWriter, vault: Vault, records: list[Record]) -> None:
@@ -81,6 +101,7 @@ def _outcome(
     turns: Turns,
     kinds: Counter[str],
     unknown: list[str],
+    stands: Survivals,
 ) -> Outcome:
     found = {name: writer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     quarantined = {
@@ -94,6 +115,7 @@ def _outcome(
         "said": dict(sorted(turns.counts.items())),
         "quarantined": quarantined,
         "unknown_files": len(unknown),
+        "persistence": dict(stands.figures),
     }
     if not found["episodes"]:
         named = ", ".join(Path(name).name for name in unknown[:_NAMED])
@@ -102,7 +124,10 @@ def _outcome(
             + (f"; {len(unknown)} are no session log that is known: {named}" if unknown else ""),
             hint="name the kind with --from; docs/sources.md lists the kinds",
         )
-    warnings = [f"{n} records quarantined: {reason}" for reason, n in quarantined.items()]
+    warnings = [
+        *stands.warnings,
+        *(f"{n} records quarantined: {reason}" for reason, n in quarantined.items()),
+    ]
     if unknown:
         named = ", ".join(Path(name).name for name in unknown[:_NAMED])
         warnings.append(f"{len(unknown)} files are no session log that is known: {named}, ...")

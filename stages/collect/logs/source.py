@@ -16,6 +16,7 @@ from typing import Any
 from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
+from stages.collect.logs.survival import repository_facts
 from stages.errors import InputMissingError, IntegrityError, UsageError
 
 _IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
@@ -32,18 +33,21 @@ class Source:
         kind: read all as this kind; "" recognises each file.
         user: whose sessions these are; "" makes every session its own user.
         repository: name of what they worked on; "" takes the folder a session was begun in.
+        repo: the git repository that took their edits, None without one.
     """
 
     paths: tuple[Path, ...]
     kind: str = ""
     user: str = ""
     repository: str = ""
+    repo: Path | None = None
 
     @classmethod
     def recorded(cls, facts: Mapping[str, Any]) -> Source:
         """The source of a recorded run."""
         paths = tuple(Path(path) for path in facts["paths"])
-        return cls(paths, facts["kind"], facts["user"], facts["repository"])
+        repo = Path(facts["repo"]["path"]) if facts["repo"] else None
+        return cls(paths, facts["kind"], facts["user"], facts["repository"], repo)
 
     def facts(self) -> dict[str, Any]:
         """What stands for the logs in a run's record, the digest of all that is read included.
@@ -71,6 +75,7 @@ class Source:
             "kind": self.kind,
             "user": self.user,
             "repository": self.repository,
+            "repo": repository_facts(self.repo) if self.repo else None,
             "files": files,
             "bytes": size,
             "digest": f"sha256:{digest.hexdigest()}",

@@ -11,81 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
 
+from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
-from stages.records import TEXT_ONLY, Event, EventType, Generation, Sampling, ToolCall
+from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
+from stages.records import Event, EventType, ToolCall
 
 _ENDS = {"applied": "edit_applied", "rejected": "edit_rejected", "undone": "edit_reverted"}
-
-
-class Sampled(msgspec.Struct, frozen=True):
-    """A generation with its two texts."""
-
-    generation: Generation
-    request: str
-    answer: str
-
-
-class Happened(msgspec.Struct, frozen=True):
-    """An event and the episode it belongs to."""
-
-    event: Event
-    episode: str
-    user: str
-    derived: bool = False
-
-
-Record = Sampled | Happened
-
-
-@dataclass
-class _Turn:
-    """What the agent says until a tool answers."""
-
-    number: int
-    at: int
-    log_id: str = ""
-    model: str = ""
-    texts: list[str] = field(default_factory=list)
-    thinking: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    invalid: int = 0
-    first_token_ms: float | None = None
-    duration_ms: float | None = None
-    answered: bool = False  # a tool has answered: what the agent says next is another generation
-
-
-@dataclass
-class _Episode:
-    id: str
-    request: str
-    turns: int = 0
-    turn: _Turn | None = None
-    last: str = ""  # id of its last generation
-    waiting: list[Happened] = field(default_factory=list)  # for the turn to be complete
-
-
-@dataclass
-class _Session:
-    kind: str
-    id: str
-    name: str  # unique over kinds
-    agent: str = ""
-    version: str = ""
-    repository: str = ""
-    parent: str = ""
-    model: str = ""
-    at: int = 0
-    episodes: int = 0
-    events: int = 0
-    open: _Episode | None = None
-    command: str = ""  # a slash command that may be answered
-    calls: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # id: tool, generation, episode
 
 
 class Turns:
@@ -93,19 +29,28 @@ class Turns:
 
     Args:
         user: whose sessions these are; "" makes every session its own user.
+        keep_edits: for `changes`; their texts stay in memory.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
         counts: items by what became of them, those that no signal reads among them.
-        commits: shas that a log names, by episode.
     """
 
-    def __init__(self, line: str, user: str = "", repository: str = "") -> None:
+    def __init__(self, line: str, user: str = "", repository: str = "", *, keep_edits: bool = False) -> None:
         self._line, self._user, self._repository = line, user, repository
-        self._sessions: dict[str, _Session] = {}
+        self._edits: dict[str, Change] | None = {} if keep_edits else None
+        self._sessions: dict[str, Session] = {}
         self._answers: dict[str, tuple[str, str, str]] = {}  # a log's id: session name, generation, episode
         self.counts: Counter[str] = Counter()
-        self.commits: dict[str, list[str]] = {}
+        self._commits: dict[str, list[str]] = {}
+        self._edit_of: dict[tuple[str, str, str], str] = {}  # session, call, path: event
+
+    def changes(self) -> list[Change]:
+        """The edits of all items so far that the user's code received, in order; sessions are episodes."""
+        return [
+            msgspec.structs.replace(one, commits=tuple(self._commits.get(one.session, ())))
+            for one in (self._edits or {}).values()
+        ]
 
     def add(self, kind: str, item: said.Read) -> Iterator[Record]:
         """What this item completes. `Quarantined` items are the caller's."""
@@ -133,7 +78,7 @@ class Turns:
             case _:
                 self._note(session, item)
 
-    def _note(self, session: _Session, item: said.SessionStart | said.Commit | said.Attribution) -> None:
+    def _note(self, session: Session, item: said.SessionStart | said.Commit | said.Attribution) -> None:
         """What is no turn and no reaction."""
         if isinstance(item, said.SessionStart):
             session.agent, session.version, session.parent = item.agent, item.version, item.parent
@@ -144,24 +89,25 @@ class Turns:
         else:
             self.counts["commits"] += 1
             if session.open:
-                self.commits.setdefault(session.open.id, []).append(item.sha)
+                self._commits.setdefault(session.open.id, []).append(item.sha)
 
     def done(self) -> Iterator[Record]:
         """What is still open at the end of all logs."""
         for session in self._sessions.values():
             yield from self._close(session)
 
-    def _session(self, kind: str, item: said.Item) -> _Session:
+    def _session(self, kind: str, item: said.Item) -> Session:
         name = f"{kind}:{item.session}"
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = _Session(kind, item.session, name)
+            session = Session(kind, item.session, name, repository=self._repository)
+            self._sessions[name] = session
             self.counts["sessions"] += 1
         if item.at is not None:
             session.at = item.at
         return session
 
-    def _user_turn(self, session: _Session, item: said.UserTurn) -> Iterator[Record]:
+    def _user_turn(self, session: Session, item: said.UserTurn) -> Iterator[Record]:
         task = item.automatic == "sub_agent" and session.parent
         if item.automatic and not task:
             self.counts[f"automatic:{item.automatic}"] += 1
@@ -179,12 +125,12 @@ class Turns:
             yield from self._event(session, "user_message", {"text": item.text}, derived=True)
         yield from self._begin(session, item.text)
 
-    def _begin(self, session: _Session, request: str) -> Iterator[Record]:
+    def _begin(self, session: Session, request: str) -> Iterator[Record]:
         yield from self._close(session)
-        session.open = _Episode(f"{session.name}:{session.episodes}", request)
+        session.open = Episode(f"{session.name}:{session.episodes}", request)
         session.episodes += 1
 
-    def _agent(self, session: _Session, item: said.AgentTurn | said.ToolUse) -> Iterator[Record]:
+    def _agent(self, session: Session, item: said.AgentTurn | said.ToolUse) -> Iterator[Record]:
         if session.command or session.open is None:
             yield from self._begin(session, session.command)
             session.command = ""
@@ -192,7 +138,7 @@ class Turns:
         assert episode is not None
         if episode.turn is None or episode.turn.answered:
             yield from self._end_turn(session)
-            episode.turn = _Turn(episode.turns, session.at)
+            episode.turn = Turn(episode.turns, session.at)
             episode.last = f"{episode.id}#{episode.turns}"
             episode.turns += 1
         turn = episode.turn
@@ -213,7 +159,7 @@ class Turns:
         if item.id:
             self._answers[item.id] = (session.name, episode.last, episode.id)
 
-    def _tool_end(self, session: _Session, item: said.ToolEnd) -> Iterator[Record]:
+    def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
         data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
@@ -221,7 +167,7 @@ class Turns:
         if session.open and session.open.turn:
             session.open.turn.answered = True
 
-    def _edit(self, session: _Session, item: said.Edit) -> Iterator[Record]:
+    def _edit(self, session: Session, item: said.Edit) -> Iterator[Record]:
         self.counts[f"edits_{item.status}"] += 1
         _, generation, episode = session.calls.get(item.id, ("", "", ""))
         if item.status == "proposed":
@@ -233,9 +179,25 @@ class Turns:
         kind = _ENDS[item.status]
         if kind == "edit_reverted":
             data = {"path": item.path}
+        before = session.events
         yield from self._event(session, kind, data, generation, episode)
+        if self._edits is not None and session.events > before:
+            event = f"{session.name}!{session.events}"
+            self._keep(session, item, event, episode or (session.open.id if session.open else ""))
 
-    def _feedback(self, session: _Session, item: said.Feedback) -> Iterator[Record]:
+    def _keep(self, session: Session, item: said.Edit, event: str, episode: str) -> None:
+        """Remember an applied edit for `changes`, or that it was undone."""
+        edits = self._edits if self._edits is not None else {}
+        place = session.name, item.id, item.path
+        if item.status == "applied":
+            edits[event] = Change(
+                event, item.path, item.before, item.after, item.diff, session.at or None, session=episode
+            )
+            self._edit_of[place] = event
+        elif item.status == "undone" and (undone := self._edit_of.get(place)):
+            edits[undone] = msgspec.structs.replace(edits[undone], undone=True)
+
+    def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
         _, generation, episode = self._answers.get(item.target, ("", "", ""))
         value = {"up": 1, "down": -1, True: 1, False: -1}.get(item.value, item.value)
         if item.name not in ("thumb", "thumbs") or not isinstance(value, int | float) or not value:
@@ -244,7 +206,7 @@ class Turns:
         self.counts["thumbs"] += 1
         yield from self._event(session, "thumbs", {"value": 1 if value > 0 else -1}, generation, episode)
 
-    def _completion(self, session: _Session, item: said.Completion) -> Iterator[Record]:
+    def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1
         yield from self._begin(session, item.prompt)
         turn = said.AgentTurn(
@@ -260,7 +222,7 @@ class Turns:
 
     def _event(
         self,
-        session: _Session,
+        session: Session,
         kind: str,
         data: dict[str, Any],
         generation: str = "",
@@ -285,42 +247,17 @@ class Turns:
         else:
             yield happened
 
-    def _end_turn(self, session: _Session) -> Iterator[Record]:
+    def _end_turn(self, session: Session) -> Iterator[Record]:
         episode = session.open
         if episode is None or episode.turn is None:
             return
         turn, episode.turn = episode.turn, None
-        nothing = float("nan")
-        generation = Generation(
-            id=f"{episode.id}#{turn.number}", key_id=f"log:{session.kind}",
-            user=self._user or session.name, session=session.name, episode=episode.id, ordinal=turn.number,
-            at=turn.at, wall=turn.at, line=self._line, arm="", deployment="", api="chat",
-            sampling=Sampling(), spans=(), finish_reason="", prompt_tokens=0, output_tokens=0,
-            ttft_ms=nothing if turn.first_token_ms is None else turn.first_token_ms,
-            duration_ms=nothing if turn.duration_ms is None else turn.duration_ms,
-            tool_calls=tuple(turn.calls), invalid_tool_calls=turn.invalid,
-            features=self._features(session, turn), defect=TEXT_ONLY,
-        )  # fmt: skip
         self.counts["generations"] += 1
-        thought = "\n\n".join(turn.thinking)
-        answer = f"<think>{thought}</think>" if thought else ""
-        yield Sampled(generation, episode.request, answer + "\n\n".join(turn.texts))
+        yield sampled(self._line, self._user, session, episode, turn)
         yield from episode.waiting
         episode.waiting = []
 
-    def _features(self, session: _Session, turn: _Turn) -> dict[str, str]:
-        told = {
-            "agent": session.agent or session.kind,
-            "version": session.version,
-            "model": turn.model or session.model,
-            "repository": session.repository or self._repository,
-            "log": session.kind,
-            "log_id": turn.log_id,
-            "parent": session.parent,
-        }
-        return {name: value for name, value in told.items() if value}
-
-    def _close(self, session: _Session) -> Iterator[Record]:
+    def _close(self, session: Session) -> Iterator[Record]:
         episode = session.open
         if episode is None:
             return

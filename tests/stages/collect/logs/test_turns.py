@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cursorbench.sessions import items as said
-from stages.collect.logs.turns import Happened, Record, Sampled, Turns
+from stages.collect.logs.state import Happened, Record, Sampled
+from stages.collect.logs.turns import Turns
 
 PLACE = said.Place("log")
 

@@ -1,0 +1,109 @@
+"""What `turns.py` remembers of a session while it is read, and the generation it makes of a turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from stages.records import TEXT_ONLY, Event, Generation, Sampling, ToolCall
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """A generation with its two texts."""
+
+    generation: Generation
+    request: str
+    answer: str
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """An event and the episode it belongs to."""
+
+    event: Event
+    episode: str
+    user: str
+    derived: bool = False
+
+
+Record = Sampled | Happened
+
+
+@dataclass
+class Turn:
+    """What the agent says until a tool answers."""
+
+    number: int
+    at: int
+    log_id: str = ""
+    model: str = ""
+    texts: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    invalid: int = 0
+    first_token_ms: float | None = None
+    duration_ms: float | None = None
+    answered: bool = False  # a tool has answered: what the agent says next is another generation
+
+
+@dataclass
+class Episode:
+    """A request and what answers it, as far as it is read."""
+
+    id: str
+    request: str
+    turns: int = 0
+    turn: Turn | None = None
+    last: str = ""  # id of its last generation
+    waiting: list[Happened] = field(default_factory=list)  # for the turn to be complete
+
+
+@dataclass
+class Session:
+    """A session, as far as it is read."""
+
+    kind: str
+    id: str
+    name: str  # unique over kinds
+    agent: str = ""
+    version: str = ""
+    repository: str = ""
+    parent: str = ""
+    model: str = ""
+    at: int = 0
+    episodes: int = 0
+    events: int = 0
+    open: Episode | None = None
+    command: str = ""  # a slash command that may be answered
+    calls: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # id: tool, generation, episode
+
+
+def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn) -> Sampled:
+    """The generation of a complete turn. Times that a log does not tell are nan, tokens 0 with a defect."""
+    nothing = float("nan")
+    generation = Generation(
+        id=f"{episode.id}#{turn.number}", key_id=f"log:{session.kind}", user=user or session.name,
+        session=session.name, episode=episode.id, ordinal=turn.number, at=turn.at, wall=turn.at,
+        line=line, arm="", deployment="", api="chat", sampling=Sampling(), spans=(), finish_reason="",
+        prompt_tokens=0, output_tokens=0,
+        ttft_ms=nothing if turn.first_token_ms is None else turn.first_token_ms,
+        duration_ms=nothing if turn.duration_ms is None else turn.duration_ms,
+        tool_calls=tuple(turn.calls), invalid_tool_calls=turn.invalid,
+        features=_features(session, turn), defect=TEXT_ONLY,
+    )  # fmt: skip
+    thought = "\n\n".join(turn.thinking)
+    answer = f"<think>{thought}</think>" if thought else ""
+    return Sampled(generation, episode.request, answer + "\n\n".join(turn.texts))
+
+
+def _features(session: Session, turn: Turn) -> dict[str, str]:
+    told = {
+        "agent": session.agent or session.kind,
+        "version": session.version,
+        "model": turn.model or session.model,
+        "repository": session.repository,
+        "log": session.kind,
+        "log_id": turn.log_id,
+        "parent": session.parent,
+    }
+    return {name: value for name, value in told.items() if value}

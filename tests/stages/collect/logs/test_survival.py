@@ -1,0 +1,136 @@
+"""Edits of a log, followed through a real git repository, become `edit_survival` and persistence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stages import schemas, tables
+from stages.collect.logs.source import Source
+from stages.collect.run import CollectStage
+from stages.distill.run import DistillStage
+from stages.errors import InputMissingError
+from stages.init import init_bare
+from stages.registry.store import Store
+from stages.runner import run_stage
+from stages.workspace import Workspace
+
+T0 = 1_760_000_000  # s
+BASE = "def first():\n    return 'first'\n"
+ADDED = "def second():\n    return 'second'\n\ndef third():\n    return 'third'\n"
+
+
+def git(root: Path, *arguments: str, at: int = T0) -> None:
+    who = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    when = {"GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": f"{at} +0000"}
+    subprocess.run(
+        ["git", "-C", str(root), *arguments],
+        check=True,
+        capture_output=True,
+        env={**os.environ, **who, **when, "GIT_CONFIG_GLOBAL": "/dev/null"},
+    )
+
+
+def commit(root: Path, text: str, at: int) -> None:
+    (root / "shop.py").write_text(text)
+    git(root, "add", ".", at=at)
+    git(root, "commit", "-m", "change", at=at)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """The agent's four lines are taken at +60 s; two of them are gone after half an hour."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    git(root, "init", "-q")
+    commit(root, BASE, T0 - 100)
+    commit(root, BASE + ADDED, T0 + 60)
+    commit(root, BASE + ADDED.split("\n\n", maxsplit=1)[0] + "\n", T0 + 1800)
+    commit(root, BASE + ADDED.split("\n\n", maxsplit=1)[0] + "\n# done with the shop\n", T0 + 2 * 86400)
+    return root
+
+
+def log_of(path: Path) -> None:
+    change = {"file_path": "/work/shop/shop.py", "old_string": BASE, "new_string": BASE + ADDED}
+    call = {
+        "id": "call_12345678",
+        "type": "function",
+        "function": {"name": "Edit", "arguments": json.dumps(change)},
+    }
+    messages = [
+        {"role": "user", "content": "add the other two"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_12345678", "content": "done"},
+        {"role": "assistant", "content": "Added."},
+    ]
+    line = {
+        "session_id": "s1",
+        "timestamp": T0,
+        "request": {"model": "m1", "messages": messages[:3]},
+        "response": {"id": "r1", "model": "m1", "choices": [{"index": 0, "message": messages[3]}]},
+    }
+    path.write_text(json.dumps(line) + "\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Workspace, Store]:
+    workspace = init_bare(tmp_path / "ws")
+    return workspace, Store.open(workspace.store_dir)
+
+
+def test_what_stands_an_hour_later_is_the_persistence(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Path
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    made = run_stage(*place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo)))
+    figures = made.metrics["persistence"]
+    assert figures["recognised_by"] == {"content": 1}
+    assert {name: one["rate"] for name, one in figures["kept"].items()} == {
+        "1h": 0.5,
+        "24h": 0.5,
+        "head": 0.5,
+    }
+    assert "7d" not in figures["kept"]  # the history has not come so far
+    experience = run_stage(*place, DistillStage()).outputs["experience"]
+    schema = schemas.experience_episodes(("edit_persistence",))
+    table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
+    assert table["edit_persistence"].to_pylist() == [0.5]
+
+
+def test_without_a_repository_it_is_not_known(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "log.jsonl")
+    run_stage(*place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log")))
+    experience = run_stage(*place, DistillStage()).outputs["experience"]
+    schema = schemas.experience_episodes(("edit_persistence", "edited"))
+    table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
+    assert (table["edit_persistence"].to_pylist(), table["edited"].to_pylist()) == ([None], [1.0])
+
+
+def test_a_history_that_goes_on_makes_another_run(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Path
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo))
+    first = run_stage(*place, stage)
+    assert run_stage(*place, stage).status == "noop"
+    commit(repo, BASE, T0 + 9 * 86400)
+    again = run_stage(*place, stage)
+    assert again.status == "succeeded"
+    assert again.metrics["persistence"]["kept"]["head"]["rate"] == 0.0
+    repeated = run_stage(*place, CollectStage(), from_run=first.run_id)  # with the history as it was
+    assert repeated.metrics == first.metrics
+
+
+def test_a_folder_that_is_no_repository_is_refused(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "log.jsonl")
+    with pytest.raises(InputMissingError, match="no git repository"):
+        run_stage(*place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=tmp_path)))
