@@ -1,0 +1,207 @@
+"""The followed branch: its commits, their order in time, and the way of each commit to the head.
+
+Time runs along the first-parent history: that is what the branch's users had at each moment. A commit that
+came by a merge was on its own branch until then, so its way leads along that branch's first parents to the
+merge, and from there along the head's. Every commit on a commit's way contains it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cursorbench.history.changes import similar
+from cursorbench.history.repository import FILES, Repository
+
+RENAMED = 0.5  # so much of a file must be found again under its new name (git's own default)
+_MOST_RENAMES = 1_000  # new files of one commit that are compared (git's own default)
+
+
+class Changed(NamedTuple):
+    """A file that a commit changed; `old` and `new` are blobs, "" for none."""
+
+    commit: str
+    path: str
+    old: str
+    new: str
+
+
+class Branch:
+    """All commits of a head, read in two passes of `git log` that look at no file.
+
+    Attributes:
+        head: the commit.
+        newest: the newest commit time of its first-parent history, ms.
+        order: commits by their place in `git log --topo-order`, newest first.
+    """
+
+    def __init__(self, repository: Repository, head: str) -> None:
+        self.repository = repository
+        self.head = repository.commit(head)
+        self.parents: dict[str, tuple[str, ...]] = {}
+        self.times: dict[str, int] = {}
+        for token in repository.tokens("log", "-z", "--topo-order", "--format=%H %ct %P", self.head):
+            oid, time, *parents = token.split()
+            self.times[oid] = 1000 * int(time)
+            self.parents[oid] = tuple(parents)
+        self.order = {oid: n for n, oid in enumerate(self.times)}
+        self._next = self._ways()
+        self.newest = max(self.times[oid] for oid in self._first_parents(self.head))
+        self._by_name: dict[str, list[Changed]] | None = None
+        self._by_commit: dict[str, list[Changed]] = {}
+        self._moves: dict[str, list[str]] = {}
+        self._renamed: dict[str, list[str]] = {}
+        self._sorted: list[str] = []
+
+    def __contains__(self, commit: object) -> bool:
+        return commit in self.times
+
+    def named(self, name: str) -> str:
+        """The commit of the branch with this SHA, or this beginning of one; "" when none or several."""
+        if name in self.times:
+            return name
+        if len(name) < 4 or not all(letter in "0123456789abcdef" for letter in name):
+            return ""
+        self._sorted = self._sorted or sorted(self.times)
+        at = bisect_left(self._sorted, name)
+        found = [oid for oid in self._sorted[at : at + 2] if oid.startswith(name)]
+        return found[0] if len(found) == 1 else ""
+
+    def parent(self, commit: str) -> str:
+        """Its first parent; "" for a root."""
+        return next(iter(self.parents.get(commit, ())), "")
+
+    def at(self, commit: str, time: int) -> str:
+        """The last commit on the way of `commit` to the head that is not younger than `time` (ms).
+
+        The way ends before its first younger commit: one wrong clock must not bring back an older state.
+        """
+        while (following := self._next.get(commit)) and self.times[following] <= time:
+            commit = following
+        return commit
+
+    def at_time(self, time: int) -> str:
+        """The newest commit of the head's first-parent history that is not younger; "" before the first."""
+        return next((oid for oid in self._first_parents(self.head) if self.times[oid] <= time), "")
+
+    def changed(self, commit: str) -> list[Changed]:
+        """The files that a commit changed. None for a merge: what it brings was changed on its branch."""
+        self._read()
+        return self._by_commit.get(commit, [])
+
+    def changes_of(self, name: str) -> list[Changed]:
+        """Every change of a file with this base name; of one that was renamed, the change within."""
+        self._read()
+        assert self._by_name is not None
+        return [self._as_renamed(one) for one in self._by_name.get(name, [])]
+
+    def _as_renamed(self, one: Changed) -> Changed:
+        if one.new or not (path := self.renamed(one.commit, one.path)):
+            return one
+        new = next(other.new for other in self.changed(one.commit) if other.path == path)
+        return Changed(one.commit, path, one.old, new)
+
+    def path_at(self, commit: str, path: str) -> str:
+        """What a file of this path is called in a commit, its renames followed; "" when it is gone."""
+        root = self.repository.root(commit)
+        seen, open_ = {path}, [path]
+        for name in open_:
+            if self.repository.find(root, name):
+                return name
+            for other in self._renames(name):
+                if other not in seen:
+                    seen.add(other)
+                    open_.append(other)
+        return ""
+
+    def elsewhere(self, commit: str) -> str:
+        """A branch or tag that has a commit which this one has not; "" when none does."""
+        refs = self.repository.git(
+            "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
+        )
+        return refs.strip()
+
+    def _first_parents(self, commit: str) -> Iterator[str]:
+        while commit in self.times:
+            yield commit
+            commit = self.parent(commit)
+
+    def _ways(self) -> dict[str, str]:
+        """The commit after each one on its way to the head, of the merge that took it first."""
+        following: dict[str, str] = {self.head: ""}
+        work = [(self.head, "")]
+        while work:
+            tip, child = work.pop()
+            if child and tip in following:
+                continue
+            chain = []
+            while tip in self.parents and (not child or tip not in following):
+                following[tip] = child or ""
+                chain.append(tip)
+                child, tip = tip, self.parent(tip)
+            # the oldest merge comes off the stack first
+            work += [(p, merge) for merge in chain for p in reversed(self.parents[merge][1:])]
+        return following
+
+    def _read(self) -> None:
+        """One pass over what every commit changed."""
+        if self._by_name is not None:
+            return
+        self._by_name = {}
+        log = ("log", "-z", "--raw", "--no-renames", "--no-abbrev", "--topo-order", "--format=%H", self.head)
+        commit, raw, cut = "", "", False
+        for token in self.repository.tokens(*log):
+            if raw:
+                if not cut:
+                    self._add(commit, raw, token)
+                raw = ""
+            elif token.lstrip("\n").startswith(":"):
+                raw = token.lstrip("\n")
+            elif token.strip():
+                commit = token.strip()
+                # a shallow clone's oldest commit looks as if it had made everything
+                cut = self.repository.shallow and not self.parents[commit]
+
+    def _add(self, commit: str, raw: str, path: str) -> None:
+        old_mode, new_mode, old, new, _ = raw[1:].split(" ")
+        if not {old_mode, new_mode} <= {"000000", *FILES}:
+            return  # a link or another repository
+        one = Changed(commit, path, old if old.strip("0") else "", new if new.strip("0") else "")
+        assert self._by_name is not None
+        self._by_commit.setdefault(commit, []).append(one)
+        self._by_name.setdefault(path.rpartition("/")[2], []).append(one)
+        if not one.new:
+            self._moves.setdefault(path, []).append(commit)
+
+    def _renames(self, path: str) -> list[str]:
+        """What a file was renamed to, by every commit that took the name away; the latest first."""
+        self._read()
+        if path not in self._renamed:
+            found = (self.renamed(commit, path) for commit in self._moves.get(path, ()))
+            self._renamed[path] = [name for name in found if name]
+        return self._renamed[path]
+
+    def renamed(self, commit: str, path: str) -> str:
+        """The new file of a commit that is most like the one it took away: half of the lines equal; or ""."""
+        files = self.changed(commit)
+        gone = next((one for one in files if one.path == path and not one.new), None)
+        if gone is None:
+            return ""
+        new = [one for one in files if not one.old]
+        if same := [one.path for one in new if one.new == gone.old]:
+            return min(same, key=lambda name: (name.rpartition("/")[2] != path.rpartition("/")[2], name))
+        old = self.repository.text(gone.old)
+        scored = [(similar(old, self.repository.text(one.new)), one.path) for one in new[:_MOST_RENAMES]]
+        best = max(scored, default=(0.0, ""))
+        return best[1] if old and best[0] >= RENAMED else ""
+
+
+def branch_of(repository: Repository, head: str) -> Branch:
+    """The branch of a head, read once a repository."""
+    commit = repository.commit(head)
+    if commit not in repository.branches:
+        repository.branches[commit] = Branch(repository, commit)
+    found = repository.branches[commit]
+    assert isinstance(found, Branch)
+    return found

@@ -1,0 +1,176 @@
+"""What became of the changes an agent made: which commit took each, and what of it stands at fixed horizons.
+
+    with Repository(path) as repository:
+        for survival in follow(repository, changes):
+            survival.kept["24h"].rate
+
+Method and limits: docs/persistence.md. Not for: deciding what counts for a reward.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from cursorbench.errors import UsageError
+from cursorbench.history.branch import Branch, branch_of
+from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, units_of
+from cursorbench.history.matching import Match, Matcher
+from cursorbench.history.repository import Repository
+from cursorbench.history.standing import standing
+from cursorbench.history.superseding import supersede
+from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.sessions.lines import Kept
+
+__all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "text_at"]
+
+_HEX = re.compile(r"[0-9a-f]{4,64}")
+_NO_TEXT = "the log has no text of the change, or it changes nothing"
+
+
+def follow(repository: Repository, changes: Iterable[Change], head: str = "HEAD") -> Iterator[Survival]:
+    """What became of each change, in the order given.
+
+    Give all changes of a repository at once: a line of a commit is one change's only, and changes of a
+    session supersede one another.
+
+    Raises:
+        InputMissingError: (exit 5) the repository has no commit `head`.
+        IntegrityError: (exit 12) git cannot read its history.
+    """
+    branch = branch_of(repository, head)
+    units = [units_of(change) for change in changes]
+    lines = {line for one in units for side in (one.added, one.deleted) for line in side}
+    tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
+    matcher = Matcher(branch, tracked, units)
+    matches = matcher.match(units)
+    supersede(units, [match is not None for match in matches])
+    ours = any(branch.named(name) for one in units for name in one.change.commits)
+    for one, match in zip(units, matches, strict=True):
+        yield _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)
+
+
+def text_at(repository: Repository, survival: Survival, path: str, horizon: str, head: str = "HEAD") -> str:
+    """The file's text at a horizon, its renames followed; "" when it is gone.
+
+    `path` is the file as the log or the repository names it.
+
+    Raises:
+        UsageError: (exit 2) there is no such horizon, or the history does not reach it (`survival.kept`).
+    """
+    if horizon != HEAD and horizon not in HORIZONS:
+        raise UsageError(f"there is no horizon {horizon!r}", hint=f"one of {', '.join([*HORIZONS, HEAD])}")
+    branch = branch_of(repository, head)
+    commit = _commit_at(branch, survival.commit, survival.since, horizon)
+    if not commit:
+        raise UsageError(f"the history has not reached {horizon} after {survival.key}", hint="see its `kept`")
+    name = branch.path_at(commit, survival.path) if survival.path else ""
+    name = name or _path_in(branch, commit, path)
+    return repository.text(repository.find(repository.root(commit), name)) if name else ""
+
+
+def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> Survival:
+    file = match.file
+    since = branch.times[file.commit]
+    kept, reason = {}, ""
+    if not units.lines and not (units.short and units.pieces):
+        reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
+    else:
+        for horizon in (*HORIZONS, HEAD):
+            if commit := _commit_at(branch, file.commit, since, horizon):
+                if (stands := standing(units, file, commit, branch, tracked)) is None:
+                    reason = "its short lines are not in the commit as the log has them"
+                    break
+                kept[horizon] = stands
+    return Survival(
+        key=units.change.key,
+        commit=file.commit,
+        how=match.how,
+        committed_at=since,
+        kept=kept,
+        lines=kept[HEAD].units if HEAD in kept else units.lines,
+        reason=reason,
+        path=file.path,
+        since=since,
+        superseded=units.superseded,
+    )
+
+
+def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
+    """No commit of the branch has the change. `ours`: some commit that the log names is of this branch."""
+    change, branch, repository = units.change, matcher.branch, matcher.branch.repository
+    gone, made = "", None
+    for name in matcher.unknown(units):
+        gone = gone or name
+        if _HEX.fullmatch(name) and (made := repository.commit_time(name)) is not None:
+            gone = repository.commit(name)
+            break
+    since = change.at if made is None else made
+    size = Kept(added=units.added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+    kept = {}
+    if not (reason := _unknown(units, branch, ours, gone, made is not None, since)):
+        reason = "its commit is not in the history: undone" if gone else "no commit took it"
+        reason = "undone, as the log tells" if change.undone else reason
+        kept = {name: size.lost() for name in HORIZONS if _commit_at(branch, "", since, name)}
+        kept[HEAD] = size.lost()
+    return Survival(
+        key=change.key,
+        commit=gone,
+        how="sha" if gone else "",
+        committed_at=made,
+        kept=kept,
+        lines=size.units,
+        reason=reason,
+        since=since,
+        superseded=units.superseded,
+    )
+
+
+def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, since: int | None) -> str:
+    """Why nothing can be said of a change that no commit took; "" when it is lost.
+
+    `gone`: the commit that the log names and the branch has not; `made`: the repository has its object.
+    """
+    name = units.change.path.replace("\\", "/").rpartition("/")[2]
+    if not units.pieces or not (units.lines or units.short):
+        reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
+    elif units.change.undone:
+        reason = ""
+    elif made and (where := branch.elsewhere(gone)):
+        reason = f"its commit is on {where}, which is not merged"
+    elif branch.repository.shallow:
+        reason = "a shallow clone: its commit may be older than the clone"
+    elif since is not None and since > branch.newest:
+        reason = "the history ends before the change"
+    elif gone and not made and not ours:
+        reason = "the history has none of the commits that the log names"
+    elif not gone and since is None:
+        reason = "no commit took it, and the log has no time of it"
+    elif not gone and not branch.changes_of(name):
+        reason = "the history has no file of this name"
+    else:
+        reason = ""
+    return reason
+
+
+def _hunks(units: Units) -> int:
+    return len(units.pieces) if units.short else 0
+
+
+def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> str:
+    """The commit that the branch's users had at a horizon; "" when the history has not reached it."""
+    if horizon == HEAD:
+        return branch.head
+    if since is None or since + HORIZONS[horizon] > branch.newest:
+        return ""
+    until = since + HORIZONS[horizon]
+    return branch.at(commit, until) if commit in branch else branch.at_time(until)
+
+
+def _path_in(branch: Branch, commit: str, told: str) -> str:
+    """The file of a commit's tree that a log's path means: the longest end of it that is there."""
+    repository = branch.repository
+    root = repository.root(commit)
+    parts = told.replace("\\", "/").strip("/").split("/")
+    names = ("/".join(parts[n:]) for n in range(len(parts)))
+    return next((name for name in names if repository.find(root, name)), "")

@@ -1,0 +1,216 @@
+"""Which commit took a change: by what the log or the repository names, else by content.
+
+In this order, see docs/persistence.md:
+
+1. `sha`: a commit that the log names and the branch has, if it touched the file or has some of the lines.
+2. `trailer`: a commit whose message names the change's session or checkpoint in a trailer, and has half of
+   it; any of it, where 3 and 4 find nothing.
+3. `note`: the same of a note in refs/notes/ai (git-ai).
+4. `content`: the earliest commit, not older than the change, that has nearly as much of it as the best one
+   and at least half: within 30 days, in lines that say something or whole.
+
+A line of a commit is one change's only: what a named commit took is not there for another change's content,
+so that an undone change is not found in the next attempt's commit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cursorbench.history.branch import Branch, Changed
+from cursorbench.history.changes import How, Units
+from cursorbench.history.standing import MOVED, taken_whole, weight
+from cursorbench.history.tracked import Tracked
+
+ENOUGH = 0.5  # share of a change's lines that a commit must have, to be the one by content
+CLOSE = 0.1  # a commit with so much less than the best one is as good, when it is earlier
+TOLERANCE = 300_000  # ms that a commit may be older than the change it took: two clocks
+WINDOW = 30 * 86_400_000  # ms after a change in which a commit can have taken it, by content
+
+_ANY = 1e-9  # a share above nothing
+_TRAILER = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}: *(\S.{0,300})$", re.MULTILINE)
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:-]{5,}")
+_NOTES = "refs/notes/ai"
+
+
+class Match(NamedTuple):
+    """The commit's file that took a change."""
+
+    file: Changed
+    how: How
+
+
+class Matcher:
+    """Finds the commits of one set of changes; every change is asked once."""
+
+    def __init__(self, branch: Branch, tracked: Tracked, changes: Sequence[Units]) -> None:
+        self.branch = branch
+        self.tracked = tracked
+        self._gained: dict[Changed, tuple[Counter[str], Counter[str]]] = {}
+        self._index: dict[str, dict[str, set[Changed]]] = {}
+        names = {name for units in changes for name in _names(units)}
+        self._trailers = _by_trailer(branch, names)
+        self._notes = _by_note(branch, names) if names else {}
+
+    def match(self, changes: Sequence[Units]) -> list[Match | None]:
+        """The commit of each change, or None."""
+        found = [self._named(units, ENOUGH) for units in changes]
+        for units, match in zip(changes, found, strict=True):
+            if match:
+                self._claim(units, match.file)
+        # the last first: of two equal attempts the later one is what stayed
+        times = [units.change.at for units in changes]
+        for n in sorted(range(len(changes)), key=lambda n: (times[n] is None, -(times[n] or 0), -n)):
+            if found[n] is None and not changes[n].change.undone:
+                file = self._by_content(changes[n])
+                found[n] = match = Match(file, "content") if file else self._named(changes[n], _ANY)
+                if match:
+                    self._claim(changes[n], match.file)
+        return found
+
+    def unknown(self, units: Units) -> list[str]:
+        """What the log names as taking the change and the branch has not."""
+        known = (*self._trailers, *self._notes)
+        return [n for n in units.change.commits if n and n not in known and not self.branch.named(n)]
+
+    def _named(self, units: Units, least: float) -> Match | None:
+        """The named commit that has most of a change; `least` is asked of one that only a session names."""
+        change = units.change
+        if change.undone:
+            return None
+        named = [commit for name in change.commits if (commit := self.branch.named(name))]
+        if file := self._best(units, named, 0.0):
+            return Match(file, "sha")
+        by: tuple[tuple[How, dict[str, list[str]]], ...] = (
+            ("trailer", self._trailers),
+            ("note", self._notes),
+        )
+        for how, index in by:
+            commits = [commit for name in _names(units) for commit in index.get(name, ())]
+            if file := self._best(units, commits, least):
+                return Match(file, how)
+        return None
+
+    def _best(self, units: Units, commits: Iterable[str], least: float) -> Changed | None:
+        """The file of these commits that has most of a change: one of its name, or one with its lines."""
+        scored = []
+        for commit in dict.fromkeys(commits):
+            for file in self.branch.changed(commit):
+                near, score = _near(units.change.path, file.path), self._score(units, file)
+                if score >= least and (score > 0 or near):
+                    scored.append((score, near, self.branch.order[commit], file))
+        return max(scored, key=lambda one: one[:3])[3] if scored else None
+
+    def _by_content(self, units: Units) -> Changed | None:
+        change, name = units.change, _base(units.change.path)
+        if not units.pieces or not name:
+            return None
+        first, last = (0, math.inf) if change.at is None else (change.at - TOLERANCE, change.at + WINDOW)
+        scored = [
+            (score, _near(change.path, file.path), self.branch.order[file.commit], file)
+            for file in self._candidates(units, name)
+            if first <= self.branch.times[file.commit] <= last
+            and (score := self._score(units, file)) >= ENOUGH
+            and (score >= 1 or self._telling(units, file))
+        ]
+        if not scored:
+            return None
+        best = max(score for score, *_ in scored)
+        good = [one for one in scored if one[0] >= best - CLOSE]
+        return max(good, key=lambda one: (one[1], one[2], one[0]))[3]
+
+    def _candidates(self, units: Units, name: str) -> Iterable[Changed]:
+        """The changes of files of this name that have one of the lines; all of them for short lines."""
+        if units.short:
+            return self.branch.changes_of(name)
+        if name not in self._index:
+            index: dict[str, set[Changed]] = defaultdict(set)
+            for file in self.branch.changes_of(name):
+                for side in self._lines(file):
+                    for line in side:
+                        index[line].add(file)
+            self._index[name] = index
+        lines = [*units.added, *units.deleted]
+        return set().union(*(self._index[name].get(line, ()) for line in lines)) if lines else ()
+
+    def _score(self, units: Units, file: Changed) -> float:
+        """The share of a change that a commit did to a file, what other changes claimed left out."""
+        repository = self.branch.repository
+        if units.short:
+            return float(taken_whole(units, repository.text(file.old), repository.text(file.new)))
+        added, deleted = self._lines(file)
+        wanted = units.minus(self.tracked.of_blob(file.old))
+        total = wanted.total() + units.deleted.total()
+        return ((wanted & added).total() + (units.deleted & deleted).total()) / total if total else 0.0
+
+    def _telling(self, units: Units, file: Changed) -> bool:
+        """Whether the lines that a change and a commit share are enough not to be the same by chance."""
+        added, deleted = self._lines(file)
+        shared = (units.added & added) + (units.deleted & deleted)
+        return weight(shared.elements()) >= MOVED
+
+    def _lines(self, file: Changed) -> tuple[Counter[str], Counter[str]]:
+        """The tracked lines that a commit added to and deleted from a file, without claimed ones."""
+        if file not in self._gained:
+            old, new = self.tracked.of_blob(file.old), self.tracked.of_blob(file.new)
+            self._gained[file] = new - old, old - new
+        return self._gained[file]
+
+    def _claim(self, units: Units, file: Changed) -> None:
+        added, deleted = self._lines(file)
+        wanted = units.minus(self.tracked.of_blob(file.old))
+        self._gained[file] = added - wanted, deleted - units.deleted
+
+
+def _names(units: Units) -> list[str]:
+    """What a trailer or a note may name a change by."""
+    return [name for name in (*units.change.commits, units.change.session) if len(name) >= 6]
+
+
+def _by_trailer(branch: Branch, names: set[str]) -> dict[str, list[str]]:
+    """The commits whose trailers have one of these names."""
+    found: dict[str, list[str]] = defaultdict(list)
+    if not names:
+        return found
+    for entry in branch.repository.tokens("log", "-z", "--format=%H%n%(trailers:only,unfold)", branch.head):
+        commit, _, trailers = entry.strip("\n").partition("\n")
+        for value in _TRAILER.findall(trailers):
+            for name in {value.strip(), *_TOKEN.findall(value)} & names:
+                found[name].append(commit)
+    return found
+
+
+def _by_note(branch: Branch, names: set[str]) -> dict[str, list[str]]:
+    """The commits whose git-ai note has one of these names."""
+    found: dict[str, list[str]] = defaultdict(list)
+    repository = branch.repository
+    try:
+        notes = repository.git("notes", "--ref", _NOTES, "list")
+    except OSError:
+        return found
+    for line in notes.splitlines():
+        note, _, commit = line.partition(" ")
+        if commit in branch:
+            for name in set(_TOKEN.findall(repository.text(note))) & names:
+                found[name].append(commit)
+    return found
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def _near(told: str, path: str) -> int:
+    """How well a repository's path agrees with what the log calls it: parts at the end that are equal."""
+    near = 0
+    for one, other in zip(
+        reversed(told.replace("\\", "/").split("/")), reversed(path.split("/")), strict=False
+    ):
+        if one != other:
+            break
+        near += 1
+    return near

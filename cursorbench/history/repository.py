@@ -1,0 +1,246 @@
+"""A git repository, only read: objects through one open `git cat-file --batch`, the rest by plumbing.
+
+Nothing is fetched and nothing written; replaced objects, hooks and a repository's settings for output do not
+count. Not for: what the objects mean for a change.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+
+MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
+_CACHE = 64 << 20  # characters of texts kept
+_BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
+FILES = ("100644", "100755", "100664")
+
+
+class Entry(NamedTuple):
+    """One name in a tree."""
+
+    mode: str
+    name: str
+    oid: str
+
+
+class Repository:
+    """A repository by its path: a work tree (or a folder in it), a bare repository or a `.git`.
+
+    Attributes:
+        path: as given.
+        branches: what was read of them, by head; see `branch.branch_of`.
+        warnings: what its user should know: that it is a shallow clone.
+
+    Raises:
+        InputMissingError: (exit 5) there is no repository.
+        UsageError: (exit 2) git refuses it, for example because it belongs to somebody else.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._texts: OrderedDict[str, str | None] = OrderedDict()
+        self._size = 0
+        self._trees: dict[str, tuple[Entry, ...]] = {}
+        self._roots: dict[str, str] = {}
+        self.branches: dict[str, object] = {}
+        if not self.path.exists():
+            raise InputMissingError(f"{self.path} is not there", hint="give the folder of a git repository")
+        try:
+            shallow = self.git("rev-parse", "--is-shallow-repository").strip()
+        except OSError as error:
+            if "dubious" in str(error):
+                raise UsageError(
+                    f"git refuses {self.path}: it belongs to another user",
+                    hint=f"git config --global --add safe.directory {self.path}",
+                ) from error
+            raise InputMissingError(
+                f"{self.path} is no git repository", hint="give a work tree, a bare repository or a .git"
+            ) from error
+        self.shallow = shallow == "true"
+        self.warnings: tuple[str, ...] = (
+            (f"{self.path} is a shallow clone: what is older than its oldest commit is unknown",)
+            if self.shallow
+            else ()
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the git process; the repository can be used again and starts another."""
+        process, self._process = self._process, None
+        if process and process.stdin and process.stdout:
+            process.stdin.close()
+            process.stdout.close()
+            process.wait()
+
+    def git(self, *arguments: str) -> str:
+        """What a command prints.
+
+        Raises:
+            OSError: git is missing, or the command fails; its message is git's.
+        """
+        done = subprocess.run(self._command(*arguments), capture_output=True, env=_environment(), check=False)
+        if done.returncode:
+            raise OSError(done.returncode, done.stderr.decode("utf-8", "replace").strip(), str(self.path))
+        return done.stdout.decode("utf-8", "surrogateescape")
+
+    def tokens(self, *arguments: str) -> Iterator[str]:
+        """What a command prints, cut at NUL, as it comes.
+
+        Raises:
+            IntegrityError: (exit 12) git stopped with an error.
+        """
+        with subprocess.Popen(
+            self._command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment()
+        ) as process:
+            assert process.stdout is not None
+            rest = b""
+            while chunk := process.stdout.read(1 << 20):
+                *whole, rest = (rest + chunk).split(b"\0")
+                for token in whole:
+                    yield token.decode("utf-8", "surrogateescape")
+            if rest:
+                yield rest.decode("utf-8", "surrogateescape")
+        if process.returncode:
+            raise IntegrityError(
+                f"git {arguments[0]} failed in {self.path}", hint="`git fsck` tells what is damaged"
+            )
+
+    def commit(self, revision: str) -> str:
+        """The full id of a commit.
+
+        Raises:
+            InputMissingError: (exit 5) there is none of that name.
+        """
+        kind, oid, _ = self._object(f"{revision}^{{commit}}")
+        if kind != "commit":
+            raise InputMissingError(
+                f"{self.path} has no commit {revision}", hint="name a branch, a tag or a SHA that it has"
+            )
+        return oid
+
+    def commit_time(self, oid: str) -> int | None:
+        """When a commit was committed, ms; None when its object is not here."""
+        kind, _, data = self._object(oid)
+        for line in data.split(b"\n\n", 1)[0].split(b"\n"):
+            if kind == "commit" and line.startswith(b"committer "):
+                seconds = line.rsplit(b" ", 2)[-2]
+                return 1000 * int(seconds) if seconds.isdigit() else None
+        return None
+
+    def root(self, commit: str) -> str:
+        """The tree of a commit; "" when it has none (or `commit` is "")."""
+        if not commit:
+            return ""
+        if commit not in self._roots:
+            kind, oid, _ = self._object(f"{commit}^{{tree}}")
+            self._roots[commit] = oid if kind == "tree" else ""
+        return self._roots[commit]
+
+    def tree(self, oid: str) -> tuple[Entry, ...]:
+        """The names in a tree; none when its object is missing."""
+        if oid not in self._trees:
+            kind, _, data = self._object(oid) if oid else ("", "", b"")
+            self._trees[oid] = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
+        return self._trees[oid]
+
+    def find(self, root: str, path: str) -> str:
+        """The blob of a file in a tree; "" when there is no such file."""
+        oid = root
+        *folders, name = path.split("/")
+        for folder in folders:
+            oid = next((e.oid for e in self.tree(oid) if e.name == folder and e.mode == "40000"), "")
+        return next((e.oid for e in self.tree(oid) if e.name == name and e.mode in FILES), "")
+
+    def text(self, blob: str) -> str:
+        """A file's text; "" for none, for data, and when the object is missing."""
+        return self.known_text(blob) or ""
+
+    def known_text(self, blob: str) -> str | None:
+        """As `text`, but None when the object is missing (a partial clone)."""
+        if not blob.strip("0"):
+            return ""
+        if blob in self._texts:
+            self._texts.move_to_end(blob)
+            return self._texts[blob]
+        kind, _, data = self._object(blob)
+        text = None if kind != "blob" else _text(data)
+        self._texts[blob] = text
+        self._size += len(text or "")
+        while self._size > _CACHE and len(self._texts) > 1:
+            self._size -= len(self._texts.popitem(last=False)[1] or "")
+        return text
+
+    def _object(self, name: str) -> tuple[str, str, bytes]:
+        """(kind, id, content) of an object; ("", "", b"") when it is missing."""
+        if not name or "\n" in name:
+            return "", "", b""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command("cat-file", "--batch"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(name.encode("utf-8", "surrogateescape") + b"\n")
+            self._process.stdin.flush()
+            header = self._process.stdout.readline().rsplit(b" ", 2)
+        except BrokenPipeError:
+            header = []
+        if len(header) == 3 and header[2].strip().isdigit():
+            size = int(header[2])
+            data = self._process.stdout.read(size + 1)
+            if len(data) == size + 1:
+                return header[1].decode(), header[0].decode(), data[:-1]
+            header = []
+        if not header or header == [b""]:  # git died of a damaged object; the next one gets a new process
+            self._process.kill()
+            self.close()
+        return "", "", b""
+
+    def _command(self, *arguments: str) -> list[str]:
+        settings = ("log.showSignature=false", "core.fsmonitor=false", "color.ui=never")
+        options = [part for setting in settings for part in ("-c", setting)]
+        return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
+
+
+def _text(data: bytes) -> str:
+    if len(data) > MAX_BLOB or b"\0" in data[:_BINARY]:
+        return ""
+    return data.decode("utf-8", "replace")
+
+
+def _entries(data: bytes, size: int) -> Iterator[Entry]:
+    """A tree object: `mode SP name NUL id`, ids of `size` bytes."""
+    at = 0
+    while at < len(data):
+        end = data.index(b"\0", at)
+        mode, _, name = data[at:end].partition(b" ")
+        oid = data[end + 1 : end + 1 + size].hex()
+        yield Entry(mode.decode(), name.decode("utf-8", "surrogateescape"), oid)
+        at = end + 1 + size
+
+
+def _environment() -> dict[str, str]:
+    """Nothing is fetched and nothing written; no repository but the one named; messages in English."""
+    of_hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
+    kept = {name: value for name, value in os.environ.items() if name not in of_hooks}
+    return {**kept, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

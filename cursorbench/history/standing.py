@@ -1,0 +1,152 @@
+"""What of a change stands in a later commit.
+
+With A and D the lines that the change added and deleted (multisets), B, T and N the lines of the file in the
+taking commit's parent, in the taking commit and at the horizon:
+
+    kept_l = clip(N_l - b_l, 0, A_l)            b_l = B_l, or T_l - A_l when that is less (and not below 0)
+    kept_l = clip(max(B_l, D_l) - N_l, 0, D_l)
+
+This is `cursorbench.sessions.lines.persistence` where the log tells only a part of the file. Added lines that
+are missing then count when a block of them moved to another file of the same suffix, see `_moved`. Changes of
+short lines alone are compared as whole hunks in the file's full texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from cursorbench.history.branch import Branch, Changed
+from cursorbench.history.changes import Piece, Units, bare, place_of, significant
+from cursorbench.history.tracked import Tracked, suffix_of
+from cursorbench.sessions.lines import Kept, persistence
+
+MOVED = 20  # letters and digits a block of lines must have to be known again elsewhere (git's --color-moved)
+_MOST_FILES = 50  # candidates for one move
+
+
+def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
+    """What stands in `commit`, which comes after the taking one; None when the texts do not tell."""
+    repository = branch.repository
+    path = branch.path_at(commit, taken.path)
+    root = repository.root(commit)
+    now = repository.find(root, path) if path else ""
+    if units.short:
+        sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
+        return sides and persistence(*sides, repository.text(now))
+    was, new, is_ = (tracked.of_blob(blob) for blob in (taken.old, taken.new, now))
+    added = units.minus(was)
+    kept = Counter(
+        {line: min(n, max(0, is_[line] - _before(n, was[line], new[line]))) for line, n in added.items()}
+    )
+    missing = added - kept
+    if missing and commit != taken.commit:
+        missing -= _moved(units.order, missing, path, taken, root, branch, tracked)
+    deleted = units.deleted
+    return Kept(
+        added=added.total(),
+        added_kept=added.total() - missing.total(),
+        deleted=deleted.total(),
+        deleted_kept=sum(min(n, max(0, max(was[line], n) - is_[line])) for line, n in deleted.items()),
+    )
+
+
+def _before(added: int, was: int, new: int) -> int:
+    """How many of a line stand without the change: those of the parent that the commit left."""
+    return min(was, new - added) if new >= added else was
+
+
+def _moved(
+    order: Sequence[str],
+    missing: Counter[str],
+    path: str,
+    taken: Changed,
+    root: str,
+    branch: Branch,
+    tracked: Tracked,
+) -> Counter[str]:
+    """The missing lines that stand elsewhere: consecutive in the change and in a file that gained them.
+
+    A block needs `MOVED` letters and digits: single common lines turn up somewhere sooner or later.
+    """
+    suffix = suffix_of(taken.path)
+    parent = branch.repository.root(branch.parent(taken.commit))
+    files: list[tuple[int, str, Counter[str]]] = []
+    for other, blob in tracked.files_with(root, missing.keys(), suffix):
+        before = branch.repository.find(parent, other)
+        if other == path or before == blob:
+            continue
+        gained = (tracked.of_blob(blob) - tracked.of_blob(before)) & missing
+        if gained:
+            files.append((-gained.total(), blob, gained))
+    found: Counter[str] = Counter()
+    for _, blob, gained in sorted(files, key=lambda file: file[:2])[:_MOST_FILES]:
+        left = (missing - found) & gained
+        if weight(left.elements()) >= MOVED:
+            found += _blocks(order, left, branch.repository.text(blob))
+    return found
+
+
+def _blocks(order: Sequence[str], left: Counter[str], text: str) -> Counter[str]:
+    """Of the lines `left` those that stand in `text` in blocks as they do in `order`, each once."""
+    lines = [line for raw in text.splitlines() if significant(line := raw.strip())]
+    places: dict[str, list[int]] = {}
+    for n, line in enumerate(lines):
+        if line in left:
+            places.setdefault(line, []).append(n)
+    found: Counter[str] = Counter()
+    at = 0
+    while at < len(order):
+        longest = 0
+        for place in places.get(order[at], ()):
+            size = 0
+            budget = left - found
+            while (
+                at + size < len(order)
+                and place + size < len(lines)
+                and order[at + size] == lines[place + size]
+                and budget[order[at + size]] > 0
+            ):
+                budget[order[at + size]] -= 1
+                size += 1
+            longest = max(longest, size)
+        block = order[at : at + longest]
+        if weight(block) >= MOVED:
+            found.update(block)
+        at += max(1, longest)
+    return found
+
+
+def weight(lines: Iterable[str]) -> int:
+    """How many letters and digits some lines have."""
+    return sum(letter.isalnum() for line in lines for letter in line)
+
+
+def whole(pieces: Sequence[Piece], old: str, new: str) -> tuple[str, str] | None:
+    """The file before and after a change that the log tells a part of; None where the part is not found.
+
+    The part after the change is looked for in the file after the commit, else the part before in the file
+    before it. Blank lines and trailing blanks do not count.
+    """
+    for text, wanted, other in ((new, 1, 0), (old, 0, 1)):
+        lines = list(bare(text))
+        found = list(lines)
+        for piece in pieces:
+            at = place_of(piece[wanted], found)
+            if at < 0 and (piece[wanted] or found):
+                break
+            at = max(at, 0)
+            found[at : at + len(piece[wanted])] = piece[other]
+        else:
+            texts = "\n".join(found), "\n".join(lines)
+            return texts if wanted else (texts[1], texts[0])
+    return None
+
+
+def taken_whole(units: Units, old: str, new: str) -> bool:
+    """Whether a commit that changed `old` to `new` took all of a change of short lines."""
+    sides = whole(units.pieces, old, new)
+    if sides is None:
+        return False
+    before, after = persistence(*sides, old), persistence(*sides, new)
+    return after.units > 0 and after.kept == after.units and before.kept == 0

@@ -1,0 +1,71 @@
+"""Which of the lines that somebody asks about stand in a file or a tree: every blob is read once.
+
+A tree's answer is made of its entries' answers, kept by id, so that two commits cost what differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from cursorbench.history.changes import recognisable
+from cursorbench.history.repository import FILES, Repository
+
+_NONE: Counter[str] = Counter()
+
+
+class Tracked:
+    """The lines asked about, in the files of some suffixes. What comes back must not be changed."""
+
+    def __init__(self, repository: Repository, lines: Set[str], suffixes: Set[str]) -> None:
+        self.repository = repository
+        self.lines = lines
+        self.suffixes = suffixes
+        self._blobs: dict[str, Counter[str]] = {}
+        self._trees: dict[str, frozenset[str]] = {}
+
+    def of_blob(self, blob: str) -> Counter[str]:
+        """How often each tracked line stands in a file; nothing for ""."""
+        if not blob:
+            return _NONE
+        if blob not in self._blobs:
+            self._blobs[blob] = self.of_text(self.repository.text(blob)) or _NONE
+        return self._blobs[blob]
+
+    def of_text(self, text: str) -> Counter[str]:
+        """The same of a text."""
+        every = recognisable(text)
+        return Counter({line: every[line] for line in every.keys() & self.lines})
+
+    def files_with(
+        self, tree: str, lines: Set[str], suffix: str, folder: str = ""
+    ) -> Iterator[tuple[str, str]]:
+        """(path, blob) of every file of this suffix in a tree in which one of these lines stands."""
+        for entry in self.repository.tree(tree):
+            path = folder + entry.name
+            if entry.mode == "40000":
+                if not lines.isdisjoint(self._in_tree(entry.oid)):
+                    yield from self.files_with(entry.oid, lines, suffix, f"{path}/")
+            elif (
+                entry.mode in FILES
+                and suffix_of(entry.name) == suffix
+                and not lines.isdisjoint(self.of_blob(entry.oid))
+            ):
+                yield path, entry.oid
+
+    def _in_tree(self, tree: str) -> frozenset[str]:
+        if tree not in self._trees:
+            found: set[str] = set()
+            for entry in self.repository.tree(tree):
+                if entry.mode == "40000":
+                    found |= self._in_tree(entry.oid)
+                elif entry.mode in FILES and suffix_of(entry.name) in self.suffixes:
+                    found |= self.of_blob(entry.oid).keys()
+            self._trees[tree] = frozenset(found)
+        return self._trees[tree]
+
+
+def suffix_of(path: str) -> str:
+    """`.py` of `a/b.py`; the whole base name of a file without a suffix."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return name[name.rindex(".") :] if "." in name[1:] else name

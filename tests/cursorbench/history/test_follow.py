@@ -1,0 +1,303 @@
+"""What stands of a change, counted by hand on small real repositories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.history.changes import Survival
+from cursorbench.history.follow import follow, text_at
+from cursorbench.history.repository import Repository
+from cursorbench.sessions.lines import Kept
+from tests.cursorbench.history.gits import DAY, HOUR, T0, Git, change, text
+
+OLD = text("import logging", "def first_one():", "    return 'first value'")
+NEW = text(
+    "import logging",
+    "def first_one():",
+    "    return 'other value'",
+    "def second_one():",
+    "    return 'second value'",
+)
+# NEW adds 3 lines that can be recognised and deletes 1.
+ALL = Kept(3, 3, 1, 1)
+NONE = Kept(3, 0, 1, 0)
+LATE = 8 * DAY
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Git:
+    return Git(tmp_path / "repository")
+
+
+def taken(git: Git) -> str:
+    """A repository in which OLD became NEW a minute after the change."""
+    git.commit(-HOUR, {"a.py": OLD, "b.py": text("something_else = 1")})
+    return git.commit(60_000, {"a.py": NEW})
+
+
+def test_all_of_it_is_kept(git: Git) -> None:
+    sha = taken(git)
+    git.commit(LATE, {"b.py": text("something_else = 2")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got == Survival(
+        key="k", commit=sha, how="content", committed_at=T0 + 60_000,
+        kept=dict.fromkeys(("1h", "24h", "7d", "head"), ALL), lines=4, reason="", path="a.py",
+        since=T0 + 60_000,
+    )  # fmt: skip
+
+
+def test_lines_lost_between_the_horizons(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": NEW.replace("second value", "rewritten value")})
+    git.commit(2 * DAY, {"a.py": OLD})
+    git.commit(LATE, {"a.py": NEW})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "24h": Kept(3, 2, 1, 1), "7d": NONE, "head": ALL}
+
+
+def test_a_part_of_a_file_is_compared_with_the_whole_one(git: Git) -> None:
+    twice = OLD + text("def second_one():")  # a line of the change that stands there already
+    git.commit(-HOUR, {"a.py": twice})
+    git.commit(60_000, {"a.py": twice + text("def second_one():", "    return 'second value'")})
+    git.commit(2 * HOUR, {"a.py": twice})
+    part = change(
+        "return 'first value'\n", "return 'first value'\ndef second_one():\n    return 'second value'\n"
+    )
+    (got,) = git.follow(part)
+    assert got.kept == {"1h": Kept(2, 2), "head": Kept(2, 0)}
+
+
+def test_reverted(git: Git) -> None:
+    taken(git)
+    git.time = T0 + 2 * HOUR
+    git("revert", "--no-edit", "HEAD")
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "head": NONE}
+
+
+def test_a_commit_that_was_reset_is_undone(git: Git) -> None:
+    sha = taken(git)
+    git("reset", "-q", "--hard", "HEAD~1")
+    git.commit(LATE, {"b.py": text("something_else = 2")})
+    for name in (sha, sha[:7]):
+        (got,) = git.follow(change(OLD, NEW, commits=(name,)))
+        assert (got.commit, got.how, got.committed_at) == (sha, "sha", T0 + 60_000)
+        assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), NONE)
+        assert "undone" in got.reason
+
+
+def test_the_next_attempt_is_not_the_undone_one(git: Git) -> None:
+    undone = taken(git)
+    git("reset", "-q", "--hard", "HEAD~1")
+    again = git.commit(2 * HOUR, {"a.py": NEW})
+    first, second = git.follow(
+        change(OLD, NEW, key="1", commits=(undone,)), change(OLD, NEW, key="2", at=HOUR, commits=(again,))
+    )
+    assert (first.kept["head"], second.kept["head"]) == (NONE, ALL)
+
+
+def test_what_the_log_tells_as_undone_is_lost_though_a_commit_has_it(git: Git) -> None:
+    sha = taken(git)
+    git.commit(2 * HOUR, {})
+    (got,) = git.follow(change(OLD, NEW, commits=(sha,), undone=True))
+    assert got.kept == {"1h": NONE, "head": NONE}
+    assert got.reason == "undone, as the log tells"
+
+
+def test_never_committed(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git.commit(2 * HOUR, {"b.py": text("something_else = 2")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert (got.commit, got.how, got.committed_at, got.reason) == ("", "", None, "no commit took it")
+    assert got.kept == {"1h": NONE, "head": NONE}
+
+
+def test_renamed(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "folder/new name.py": NEW.replace("import logging\n", "")})
+    git.commit(2 * DAY, {"folder/new name.py": None, "folder/c.py": NEW.replace("second value", "none")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "24h": ALL, "head": Kept(3, 2, 1, 1)}
+
+
+def test_moved_to_another_file(git: Git) -> None:
+    taken(git)
+    moved = text("def second_one():", "    return 'second value'")
+    git.commit(2 * HOUR, {"a.py": NEW.replace(moved, ""), "b.py": text("something_else = 1") + moved})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "head": ALL}
+
+
+def test_the_like_of_it_that_stood_elsewhere_before_is_not_moved_code(git: Git) -> None:
+    moved = text("def second_one():", "    return 'second value'")
+    git.commit(-HOUR, {"a.py": OLD, "b.py": moved})
+    git.commit(60_000, {"a.py": NEW})
+    git.commit(2 * HOUR, {"a.py": OLD, "b.py": moved + text("something_else = 1")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "head": NONE}
+
+
+def test_moved_into_a_file_of_another_kind_is_lost(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": OLD, "chat.md": NEW})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept["head"] == NONE
+
+
+def test_squash_merged(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git("checkout", "-q", "-b", "topic")
+    first = git.commit(60_000, {"a.py": NEW})
+    git.commit(HOUR, {"a.py": NEW + text("def third_one(): pass")})
+    git("checkout", "-q", "main")
+    git.time = T0 + 2 * DAY
+    git("merge", "-q", "--squash", "topic")
+    squashed = git.commit(2 * DAY, {})
+    git("branch", "-q", "-D", "topic")
+    (got,) = git.follow(change(OLD, NEW, commits=(first,)))
+    assert (got.commit, got.how, got.kept) == (squashed, "content", {"head": ALL})
+
+
+def test_amended(git: Git) -> None:
+    first = taken(git)
+    git.time = T0 + HOUR
+    (git.folder / "a.py").write_text(NEW + "# a remark of the user\n")
+    git("commit", "-q", "-a", "--amend", "-m", "amended")
+    (got,) = git.follow(change(OLD, NEW, commits=(first,)))
+    assert (got.commit, got.how, got.kept) == (git("rev-parse", "HEAD"), "content", {"head": ALL})
+
+
+def test_merged_later_than_the_horizon(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git("checkout", "-q", "-b", "topic")
+    sha = git.commit(60_000, {"a.py": NEW})
+    git.commit(2 * HOUR, {"a.py": NEW.replace("second value", "rewritten value")})
+    git("checkout", "-q", "main")
+    git.commit(3 * HOUR, {"b.py": text("something_else = 2")})
+    git.time = T0 + 2 * DAY
+    git("merge", "-q", "--no-ff", "-m", "merge", "topic")
+    (got,) = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (got.commit, got.how) == (sha, "sha")
+    assert got.kept == {"1h": ALL, "24h": Kept(3, 2, 1, 1), "head": Kept(3, 2, 1, 1)}
+
+
+def test_on_a_branch_that_is_not_merged_it_is_unknown(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git("checkout", "-q", "-b", "topic")
+    sha = git.commit(60_000, {"a.py": NEW})
+    git("checkout", "-q", "main")
+    git.commit(LATE, {"b.py": text("something_else = 2")})
+    (got,) = git.follow(change(OLD, NEW, commits=(sha,)))
+    assert (got.kept, got.reason) == ({}, "its commit is on topic, which is not merged")
+
+
+def test_deletions_only(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": NEW})
+    git.commit(60_000, {"a.py": text("import logging", "def first_one():")})
+    git.commit(2 * HOUR, {"a.py": text("import logging", "def first_one():", "    return 'other value'")})
+    (got,) = git.follow(change(NEW, text("import logging", "def first_one():")))
+    assert (got.how, got.kept) == ("content", {"1h": Kept(0, 0, 3, 3), "head": Kept(0, 0, 3, 2)})
+
+
+def test_short_lines_are_kept_or_lost_as_a_hunk(git: Git) -> None:
+    before, after = text("x = 1", "if x:", "    go()"), text("x = 2", "y = 3", "if x:", "    go()")
+    git.commit(-HOUR, {"a.py": OLD + before})
+    git.commit(60_000, {"a.py": OLD + after})
+    git.commit(2 * HOUR, {"a.py": OLD + after.replace("y = 3", "y = 4")})
+    for part in (change(before, after), change("x = 1\n", "x = 2\ny = 3\n")):
+        (got,) = git.follow(part)
+        assert (got.how, got.lines, got.kept) == (
+            "content",
+            1,
+            {"1h": Kept(hunks=1, hunks_kept=1), "head": Kept(hunks=1)},
+        )
+
+
+def test_a_diff(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": NEW.replace("second value", "rewritten value")})
+    diff = git("diff", "HEAD~2", "HEAD~1")
+    (got,) = git.follow(change(None, None, diff=diff))
+    assert got.kept == {"1h": ALL, "head": Kept(3, 2, 1, 1)}
+
+
+def test_a_file_written_whole_counts_what_is_new_in_it(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": NEW.replace("second value", "rewritten value")})
+    (got,) = git.follow(change(None, NEW, path="/home/somebody/work/a.py"))
+    assert got.kept == {"1h": Kept(3, 3), "head": Kept(3, 2)}
+
+
+def test_a_horizon_that_has_not_passed_is_unknown(git: Git) -> None:
+    taken(git)
+    assert list(git.follow(change(OLD, NEW))[0].kept) == ["head"]
+    git.commit(60_000 + HOUR, {})
+    assert list(git.follow(change(OLD, NEW))[0].kept) == ["1h", "head"]
+
+
+def test_superseded_in_the_same_session_is_not_lost(git: Git) -> None:
+    taken(git)
+    newer = NEW.replace("second value", "rewritten value")
+    sha = git.commit(HOUR, {"a.py": newer})
+    both = [
+        change(OLD, NEW, key="1", session="s"),
+        change(NEW, newer, key="2", at=HOUR - 60_000, session="s"),
+    ]
+    first, second = git.follow(*both)
+    assert (first.lines, first.superseded, first.kept["head"]) == (3, 1, Kept(2, 2, 1, 1))
+    assert (second.commit, second.lines, second.superseded, second.kept["head"]) == (sha, 1, 1, Kept(1, 1))
+    first, second = git.follow(both[0], change(NEW, newer, key="2", at=HOUR - 60_000, session="other"))
+    assert (first.superseded, first.kept["head"]) == (0, Kept(3, 2, 1, 1))
+    assert second.kept["head"] == Kept(1, 1, 1, 1)
+
+
+def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None:
+    taken(git)
+    newer = NEW.replace("second value", "rewritten value")
+    first, second = git.follow(
+        change(OLD, NEW, key="1", session="s"), change(NEW, newer, key="2", at=HOUR, session="s")
+    )
+    assert (first.superseded, first.kept["head"]) == (0, ALL)
+    assert second.kept == {}
+    assert second.reason == "the history ends before the change"
+
+
+def test_nothing_is_known_of_a_change_without_text(git: Git) -> None:
+    sha = taken(git)
+    (got,) = git.follow(change(None, None, commits=(sha,)))
+    assert (got.commit, got.how, got.kept, got.lines) == (sha, "sha", {}, 0)
+    assert "no text" in got.reason
+
+
+def test_names_that_another_history_has(git: Git) -> None:
+    taken(git)
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, NEW + text("def unheard_of(): pass") * 9, at=None, commits=("abcdef1",)))
+    assert (got.kept, got.reason) == ({}, "the history has none of the commits that the log names")
+    (got,) = git.follow(change("", text("def unheard_of(): pass"), path="z.py"))
+    assert (got.kept, got.reason) == ({}, "the history has no file of this name")
+
+
+def test_the_text_at_a_horizon(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "c.py": NEW + "# more\n"})
+    git.commit(2 * DAY, {"c.py": None})
+    with Repository(git.folder / ".git") as repository:
+        (got,) = follow(repository, [change(OLD, NEW)])
+        texts = [text_at(repository, got, "a.py", name) for name in ("1h", "24h", "head")]
+        assert texts == [NEW, NEW + "# more\n", ""]
+        with pytest.raises(UsageError, match="has not reached 7d"):
+            text_at(repository, got, "a.py", "7d")
+        with pytest.raises(UsageError, match="no horizon"):
+            text_at(repository, got, "a.py", "1y")
+        (lost,) = follow(repository, [change(OLD, NEW + "def a_third():\n" * 9, path="/x/a.py")])
+        assert (lost.commit, text_at(repository, lost, "/x/a.py", "1h")) == ("", NEW)
+
+
+def test_an_unknown_head(git: Git) -> None:
+    taken(git)
+    with Repository(git.folder) as repository, pytest.raises(InputMissingError, match="no commit nowhere"):
+        list(follow(repository, [change(OLD, NEW)], head="nowhere"))
