@@ -137,6 +137,8 @@ _EXPERIENCE_HEAD = [
     ("why_not", pa.string()),
     ("n_generations", pa.int32()),
     ("output_tokens", pa.int64()),
+    ("edit_persistence_24h", pa.float64()),  # at metric horizons: for reports, never in a reward
+    ("edit_persistence_7d", pa.float64()),
 ]
 
 

@@ -23,6 +23,7 @@ from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
+from stages.records import Event
 
 MEASURED = pa.schema(
     [
@@ -47,6 +48,8 @@ MEASURED = pa.schema(
         ("request_tokens", pa.int64()),
         ("total_ms", pa.float64()),
         ("first_token_ms", pa.float64()),
+        ("edit_persistence_24h", pa.float64()),
+        ("edit_persistence_7d", pa.float64()),
         ("edit_persistence", pa.float64()),
         ("edit_rejected", pa.float64()),
         ("dissatisfied_followup", pa.float64()),
@@ -72,7 +75,7 @@ def measure(episodes: Iterable[Episode], spec: RewardSpec, own: Sequence[OwnSign
     columns["episode_id"] = [e.row["id"] for e in kept]
     columns["at"] = [e.row["first_at"] for e in kept]
     per_episode = [_signals(e, spec) for e in kept]
-    for name in ("agent", "model", "repository", "work", "stratum", "why_not", "n_reactions", *_TOLD):
+    for name in ("agent", "model", "repository", "work", "stratum", "why_not", "n_reactions", *_TOLD, *LATER):
         columns[name] = [row[name] for row in per_episode]
     columns |= _numbers(kept, spec)
     columns |= {signal.name: signal.values(kept) for signal in own}
@@ -81,6 +84,7 @@ def measure(episodes: Iterable[Episode], spec: RewardSpec, own: Sequence[OwnSign
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+LATER = {"edit_persistence_24h": 86_400_000, "edit_persistence_7d": 604_800_000}  # ms
 _TOLD = (
     "edit_persistence",
     "edit_rejected",
@@ -114,7 +118,16 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
         "clarified": clarified,
         "edited": edited,
         "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),
+        **{name: _later(events, answered_at, horizon) for name, horizon in LATER.items()},
     }
+
+
+def _later(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:
+    """Persistence at a metric horizon; None unless somebody measured it there."""
+    delays = (event.data.get("horizon_s") for event in events if event.type == "edit_survival")
+    if not any(isinstance(delay, int | float) and 1000 * delay >= horizon_ms for delay in delays):
+        return None
+    return edit_persistence(events, horizon_ms, edits_of(events, answered_at, horizon_ms))
 
 
 def _ms(seconds: float) -> int:

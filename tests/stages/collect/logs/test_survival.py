@@ -104,6 +104,8 @@ def test_what_stands_an_hour_later_is_the_persistence(
     schema = schemas.experience_episodes(("edit_persistence",))
     table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
     assert table["edit_persistence"].to_pylist() == [0.5]
+    assert table["edit_persistence_24h"].to_pylist() == [0.5]
+    assert table["edit_persistence_7d"].to_pylist() == [None]
 
 
 def test_without_a_repository_it_is_not_known(place: tuple[Workspace, Store], tmp_path: Path) -> None:
