@@ -42,6 +42,7 @@ TABLE: dict[str, Entry] = {
     "lineage": Entry(STORE, "lineage", "Show what an artifact was made from."),
     "verify": Entry(STORE, "verify", "Check the store: present, sampled or all bytes."),
     "gc": Entry(STORE, "gc", "Plan, and with --yes do, the removal of what nothing needs."),
+    "forget": Entry(STORE, "forget", "Destroy a user's keys; list what was trained on them."),
     "doctor": Entry(STORE, "doctor", "Check machine, installation and workspace."),
     "db": Entry(STORE, "db", "Upgrade, back up or check the registry."),
 }

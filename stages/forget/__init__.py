@@ -1,0 +1,1 @@
+"""Forgetting a user: `rtrl forget`. Not a stage: it makes no artifact and changes none."""
