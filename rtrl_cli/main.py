@@ -136,7 +136,9 @@ def _describe(error: BaseException, code: int) -> dict[str, Any]:
     if code in (130, 143):
         word = "interrupted" if code == 130 else "terminated"
         return {"code": code, "kind": word, "message": word, "hint": ""}
-    text = f"{type(error).__name__}: {error}"
+    from cursorbench.redaction import redact
+
+    text = redact(f"{type(error).__name__}: {error}").text
     return {"code": code, "kind": "bug", "message": text, "hint": HINT_OF_A_BUG}
 
 

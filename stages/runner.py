@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from cursorbench.redaction import redact
 from stages import faults, locks
 from stages.errors import RtrlError, UsageError, classified
 from stages.identity import code_version, fingerprint
@@ -240,7 +241,8 @@ def _execute(
             log.write("run.end", status=outcome.status, metrics=outcome.metrics)
             shutil.rmtree(scratch, ignore_errors=True)
         except BaseException as error:
-            log.write("run.error", error=describe_error(error), traceback=traceback.format_exc())
+            told = redact(traceback.format_exc()).text
+            log.write("run.error", error=describe_error(error), traceback=told)
             with contextlib.suppress(RtrlError):  # on a full disk the run stays open, and is swept
                 fail_run(store, run_id, error)
             result.error = describe_error(error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session, select
 
+from cursorbench.redaction import redact
 from stages.errors import InputMissingError, RtrlError
 from stages.registry.canonical import canonical, plain
 from stages.registry.models import ArtifactRow, RunInputRow, RunRow
@@ -138,6 +139,6 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SystemExit):  # how the command line turns signals into an end
         word = "interrupted" if error.code == 130 else "terminated"
         return {"code": error.code, "kind": word, "message": word, "hint": ""}
-    message = f"{type(error).__name__}: {error}"
+    message = redact(f"{type(error).__name__}: {error}").text  # who knows what it quotes
     hint = "this is a bug in rtrl; run again with --debug and report it"
     return {"code": 1, "kind": "bug", "message": message, "hint": hint}

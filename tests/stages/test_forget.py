@@ -24,10 +24,11 @@ from stages.progress import Silent
 from stages.registry import gc
 from stages.registry.models import EventRow
 from stages.registry.verify import verify
+from stages.spool import Spool
 from stages.spool.pending import pending_user
 from stages.spool.verify import verify_spool
 from stages.vault import UserForgottenError, Vault
-from tests.stages.forget_world import OTHER, TOKENS, WORD, backed_up, opened, traces, used
+from tests.stages.forget_world import OTHER, TOKENS, WORD, backed_up, episode, opened, traces, used
 from tests.stages.world import HOUR, World
 
 USERS = {"eve", "ada", "eve2"}
@@ -255,3 +256,21 @@ def test_a_vault_that_is_open_elsewhere_notices(world: World) -> None:
     assert not serving.has_key("eve")
     assert serving.epoch("eve") == 2
     serving.close()
+
+
+def test_a_gateway_that_writes_goes_on_under_a_new_key(world: World) -> None:
+    """Another process forgets; the writer's own vault notices, and nothing new extends what is forgotten."""
+    used(world)
+    root, keys = world.workspace.root, world.workspace.keys_dir
+    forgotten(world)
+    world.vault._next_check = 0.0  # a second has passed
+    episode(world, "eve", "eve-again", 6 * HOUR)
+    world.writer.flush()
+    spool = Spool.open(world.workspace.spool_dir)
+    generation, blob = spool.record("eve-again.1")
+    spool.close()
+    assert (generation.prompt_base, generation.prompt_prefix) == ("", 0)
+    assert world.vault.unseal("eve", blob, b"eve-again.1")
+    assert opened(root, keys, USERS)["eve"] == 3  # the new generation and its two events
+    assert forgotten(world).destroyed == 1
+    assert opened(root, keys, USERS)["eve"] == 0

@@ -277,3 +277,16 @@ def test_deploy_and_rollback_have_one_lock_and_no_fingerprint(workspace: Workspa
         assert stage.runs == 1
     assert locks == ["target-auto"] * 3
     assert {run.fingerprint for run in store.runs()} == {""}
+
+
+def test_what_a_bug_quotes_is_redacted_in_log_registry_and_result(workspace: Workspace, store: Store) -> None:
+    with pytest.raises(ValueError, match="alice") as caught:
+        run_stage(workspace, store, Toy(error=ValueError("bad line 'mail alice@corp.io'")))
+    result = result_of(caught.value)
+    assert result is not None
+    assert result.run_id is not None
+    error = store.run(result.run_id).error
+    log = (store.dir / "logs" / f"{result.run_id}.jsonl").read_text()
+    for text in (str(result.envelope()), str(error), log):
+        assert "alice" not in text
+        assert "bad line 'mail [redacted:email]'" in text
