@@ -19,6 +19,10 @@ def command(
         str | None,
         typer.Option("--explain", metavar="EPISODE", help="Print every term of one episode's reward."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="local|ray", help="Who measures; the same as distill.engine."),
+    ] = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
@@ -35,6 +39,7 @@ def command(
             "--dry-run": dry_run,
             "--force": force,
             "--set": bool(overrides),
+            "--engine": engine is not None,
             "--lock-timeout": lock_timeout is not None,
             "--from-run": from_run is not None,
             "--seed": seed is not None,
@@ -46,8 +51,9 @@ def command(
             )
         _explain(workspace, inputs or [], explain, as_json)
         return
+    sets = [*(overrides or ()), *([f"distill.engine={engine}"] if engine is not None else [])]
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
+        workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, quiet, from_run, seed
     )
     run_command("distill", flags)
 

@@ -102,12 +102,13 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     edits = edits_of(events, answered_at, persistence_ms)
     edited, clarified = outcome(edits, episode.answer)
     told = dict(episode.generations[0]["features"])
+    work = kind_of_work(episode.request)
     return {
         "agent": told.get("agent") or told.get("client", ""),
         "model": told.get("model", ""),
         "repository": told.get("repository", ""),
-        "work": kind_of_work(episode.request),
-        "stratum": stratum(episode.request, episode.generations[0]["tools_digest"], spec.strata),
+        "work": work,
+        "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
         "edit_persistence": edit_persistence(events, persistence_ms, edits),

@@ -7,11 +7,10 @@ Not for: advantages and baselines (`train`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,22 +19,18 @@ from pydantic import BaseModel
 from stages import schemas, tables
 from stages.distill import exits, memory, own
 from stages.distill.config import DistillConfig
-from stages.distill.facts import Episode, PartReader
-from stages.distill.measure import columns_of, measure
 from stages.distill.reward import Rewards, combine
+from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
-from stages.vault import Vault
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
-_CHUNK = 1024  # episodes whose texts are in memory at once, beside those not complete yet
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-T = TypeVar("T")
 
 
 @dataclass
@@ -92,12 +87,7 @@ class DistillStage:
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
-        vault = Vault.open(ctx.workspace.keys_dir)
-        try:
-            reader = PartReader(vault)
-            measured = _measure_all(interactions, spec, signals, reader, folder, ctx)
-        finally:
-            vault.close()
+        measured, left_out = _measure_all(interactions, extra["spec"]["text"], config, folder, ctx)
         if not measured.num_rows:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
@@ -107,7 +97,7 @@ class DistillStage:
         scored = _score(measured, state, spec)
         table = _experience(measured, scored, spec)
         tables.write(folder / schemas.EPISODES_FILE, table)
-        quarantine = pa.Table.from_pylist(reader.quarantine, schema=schemas.QUARANTINE)
+        quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(extra["spec"]["text"], encoding="utf-8")
         window = {
@@ -150,37 +140,23 @@ def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
 
 
 def _measure_all(
-    interactions: Artifact,
-    spec: RewardSpec,
-    signals: Sequence[own.OwnSignal],
-    reader: PartReader,
-    folder: Path,
-    ctx: RunContext,
-) -> pa.Table:
-    """Measure every part; sequences are written on the way."""
-    parts = tables.parts(interactions.path)
+    interactions: Artifact, spec_text: str, config: DistillConfig, folder: Path, ctx: RunContext
+) -> tuple[pa.Table, list[dict[str, str]]]:
+    """Measure every part, write its sequences on the way; the episodes' columns, and what was left out."""
+    shards = [
+        Shard(part, interactions.digest, spec_text, ctx.workspace.root, ctx.workspace.keys_dir)
+        for part in tables.parts(interactions.path)
+    ]
     ctx.progress.start("distill: reading signals", int(interactions.meta["counts"]["episodes"]))
-    measured = [columns_of(spec).empty_table()]
+    measured: list[pa.Table] = []
+    quarantine: list[dict[str, str]] = []
     with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
-        for part in parts:
-            for chunk in _chunks(reader.episodes(part), _CHUNK):
-                measured.append(measure(chunk, spec, signals))
-                sequences.write(_sequences(chunk, interactions.digest))
-                ctx.progress.advance(len(chunk))
-    return pa.concat_tables(measured).combine_chunks()
-
-
-def _sequences(episodes: list[Episode], digest: str) -> pa.Table:
-    rows = [(e.row["id"], ids) for e in episodes for ids in e.sequences]
-    columns = [[episode for episode, _ in rows], [ids for _, ids in rows], [digest] * len(rows)]
-    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schemas.SEQUENCES, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schemas.SEQUENCES)
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+        for found in measure_all(shards, config.engine, config.workers):
+            measured.append(found.episodes)
+            quarantine += found.quarantine
+            sequences.write(found.sequences)
+            ctx.progress.advance(found.episodes.num_rows)
+    return pa.concat_tables(measured).combine_chunks(), quarantine
 
 
 def _experience(measured: pa.Table, scored: _Scored, spec: RewardSpec) -> pa.Table:

@@ -86,14 +86,15 @@ def language(request: str) -> str:
     return next((_LANGUAGES[name.lower()] for name in named if name.lower() in _LANGUAGES), "")
 
 
-def stratum(request: str, tools_digest: str, parts: Sequence[str]) -> str:
+def stratum(request: str, work: str, tools_digest: str, parts: Sequence[str]) -> str:
     """The stratum's name, e.g. "change" or "fix/python".
 
     Args:
+        work: `kind_of_work(request)`.
         parts: of "kind", "language", "tools", in this order of the spec.
     """
     values = {
-        "kind": lambda: kind_of_work(request),
+        "kind": lambda: work,
         "language": lambda: language(request) or "any",
         "tools": lambda: tools_digest[:8] or "none",
     }

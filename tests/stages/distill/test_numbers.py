@@ -165,8 +165,11 @@ def test_strata_use_only_the_request() -> None:
     assert language("```go\nfunc f() {}\n```") == "go"
     assert language("rename x. then stop") == ""
     request = "rename x in shop.py"
-    assert stratum(request, "abcdef0123456789", ("kind", "language", "tools")) == "rename/python/abcdef01"
-    assert stratum(request, "", ()) == "all"
+    assert (
+        stratum(request, "rename", "abcdef0123456789", ("kind", "language", "tools"))
+        == "rename/python/abcdef01"
+    )
+    assert stratum(request, "rename", "", ()) == "all"
 
 
 def test_a_term_by_hand() -> None:

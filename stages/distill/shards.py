@@ -1,0 +1,156 @@
+"""Measuring the parts of an interactions artifact: one by one, in processes side by side, or on Ray.
+
+A part is self-contained, so what a worker needs is its folder, the reward spec and the keys; what it gives
+are columns. Whoever does it, the results come in the parts' order and are the same. Not for: what is measured
+(`measure.py`), what needs the window as a whole (`run.py`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+
+from stages import schemas
+from stages.distill import own
+from stages.distill.facts import Episode, PartReader
+from stages.distill.measure import columns_of, measure
+from stages.distill.spec import parse
+from stages.engine.lifetime import die_with_parent
+from stages.errors import DependencyDownError, InputMissingError
+from stages.vault import Vault
+
+_CHUNK = 1024  # episodes whose texts are in memory at once, beside those not complete yet
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One part and how to measure it."""
+
+    part: Path
+    interactions: str  # the artifact's digest
+    spec: str  # text of the reward spec
+    root: Path  # the workspace's folder, where a team's own signals may lie
+    keys_dir: Path
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one part gives: a row per episode, its sequences, and what could not be used, with reasons."""
+
+    episodes: pa.Table
+    sequences: pa.Table
+    quarantine: list[dict[str, str]]
+
+
+def measure_shard(shard: Shard) -> Measured:
+    """Measure one part. Raises IntegrityError (12) on damage, UsageError (2) when a team's signal fails."""
+    spec = parse(shard.spec, "spec")
+    signals = own.load(spec, shard.root)
+    vault = Vault.open(shard.keys_dir)
+    try:
+        reader = PartReader(vault)
+        measured, sequences = [columns_of(spec).empty_table()], [schemas.SEQUENCES.empty_table()]
+        for chunk in _chunks(reader.episodes(shard.part), _CHUNK):
+            measured.append(measure(chunk, spec, signals))
+            sequences.append(_sequences(chunk, shard.interactions))
+    finally:
+        vault.close()
+    episodes = pa.concat_tables(measured).combine_chunks()
+    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine)
+
+
+def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: int) -> Iterator[Measured]:
+    """Every part's columns, in order.
+
+    Args:
+        workers: processes side by side; 0 takes one a core. One part, or one worker, needs no process.
+
+    Raises:
+        InputMissingError: (exit 5) Ray is not installed.
+        DependencyDownError: (exit 13) a worker died.
+    """
+    workers = min(workers or len(os.sched_getaffinity(0)), len(shards))
+    if engine == "ray":
+        yield from _on_ray(shards, workers)
+    elif workers <= 1:
+        yield from map(measure_shard, shards)
+    else:
+        yield from _in_processes(shards, workers)
+
+
+def _in_processes(shards: list[Shard], workers: int) -> Iterator[Measured]:
+    """Spawned, not forked: threads of this process must not be copied."""
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=die_with_parent,
+        initargs=(os.getpid(),),
+    )
+    try:
+        yield from _in_order(shards, lambda shard: pool.submit(measure_shard, shard).result, 2 * workers)
+    except BrokenProcessPool as error:
+        raise DependencyDownError("a worker of distill died", hint="is there enough memory?") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _on_ray(shards: list[Shard], workers: int) -> Iterator[Measured]:
+    """The same function on a Ray cluster that sees the store; RAY_ADDRESS says which, else a local one."""
+    try:
+        import ray
+    except ImportError as error:
+        raise InputMissingError("Ray is not installed", hint="pip install 'rtrl[ray]'") from error
+    started = not ray.is_initialized()
+    if started:
+        local: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": max(1, workers)}
+        ray.init(include_dashboard=False, log_to_driver=False, **local)
+    try:
+        remote = ray.remote(measure_shard)
+
+        def begin(shard: Shard) -> Callable[[], Measured]:
+            ref = remote.remote(shard)
+            return lambda: ray.get(ref)
+
+        yield from _in_order(shards, begin, 2 * max(1, workers))
+    except ray.exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from error
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _in_order(
+    shards: Iterable[Shard], begin: Callable[[Shard], Callable[[], Measured]], ahead: int
+) -> Iterator[Measured]:
+    """Results in order, with so many begun ahead of the one that is waited for."""
+    waiting: deque[Callable[[], Measured]] = deque()
+    for shard in shards:
+        waiting.append(begin(shard))
+        if len(waiting) > ahead:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
+
+
+def _sequences(episodes: list[Episode], digest: str) -> pa.Table:
+    rows = [(e.row["id"], ids) for e in episodes for ids in e.sequences]
+    columns = [[episode for episode, _ in rows], [ids for _, ids in rows], [digest] * len(rows)]
+    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schemas.SEQUENCES, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schemas.SEQUENCES)
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,101 @@
+"""Parts measured one by one, in processes, on Ray: the same artifact, byte for byte; and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from stages import schemas
+from stages.collect.logs.source import Source
+from stages.collect.run import CollectStage
+from stages.distill.run import DistillStage
+from stages.errors import IntegrityError, UsageError
+from stages.init import init_bare
+from stages.registry.store import Store
+from stages.result import StageResult
+from stages.runner import run_stage
+from stages.workspace import Workspace
+
+REQUESTS = ["add a cart to shop.py", "still broken, it raises KeyError", "thanks, now the till"] * 3
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace, Store]:
+    """Nine episodes in five parts."""
+    monkeypatch.setattr(schemas, "PART_EPISODES", 2)
+    workspace = init_bare(tmp_path / "ws")
+    store = Store.open(workspace.store_dir)
+    messages: list[dict[str, str]] = []
+    lines = []
+    for n, request in enumerate(REQUESTS):
+        messages.append({"role": "user", "content": request})
+        answer = {"role": "assistant", "content": f"answer {n}"}
+        lines.append(
+            {
+                "session_id": "s",
+                "timestamp": 1_760_000_000 + n,
+                "request": {"model": "m", "messages": list(messages)},
+                "response": {"id": f"r{n}", "model": "m", "choices": [{"index": 0, "message": answer}]},
+            }
+        )
+        messages.append(answer)
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run_stage(workspace, store, CollectStage(source=Source((log,), "openai-log")))
+    return workspace, store
+
+
+def distill(place: tuple[Workspace, Store], *overrides: str) -> StageResult:
+    return run_stage(*place, DistillStage(), (), list(overrides))
+
+
+def test_side_by_side_is_the_same_as_one_by_one(place: tuple[Workspace, Store]) -> None:
+    alone = distill(place, "distill.workers=1").outputs["experience"]
+    both = distill(place, "distill.workers=2").outputs["experience"]
+    assert alone.meta["counts"]["episodes"] == len(REQUESTS)
+    assert alone.digest == both.digest
+    assert not multiprocessing.active_children()
+
+
+def test_ray_gives_the_same_artifact(place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rtrl[ray]'")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(schemas.__file__).parents[1]), *_path()]))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    alone = distill(place, "distill.workers=1").outputs["experience"]
+    cluster = distill(place, "distill.engine=ray", "distill.workers=2").outputs["experience"]
+    assert alone.digest == cluster.digest
+
+
+def _path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_damage_in_one_part_is_told_as_damage(place: tuple[Workspace, Store], workers: int) -> None:
+    _, store = place
+    made = store.latest("interactions")
+    assert made is not None
+    part = made.path / "part-00003" / schemas.GENERATIONS_FILE
+    data = bytearray(part.read_bytes())
+    data[40] ^= 0xFF
+    part.chmod(0o600)
+    part.write_bytes(data)
+    with pytest.raises(IntegrityError) as caught:
+        distill(place, f"distill.workers={workers}")
+    assert caught.value.hint
+
+
+def test_a_teams_signal_that_fails_in_a_worker_is_told_as_theirs(place: tuple[Workspace, Store]) -> None:
+    root = place[0].root
+    (root / f"signals_{os.getpid()}.py").write_text("def bad(seen):\n    return 'much'\n")
+    (root / "ours.toml").write_text(
+        f'schema = "rtrl-reward/1"\nname = "ours"\n[signals.bad]\nfunction = "signals_{os.getpid()}:bad"\n'
+        "weight = 1.0\nunknown = 0.0\n"
+    )
+    with pytest.raises(UsageError, match="no finite number") as caught:
+        distill(place, "distill.spec=ours.toml", "distill.workers=2")
+    assert caught.value.hint
