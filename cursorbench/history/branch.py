@@ -49,6 +49,7 @@ class Branch:
         self._next = self._ways()
         self.newest = max(self.times[oid] for oid in self._first_parents(self.head))
         self._by_name: dict[str, list[Changed]] | None = None
+        self._as_changed: dict[str, list[Changed]] = {}
         self._by_commit: dict[str, list[Changed]] = {}
         self._moves: dict[str, list[str]] = {}
         self._renamed: dict[str, list[str]] = {}
@@ -93,8 +94,10 @@ class Branch:
     def changes_of(self, name: str) -> list[Changed]:
         """Every change of a file with this base name; of one that was renamed, the change within."""
         self._read()
-        assert self._by_name is not None
-        return [self._as_renamed(one) for one in self._by_name.get(name, [])]
+        if name not in self._as_changed:
+            assert self._by_name is not None
+            self._as_changed[name] = [self._as_renamed(one) for one in self._by_name.get(name, [])]
+        return self._as_changed[name]
 
     def _as_renamed(self, one: Changed) -> Changed:
         if one.new or not (path := self.renamed(one.commit, one.path)):

@@ -45,6 +45,7 @@ def follow(repository: Repository, changes: Iterable[Change], head: str = "HEAD"
     matcher = Matcher(branch, tracked, units)
     matches = matcher.match(units)
     supersede(units, [match is not None for match in matches])
+    matcher.again(units, matches)
     ours = any(branch.named(name) for one in units for name in one.change.commits)
     for one, match in zip(units, matches, strict=True):
         yield _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)

@@ -62,15 +62,24 @@ class Matcher:
         for units, match in zip(changes, found, strict=True):
             if match:
                 self._claim(units, match.file)
+        self._search(changes, found, range(len(changes)))
+        return found
+
+    def again(self, changes: Sequence[Units], found: list[Match | None]) -> None:
+        """Look once more for changes of which only what was superseded is in no commit; fills `found`."""
+        self._search(
+            changes, found, [n for n, units in enumerate(changes) if units.superseded and units.lines]
+        )
+
+    def _search(self, changes: Sequence[Units], found: list[Match | None], among: Iterable[int]) -> None:
         # the last first: of two equal attempts the later one is what stayed
         times = [units.change.at for units in changes]
-        for n in sorted(range(len(changes)), key=lambda n: (times[n] is None, -(times[n] or 0), -n)):
+        for n in sorted(among, key=lambda n: (times[n] is None, -(times[n] or 0), -n)):
             if found[n] is None and not changes[n].change.undone:
                 file = self._by_content(changes[n])
                 found[n] = match = Match(file, "content") if file else self._named(changes[n], _ANY)
                 if match:
                     self._claim(changes[n], match.file)
-        return found
 
     def unknown(self, units: Units) -> list[str]:
         """What the log names as taking the change and the branch has not."""

@@ -14,7 +14,7 @@ short lines alone are compared as whole hunks in the file's full texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, place_of, significant
@@ -22,6 +22,7 @@ from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.sessions.lines import Kept, persistence
 
 MOVED = 20  # letters and digits a block of lines must have to be known again elsewhere (git's --color-moved)
+MOVING = 86_400_000  # ms between the commit that takes a block away and the one that has it elsewhere
 _MOST_FILES = 50  # candidates for one move
 
 
@@ -67,24 +68,48 @@ def _moved(
 ) -> Counter[str]:
     """The missing lines that stand elsewhere: consecutive in the change and in a file that gained them.
 
-    A block needs `MOVED` letters and digits: single common lines turn up somewhere sooner or later.
+    A block needs `MOVED` letters and digits: single common lines turn up somewhere sooner or later. And the
+    file must have gained it when the other lost it, or else a chat history that is committed a month later
+    keeps every line alive.
     """
+    if weight(missing.elements()) < MOVED:
+        return Counter()
     suffix = suffix_of(taken.path)
     parent = branch.repository.root(branch.parent(taken.commit))
-    files: list[tuple[int, str, Counter[str]]] = []
+    lost = [branch.times[one.commit] for one in _changing(taken.path, missing, branch, tracked, gained=False)]
+    files: list[tuple[int, str, str, Counter[str]]] = []
     for other, blob in tracked.files_with(root, missing.keys(), suffix):
         before = branch.repository.find(parent, other)
         if other == path or before == blob:
             continue
         gained = (tracked.of_blob(blob) - tracked.of_blob(before)) & missing
         if gained:
-            files.append((-gained.total(), blob, gained))
+            files.append((-gained.total(), other, blob, gained))
     found: Counter[str] = Counter()
-    for _, blob, gained in sorted(files, key=lambda file: file[:2])[:_MOST_FILES]:
+    for _, other, blob, gained in sorted(files, key=lambda file: file[:3])[:_MOST_FILES]:
         left = (missing - found) & gained
-        if weight(left.elements()) >= MOVED:
+        if weight(left.elements()) >= MOVED and _together(other, left, lost, branch, tracked):
             found += _blocks(order, left, branch.repository.text(blob))
     return found
+
+
+def _changing(
+    path: str, lines: Counter[str], branch: Branch, tracked: Tracked, *, gained: bool
+) -> Iterator[Changed]:
+    """The changes of files of this name that gained, or lost, some of these lines."""
+    for one in branch.changes_of(path.rpartition("/")[2]):
+        old, new = tracked.of_blob(one.old), tracked.of_blob(one.new)
+        if lines & (new - old if gained else old - new):
+            yield one
+
+
+def _together(path: str, lines: Counter[str], lost: Sequence[int], branch: Branch, tracked: Tracked) -> bool:
+    """Whether a file gained some of these lines at about one of the times that they were lost elsewhere."""
+    return any(
+        abs(branch.times[one.commit] - time) <= MOVING
+        for one in _changing(path, lines, branch, tracked, gained=True)
+        for time in lost
+    )
 
 
 def _blocks(order: Sequence[str], left: Counter[str], text: str) -> Counter[str]:

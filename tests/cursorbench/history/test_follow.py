@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.history.changes import Survival
-from cursorbench.history.follow import follow, text_at
-from cursorbench.history.repository import Repository
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, T0, Git, change, text
 
@@ -140,6 +137,14 @@ def test_the_like_of_it_that_stood_elsewhere_before_is_not_moved_code(git: Git) 
     assert got.kept == {"1h": ALL, "head": NONE}
 
 
+def test_a_copy_made_long_before_or_after_is_not_moved_code(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": OLD})
+    git.commit(3 * DAY, {"copy.py": NEW})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == {"1h": ALL, "24h": NONE, "head": NONE}
+
+
 def test_moved_into_a_file_of_another_kind_is_lost(git: Git) -> None:
     taken(git)
     git.commit(2 * HOUR, {"a.py": OLD, "chat.md": NEW})
@@ -254,6 +259,21 @@ def test_superseded_in_the_same_session_is_not_lost(git: Git) -> None:
     assert second.kept["head"] == Kept(1, 1, 1, 1)
 
 
+def test_what_was_rewritten_before_the_commit_does_not_hide_the_rest(git: Git) -> None:
+    draft = text(
+        "a_draft = 'number one'", "a_draft = 'number two'", "a_draft = 'number three'", "a_value = 4"
+    )
+    final = text("a_final = 'number one'", "a_value = 4")
+    git.commit(-HOUR, {"a.py": OLD})
+    sha = git.commit(60_000, {"a.py": OLD + final})
+    first, second = git.follow(
+        change(OLD, OLD + draft, key="1", session="s"),
+        change(OLD + draft, OLD + final, key="2", at=1_000, session="s"),
+    )
+    assert (first.commit, first.superseded, first.kept["head"]) == (sha, 3, Kept(1, 1))
+    assert (second.commit, second.superseded, second.kept["head"]) == (sha, 3, Kept(1, 1))
+
+
 def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None:
     taken(git)
     newer = NEW.replace("second value", "rewritten value")
@@ -263,41 +283,3 @@ def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None
     assert (first.superseded, first.kept["head"]) == (0, ALL)
     assert second.kept == {}
     assert second.reason == "the history ends before the change"
-
-
-def test_nothing_is_known_of_a_change_without_text(git: Git) -> None:
-    sha = taken(git)
-    (got,) = git.follow(change(None, None, commits=(sha,)))
-    assert (got.commit, got.how, got.kept, got.lines) == (sha, "sha", {}, 0)
-    assert "no text" in got.reason
-
-
-def test_names_that_another_history_has(git: Git) -> None:
-    taken(git)
-    git.commit(LATE, {})
-    (got,) = git.follow(change(OLD, NEW + text("def unheard_of(): pass") * 9, at=None, commits=("abcdef1",)))
-    assert (got.kept, got.reason) == ({}, "the history has none of the commits that the log names")
-    (got,) = git.follow(change("", text("def unheard_of(): pass"), path="z.py"))
-    assert (got.kept, got.reason) == ({}, "the history has no file of this name")
-
-
-def test_the_text_at_a_horizon(git: Git) -> None:
-    taken(git)
-    git.commit(2 * HOUR, {"a.py": None, "c.py": NEW + "# more\n"})
-    git.commit(2 * DAY, {"c.py": None})
-    with Repository(git.folder / ".git") as repository:
-        (got,) = follow(repository, [change(OLD, NEW)])
-        texts = [text_at(repository, got, "a.py", name) for name in ("1h", "24h", "head")]
-        assert texts == [NEW, NEW + "# more\n", ""]
-        with pytest.raises(UsageError, match="has not reached 7d"):
-            text_at(repository, got, "a.py", "7d")
-        with pytest.raises(UsageError, match="no horizon"):
-            text_at(repository, got, "a.py", "1y")
-        (lost,) = follow(repository, [change(OLD, NEW + "def a_third():\n" * 9, path="/x/a.py")])
-        assert (lost.commit, text_at(repository, lost, "/x/a.py", "1h")) == ("", NEW)
-
-
-def test_an_unknown_head(git: Git) -> None:
-    taken(git)
-    with Repository(git.folder) as repository, pytest.raises(InputMissingError, match="no commit nowhere"):
-        list(follow(repository, [change(OLD, NEW)], head="nowhere"))
