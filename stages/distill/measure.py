@@ -21,6 +21,7 @@ from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import outcome
+from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
 from stages.records import Event
@@ -58,6 +59,7 @@ MEASURED = pa.schema(
         ("edited", pa.float64()),
         ("length_cost", pa.float64()),
         ("completion_accepted", pa.float64()),
+        ("task_outcome", pa.float64()),
     ]
 )
 _FROM_ROW = ("key_id", "user", "session", "arm", "checkpoint", "lag")
@@ -92,6 +94,7 @@ _TOLD = (
     "clarified",
     "edited",
     "completion_accepted",
+    "task_outcome",
 )
 
 
@@ -119,6 +122,7 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
         "clarified": clarified,
         "edited": edited,
         "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),
+        "task_outcome": task_outcome(events, answered_at, _ms(spec.horizons.outcome_s)),
         **{name: _later(events, answered_at, horizon) for name, horizon in LATER.items()},
     }
 

@@ -30,6 +30,7 @@ SIGNALS = (
     "edited",
     "length_cost",
     "completion_accepted",
+    "task_outcome",
 )
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
@@ -66,6 +67,7 @@ class Horizons(_Table):
     persistence_s: float = Field(3600.0, gt=0)
     followup_s: float = Field(3600.0, gt=0)
     completion_s: float = Field(600.0, gt=0)
+    outcome_s: float = Field(3600.0, gt=0)
 
 
 class LengthCost(_Table):
@@ -172,7 +174,7 @@ class RewardSpec(_Table):
     @property
     def horizon_s(self) -> float:
         """The longest training horizon."""
-        return max(self.horizons.persistence_s, self.horizons.followup_s, self.horizons.completion_s)
+        return float(max(self.horizons.model_dump().values()))
 
 
 def load(name: str, root: Path) -> tuple[RewardSpec, str]:

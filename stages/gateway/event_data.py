@@ -71,6 +71,13 @@ class Thumbs(msgspec.Struct):
     value: Literal[1, -1]
 
 
+class Outcome(msgspec.Struct):
+    """How a whole task ended: -1 failed, 1 as good as can be."""
+
+    value: Annotated[float, msgspec.Meta(ge=-1, le=1)]
+    name: str | None = None
+
+
 class Nothing(msgspec.Struct):
     """The type says it all."""
 
@@ -84,6 +91,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "tool_result": ToolResult,
     "thumbs": Thumbs,
     "interrupted": Nothing,
+    "outcome": Outcome,
     "completion_shown": Nothing,
     "completion_accepted": Nothing,
     "completion_rejected": Nothing,

@@ -4,8 +4,8 @@
     event body      = u32 n, msgpack StoredEvent (n bytes), sealed data (the rest; empty if none is content)
 
 A payload is sealed for the generation's user with the generation id as associated data; an event's
-data for the event's user with `event_aad`. An event's numbers and booleans are not content and stay
-readable; if any value is text or a list, all of `data` is sealed.
+data for the event's user with `event_aad`. Numbers and booleans of the fields we know are not content and
+stay readable; with any other value, or any other field, all of `data` is sealed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,17 @@ def decode_data(data: bytes) -> dict[str, Any]:
     return _decode_data(data)
 
 
+# Fields of events that are measured, not written: docs/http.md. A client's own field names are its text.
+_MEASURED = frozenset(
+    ("added", "added_kept", "deleted", "deleted_kept", "duration_ms", "horizon_s", "ok", "part", "value")
+)
+
+
 def is_content(data: dict[str, Any]) -> bool:
-    """Whether event data holds anything a person wrote or owns: anything but numbers and booleans."""
-    return any(not isinstance(value, int | float | None) for value in data.values())
+    """Whether event data holds anything a person wrote or owns: names of fields of their own count too."""
+    return any(
+        name not in _MEASURED or not isinstance(value, int | float | None) for name, value in data.items()
+    )
 
 
 def generation_aad(generation_id: str) -> bytes:

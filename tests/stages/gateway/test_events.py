@@ -20,6 +20,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "user_message": {"text": "still wrong"},
     "tool_result": {"name": "run", "ok": True, "duration_ms": 1.5},
     "thumbs": {"value": -1},
+    "interrupted": {},
+    "outcome": {"value": 0.5, "name": "merged"},
     "completion_shown": {},
     "completion_accepted": {},
     "completion_rejected": {},

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stages.spool import Spool, open_event
+from stages.spool.codec import is_content
 from stages.spool.pending import pending_user
 from stages.vault import UserForgottenError, Vault
 from tests.stages.spool.spool_records import event, generation, payload, statuses, tokens, writer
@@ -117,3 +119,18 @@ def test_a_user_whose_name_looks_like_a_waiting_key_keeps_everything(tmp_path: P
     assert payload(reader, "g0", vault).answer == "answer"
     _, e, user, sealed = next(reader.events(0, 99))
     assert open_event(e, user, sealed, vault).data == {"text": "still wrong"}
+
+
+@pytest.mark.parametrize(
+    ("data", "content"),
+    [
+        ({}, False),
+        ({"value": -1}, False),
+        ({"horizon_s": 3600, "added": 3, "added_kept": 1, "deleted": 0, "deleted_kept": 0}, False),
+        ({"text": "still wrong"}, True),
+        ({"value": [1]}, True),
+        ({"the password is hunter2": 1}, True),  # a name of a field is text too
+    ],
+)
+def test_what_of_an_event_is_sealed(data: dict[str, Any], content: bool) -> None:
+    assert is_content(data) is content
