@@ -40,6 +40,7 @@ TABLE: dict[str, Entry] = {
     "status": Entry(STORE, "status", "Say what is live, what ran last, what there is."),
     "show": Entry(STORE, "show", "Show one artifact, run or deployment."),
     "lineage": Entry(STORE, "lineage", "Show what an artifact was made from."),
+    "report": Entry(STORE, "report", "Say how the agent does, over time and by population."),
     "verify": Entry(STORE, "verify", "Check the store: present, sampled or all bytes."),
     "gc": Entry(STORE, "gc", "Plan, and with --yes do, the removal of what nothing needs."),
     "forget": Entry(STORE, "forget", "Destroy a user's keys; list what was trained on them."),

@@ -25,7 +25,7 @@ STAMP = VENV / "rtrl-setup.json"
 # CUDA builds that vLLM's requirements bring along and that break `import vllm` beside a CPU torch.
 # uv leaves them out (tool.uv in pyproject.toml); pip cannot, so they are removed after it.
 UNWANTED = ("torchvision", "torchaudio", "torchcodec")
-TOOLS = {"bwrap": "bubblewrap", "strace": "strace"}
+TOOLS = {"bwrap": "bubblewrap", "strace": "strace", "chromium": "chromium"}
 
 
 def say(text: str) -> None:
@@ -131,7 +131,7 @@ def install_with_pip(target: str) -> None:
 
 
 def install_tools() -> None:
-    """bubblewrap and strace, which the tests need, where the system's package manager can be used."""
+    """What the tests need of the system (TOOLS), where its package manager can be used."""
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if not missing:
         return

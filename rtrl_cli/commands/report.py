@@ -1,0 +1,177 @@
+"""`rtrl report [REF]`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import bold, envelope, message, pairs, show, table
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.report.build import Report
+    from stages.report.figures import Figure
+    from stages.report.populations import Group
+
+IN_TABLES = (
+    "edit_persistence",
+    "dissatisfied_followup",
+    "edit_rejected",
+    "invalid_tool_calls",
+    "clarified",
+    "edited",
+)
+ON_SCREEN = 10  # groups of a population; the page and --json have more
+
+Ref = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[REF]",
+        help="experience@vN, or interactions@vN for the newest experience made from them.",
+        show_default="experience@latest",
+    ),
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by", metavar="NAMES", help="Populations: agent, model, repository, work, stratum, arm, checkpoint."
+    ),
+]
+Last = Annotated[int, typer.Option("--last", min=1, help="Experiences of the line shown over time.")]
+NoExamples = Annotated[
+    bool, typer.Option("--no-examples", help="Leave the texts of the best and worst episodes out.")
+]
+
+
+def command(
+    ref: Ref = None,
+    html: Html = None,
+    by: By = "agent,model,repository,work",
+    last: Last = 20,
+    no_examples: NoExamples = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Say how the agent does: signals with intervals, over time, by population; and what was left out.
+
+    Reads an experience, and for --html and --json a few of its texts. docs/report.md says how the figures
+    are made, and when one is not told.
+    """
+    from stages.report.build import build, parse_by, resolve
+
+    started = time.monotonic()
+    populations = parse_by(by)
+    if html is not None:
+        from stages.report.page import refuse_other
+
+        html = html.expanduser().absolute()
+        refuse_other(html)
+    found, store = open_store(workspace)
+    experience = resolve(store, ref, found.settings.workspace.line)
+    texts = not no_examples and (html is not None or as_json)
+    report = build(found, store, experience, by=populations, last=last, texts=texts)
+    if html is not None:
+        from stages.report.page import render, write
+
+        write(html, render(report))
+        if not quiet:
+            message(f"wrote {html}")
+    document = envelope(
+        "report",
+        "succeeded",
+        inputs={"experience": report.ref},
+        metrics={**report.to_json(), "html": None if html is None else str(html)},
+        duration_s=round(time.monotonic() - started, 3),
+    )
+    show(as_json, document, lambda: text(report))
+
+
+def text(report: Report) -> str:
+    """The report for a terminal."""
+    from stages.report import shown
+
+    head = {
+        "report": f"{report.ref} of line {report.line}, from {', '.join(report.interactions)}",
+        "episodes": f"{report.episodes} in {report.sessions} sessions of {report.users} users, "
+        f"{shown.span(report.first_at, report.last_at)}",
+        "source": "captured by the gateway" if report.served else "session logs",
+        "reward": f"spec {report.spec}",
+    }
+    parts = [pairs(head), _headline(report)]
+    chosen = [one for one in report.figures if one.name in IN_TABLES]
+    over_time = report.over_time
+    if over_time.windows:
+        parts.append(_groups(f"by {over_time.unit}", over_time.windows[-ON_SCREEN:], chosen, over_time.unit))
+    parts += [f"not shown: {line}" for line in over_time.skipped]
+    for one in report.populations:
+        if len(one.groups) == 1:
+            parts.append(f"{shown.POPULATIONS[one.name].lower()}: {one.groups[0].label} only")
+            continue
+        name = shown.POPULATIONS[one.name].lower()
+        left = len(one.groups) - ON_SCREEN + one.rest
+        more = f"  ({left} smaller ones not shown here)" if left > 0 else ""
+        parts.append(_groups(f"by {name}{more}", one.groups[:ON_SCREEN], chosen, name))
+    parts += [_left_out(report), _extremes(report), shown.HOW_TO_READ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _headline(report: Report) -> str:
+    from stages.report import shown
+
+    rows = []
+    for figure in report.figures:
+        one = report.readings[figure.name]
+        known = f"{one.n} of {one.of}" if one.of else "-"
+        value = shown.headline_value(one, figure) if one.value is not None else "-"
+        rows.append((figure.title, value, shown.interval(one, figure) or "-", known, one.users, one.note))
+    return table(("FIGURE", "VALUE", "95 % INTERVAL", "EPISODES", "USERS", "NOTE"), rows)
+
+
+def _groups(title: str, groups: Sequence[Group], figures: Sequence[Figure], name: str) -> str:
+    from stages.report import shown
+
+    rows = []
+    for one in groups:
+        cells = [shown.cell(one.readings[f.name], f) if f.name in one.readings else "-" for f in figures]
+        rows.append((one.label, one.episodes, one.users, *cells))
+    header = (name.upper(), "EPISODES", "USERS", *(f.title.upper() for f in figures))
+    return f"{bold(title)}\n{table(header, rows)}"
+
+
+def _left_out(report: Report) -> str:
+    rows = [
+        (row.what, row.reason, row.count, "" if row.share is None else f"{row.share:.1%}", row.about)
+        for row in report.left_out.rows
+    ]
+    parts = []
+    if timing := report.left_out.timing:
+        parts.append(
+            f"{timing.matured} episodes had matured, {timing.waiting} waited, {timing.too_late} came too "
+            f"late for the gradient; {timing.events_too_late} events came after their episode was settled"
+        )
+    if rows:
+        parts.append(table(("LEFT OUT", "REASON", "COUNT", "SHARE", "WHAT THAT MEANS"), rows))
+    return "\n\n".join(parts)
+
+
+def _extremes(report: Report) -> str:
+    from stages.report.text import clean
+
+    rows = [
+        (
+            place,
+            f"{one.reward:+.3f}",
+            clean(one.episode_id, 80),
+            ", ".join(f"{t.signal} {t.contribution:+.3f}" for t in one.terms[:3] if t.contribution),
+        )
+        for place, of in (("best", report.best), ("worst", report.worst))
+        for one in of
+    ]
+    return table(("EPISODES", "REWARD", "ID", "LARGEST TERMS"), rows)

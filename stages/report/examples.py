@@ -1,0 +1,184 @@
+"""The best and the worst episodes of an experience: the terms of their reward, and a bit of their texts.
+
+Texts are opened in memory with the vault and shown through redaction only, a few hundred characters each.
+The user of an episode may have been forgotten since: then there is no text, and it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cursorbench.redaction import redact
+from stages import schemas, tables
+from stages.distill.spec import RewardSpec, parse
+from stages.errors import InputMissingError, IntegrityError
+from stages.report.populations import shown_name
+from stages.report.text import clean
+from stages.stage import Artifact
+from stages.tokens import open_payload
+from stages.vault import UserForgottenError, Vault
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+EACH = 3  # best and worst
+SHOWN = 300  # characters of a text
+_LOOKED_AT = 1000  # of the extremes, for episodes of different sessions
+_SHOWN_COLUMNS = ("agent", "model", "repository", "work")
+SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone", "unreadable", "withheld"
+
+
+@dataclass(frozen=True)
+class Term:
+    """What one signal adds to the reward: weight * (value - offset), or the spec's term for not known."""
+
+    signal: str
+    value: float | None
+    weight: float | None
+    offset: float | None
+    contribution: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """One episode. `state` says whether its texts are here: shown, forgotten, gone, unreadable, withheld."""
+
+    episode_id: str
+    at: int
+    about: dict[str, str]
+    reward: float
+    terms: tuple[Term, ...]
+    state: str
+    request: str = ""
+    answer: str = ""
+
+
+def extremes(table: pa.Table, each: int = EACH) -> tuple[list[int], list[int]]:
+    """Rows of the best and of the worst episodes by reward, of different sessions where there are some.
+
+    Among equals the newest first. A row is in one list only; a reward that is not known in none.
+    """
+    reward = np.asarray(table["reward"].to_numpy(), dtype=np.float64)
+    at = np.asarray(table["at"].to_numpy(), dtype=np.int64)
+    known = np.flatnonzero(~np.isnan(reward))
+    upward = known[np.lexsort((-at[known], reward[known]))]
+    downward = known[np.lexsort((-at[known], -reward[known]))]
+    upper = (len(known) + 1) // 2  # a bad one is not among the best for its session
+    lower = upward[~np.isin(upward, downward[:upper])]
+    return _apart(table, downward[:upper], each), _apart(table, lower, each)
+
+
+def _apart(table: pa.Table, order: np.ndarray[Any, Any], wanted: int) -> list[int]:
+    candidates = [int(row) for row in order[:_LOOKED_AT]]
+    sessions = table["session"].take(pa.array(candidates, pa.int64())).to_pylist()
+    found: list[int] = []
+    met: set[str] = set()
+    for row, session in zip(candidates, sessions, strict=True):
+        if session not in met and len(found) < wanted:
+            met.add(session)
+            found.append(row)
+    found += [row for row in candidates if row not in found][: wanted - len(found)]
+    return sorted(found, key=candidates.index)
+
+
+def examples(
+    workspace: Workspace, store: Store, experience: Artifact, table: pa.Table, *, texts: bool
+) -> tuple[list[Example], list[Example]]:
+    """(best, worst). Without `texts` none is opened.
+
+    Raises:
+        IntegrityError: (exit 12) an artifact is damaged.
+    """
+    best, worst = extremes(table)
+    text = (experience.path / schemas.SPEC_FILE).read_text("utf-8")
+    spec = parse(text, schemas.SPEC_FILE)
+    found = [_example(row, spec) for row in table.take(pa.array(best + worst, pa.int64())).to_pylist()]
+    if texts and found:
+        opened = _open(workspace, store, experience, {one.episode_id for one in found})
+        found = [_with_texts(one, opened.get(one.episode_id, (GONE, "", ""))) for one in found]
+    return found[: len(best)], found[len(best) :]
+
+
+def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
+    state, request, answer = opened
+    return replace(example, state=state, request=_shown(request), answer=_shown(answer))
+
+
+def _shown(text: str) -> str:
+    return clean(redact(text).text, SHOWN)
+
+
+def _example(row: dict[str, Any], spec: RewardSpec) -> Example:
+    terms = []
+    for column, contribution in row.items():
+        name = column.removeprefix("term_")
+        if name == column or contribution is None:
+            continue
+        signal = spec.signals.get(name)
+        weight, offset = (None, None) if signal is None else (signal.weight, signal.offset)
+        terms.append(Term(name, row.get(name), weight, offset, contribution))
+    total = sum(term.contribution for term in terms)
+    if abs(total - row["reward"]) > 1e-9:
+        terms.append(Term("bounds of the spec", total, None, None, row["reward"] - total))
+    return Example(
+        episode_id=row["episode_id"],
+        at=row["at"],
+        about={name: shown_name(row[name]) for name in _SHOWN_COLUMNS},
+        reward=row["reward"],
+        terms=tuple(sorted(terms, key=lambda term: -abs(term.contribution))),
+        state=WITHHELD,
+    )
+
+
+def _open(
+    workspace: Workspace, store: Store, experience: Artifact, wanted: set[str]
+) -> dict[str, tuple[str, str, str]]:
+    """Per episode (state, request, answer): the request of its first generation, the answer of its last."""
+    try:
+        vault = Vault.open(workspace.keys_dir)
+    except InputMissingError:
+        return dict.fromkeys(wanted, (UNREADABLE, "", ""))
+    found: dict[str, tuple[str, str, str]] = {}
+    try:
+        for row in _generations(store, experience, wanted):
+            state, request, answer = found.get(row["episode"], ("", "", ""))
+            try:
+                payload = open_payload(vault, row["user"], row["id"], row["sealed"])
+            except UserForgottenError:
+                found[row["episode"]] = (FORGOTTEN, "", "")
+                continue
+            except IntegrityError:
+                found[row["episode"]] = (state or UNREADABLE, request, answer)
+                continue
+            if state != FORGOTTEN:
+                found[row["episode"]] = (SHOWN_STATE, request or payload.request, payload.answer or answer)
+    finally:
+        vault.close()
+    return found
+
+
+def _generations(store: Store, experience: Artifact, wanted: set[str]) -> Iterable[dict[str, Any]]:
+    """Rows of the wanted episodes. A part that holds none is not read but for its column of episodes."""
+    values = pa.array(sorted(wanted))
+    columns = ["id", "user", "episode", "sealed"]
+    for digest in experience.meta["interactions"]:
+        interactions = store.artifact(digest)
+        for part in tables.parts(interactions.path) if interactions is not None else ():
+            path = part / schemas.GENERATIONS_FILE
+            ids = tables.read(path, schemas.GENERATIONS, ["episode"])["episode"]
+            left = int(pc.sum(pc.is_in(ids, value_set=values)).as_py() or 0)
+            if not left:
+                continue
+            for batch in tables.batches(path, schemas.GENERATIONS, columns, rows=1024):
+                rows = batch.filter(pc.is_in(batch["episode"], value_set=values)).to_pylist()
+                yield from rows
+                left -= len(rows)
+                if not left:
+                    break

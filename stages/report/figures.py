@@ -1,0 +1,236 @@
+"""The figures of a report: what each counts, of what, and when it cannot be told.
+
+A signal that is known only of what went wrong is no rate. Where that is all there is, a figure has no
+value and says so:
+
+- `edit_persistence` is 0 by rule for what was undone or refused, known without any measurement; the rest
+  needs a client's or a repository's measurement. Without one it is "not measured", and the share undone
+  stands beside it. Where only a part was measured, the measured stand for the whole of the rest:
+
+      value = (U * 0 + (E - U) * mean of the measured) / E
+
+  E: episodes with a change, U: those known to be 0 by rule.
+- `edit_rejected` needs changes that were told and stayed; refusals alone are no rate.
+- `dissatisfied_followup` needs messages or thumbs; interruptions and complaints alone are no rate.
+- `invalid_tool_calls` is of tool calls, and needs sources that tell calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
+from stages.report.episodes import CALLS, LATER, Episodes, Floats
+from stages.report.estimates import interval
+
+SHARE = (0.0, 1.0)
+NONE_TOLD = "none is told"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A figure of some episodes. `value` None: it cannot be told, and `note` says why.
+
+    Attributes:
+        n: episodes it stands on.
+        of: episodes it could stand on: those with a change, or with a tool call, or all.
+        users: how many people the n episodes are of.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    of: int
+    users: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the report. `unit`: "share", "ratio" (1 is as usual) or "number"."""
+
+    name: str
+    title: str
+    about: str
+    unit: str
+    better: str  # "higher", "lower" or ""
+    read: Callable[[Episodes], Reading]
+
+
+def _reading(
+    y: Floats, n: Floats, episodes: Episodes, bounds: tuple[float, float] | None, of: int, note: str = ""
+) -> Reading:
+    """The ratio over the episodes where `n` is over 0."""
+    used = n > 0
+    value, low, high, users = interval(y[used], n[used], episodes.user[used], bounds)
+    if low is None and high is None:
+        few = f"{users} user{'s' if users > 1 else ''}: too few for an interval"
+        note = f"{note}; {few}" if note else few
+    return Reading(value, low, high, int(used.sum()), of, users, note)
+
+
+def _untold(note: str, of: int = 0) -> Reading:
+    return Reading(None, None, None, 0, of, 0, note)
+
+
+def _persistence(episodes: Episodes) -> Reading:
+    return _kept(episodes, episodes.values["edit_persistence"])
+
+
+def _later(name: str) -> Callable[[Episodes], Reading]:
+    """The same at a metric horizon; what was undone within the training horizon is 0 there too."""
+
+    def read(episodes: Episodes) -> Reading:
+        value, early = episodes.values[name], episodes.values["edit_persistence"]
+        lost = np.isnan(value) & (episodes.values["edit_rejected"] > 0) & (early == 0)
+        return _kept(episodes, np.where(lost, 0.0, value))
+
+    return read
+
+
+def _kept(episodes: Episodes, value: Floats) -> Reading:
+    undone, known = episodes.values["edit_rejected"] > 0, ~np.isnan(value)
+    changed = known | undone | (episodes.values["edited"] > 0)
+    by_rule = known & undone & (value == 0)
+    measured = known & ~by_rule
+    of, lost = int(changed.sum()), int(by_rule.sum())
+    if not of:
+        return _untold("no edit is told")
+    rest = of - lost
+    if not measured.any():
+        return _untold(f"not measured; {lost} of {of} undone or refused ({lost / of:.1%})", of)
+    weight = by_rule + measured * (rest / measured.sum())
+    note = "" if measured.sum() == rest else f"measured for {measured.sum()} of the {rest} not undone"
+    return _reading(np.nan_to_num(value) * weight * measured, weight, episodes, SHARE, of, note)
+
+
+def _rejected(episodes: Episodes) -> Reading:
+    undone, edited = episodes.values["edit_rejected"] > 0, episodes.values["edited"] > 0
+    changed = undone | edited
+    of = int(changed.sum())
+    if not of:
+        return _untold("no edit is told")
+    if not edited.any():
+        return _untold(f"only refusals are told ({of})", of)
+    note = "" if undone.any() else f"{NONE_TOLD}: a source that never tells looks the same"
+    return _reading(undone.astype(np.float64), changed.astype(np.float64), episodes, SHARE, of, note)
+
+
+def _dissatisfied(episodes: Episodes) -> Reading:
+    value = episodes.values["dissatisfied_followup"]
+    known = ~np.isnan(value)
+    if not known.any():
+        return _untold("no follow-up is told", len(episodes))
+    if (value[known] >= EXPLICIT_NO).all():
+        return _untold(f"only complaints are told ({known.sum()})", len(episodes))
+    return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, SHARE, len(episodes))
+
+
+def _invalid(episodes: Episodes) -> Reading:
+    broken, told = np.nan_to_num(episodes.values["invalid_tool_calls"]), episodes.values[CALLS]
+    if not len(episodes) or np.isnan(told).all():
+        return _untold("how many calls there were is not known: the interactions were removed")
+    calls = np.where(np.isnan(told), 0.0, np.maximum(told, broken))
+    of = int((calls > 0).sum())
+    if not of:
+        return _untold("no tool call is told")
+    note = f"{broken[calls > 0].sum():.0f} of {calls.sum():.0f} calls"
+    return _reading(broken * (calls > 0), calls, episodes, SHARE, of, note)
+
+
+def _share(name: str, none: str) -> Callable[[Episodes], Reading]:
+    """Share of the episodes in which a signal that is 0 or 1 is 1."""
+
+    def read(episodes: Episodes) -> Reading:
+        value = episodes.values[name]
+        known = ~np.isnan(value)
+        if not known.any():
+            return _untold("not known", len(episodes))
+        note = "" if (value[known] > 0).any() else none
+        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, SHARE, len(episodes), note)
+
+    return read
+
+
+def _mean(name: str) -> Callable[[Episodes], Reading]:
+    def read(episodes: Episodes) -> Reading:
+        value = episodes.values[name]
+        known = ~np.isnan(value)
+        if not known.any():
+            return _untold("not known", len(episodes))
+        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, None, len(episodes))
+
+    return read
+
+
+def _latency(episodes: Episodes) -> Reading:
+    logs = _mean("latency")(episodes)
+    return replace(logs, value=_exp(logs.value), low=_exp(logs.low), high=_exp(logs.high))
+
+
+def _exp(end: float | None) -> float | None:
+    return None if end is None else float(np.exp(end))
+
+
+FIGURES = (
+    Figure(
+        "edit_persistence", "Edit persistence",
+        "share of the changed lines still there at the horizon, of episodes with a change", "share", "higher",
+        _persistence,
+    ),
+    Figure(
+        "dissatisfied_followup", "Dissatisfied follow-up",
+        "mean probability that the next message says the answer was no good, of episodes with a follow-up",
+        "share", "lower", _dissatisfied,
+    ),
+    Figure(
+        "edit_rejected", "Edit rejected",
+        "share of the episodes with a change in which one was refused or undone", "share", "lower", _rejected,
+    ),
+    Figure(
+        "invalid_tool_calls", "Invalid tool calls",
+        "share of the tool calls that do not parse, name no tool or fail its schema", "share", "lower",
+        _invalid,
+    ),
+    Figure(
+        "clarified", "Asks", "share of the episodes that end in a question without a change", "share", "",
+        _share("clarified", ""),
+    ),
+    Figure(
+        "edited", "Edits", "share of the episodes that change code", "share", "",
+        _share("edited", f"{NONE_TOLD}: a source that tells no edits looks the same"),
+    ),
+)  # fmt: skip
+_FURTHER = (
+    Figure(
+        "latency", "Latency",
+        "time of an episode over the running median for requests of its size, geometric mean; 1 is as usual",
+        "ratio", "lower", _latency,
+    ),
+    Figure(
+        "reward", "Reward", "mean reward by the reward spec, its terms for what is not known included",
+        "number", "higher", _mean("reward"),
+    ),
+)  # fmt: skip
+
+
+def headline(episodes: Episodes) -> tuple[Figure, ...]:
+    """The figures of a report on these episodes: the usual ones and those of the team's own signals."""
+    own = (
+        Figure(name, name, "mean of the signal, of episodes where it is known", "number", "", _mean(name))
+        for name in episodes.own
+        if not np.isnan(episodes.values[name]).all()
+    )
+    later = (
+        Figure(
+            name, f"Edit persistence after {after}", f"the same {after} after the edit", "share", "higher",
+            _later(name),
+        )
+        for name, after in LATER.items()
+        if name in episodes.values and not np.isnan(episodes.values[name]).all()
+    )  # fmt: skip
+    return (*FIGURES, *later, *_FURTHER, *own)

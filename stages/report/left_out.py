@@ -1,0 +1,149 @@
+"""What is in no figure, or gives no gradient, and why: from the artifacts' own counts.
+
+Not for: deciding it (`stages/collect/plan.py`, `stages/distill/exits.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from stages import schemas, tables
+from stages.collect.plan import EVENT_REASONS, REASONS
+from stages.stage import Artifact
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+_EXITS = {
+    "text_only": "read from a log that holds texts and no tokens: figures, never a gradient",
+    "forgotten": "its user was forgotten: in no figure",
+    "no_tokens": "the answer has no tokens",
+    "trainable": "goes to training",
+}
+_OF_LOGS = {
+    "unknown_files": "no session log that is known",
+    "unanswered requests": "a request without an answer is no episode",
+}
+
+
+@dataclass(frozen=True)
+class Left:
+    """So many of something left out for a reason. `share` None: of what is not known."""
+
+    what: str
+    reason: str
+    count: int
+    share: float | None
+    about: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How many episodes were ripe, still waited, or came too late for the gradient; events too late."""
+
+    matured: int
+    waiting: int
+    too_late: int
+    events_too_late: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """`timing` None: read from logs, where nothing waits."""
+
+    rows: tuple[Left, ...]
+    timing: Timing | None
+
+
+def left_out(store: Store, experience: Artifact, forgotten: int, untimed: int) -> LeftOut:
+    """Everything the experience and its interactions count.
+
+    Args:
+        forgotten: episodes of the experience that are in no figure.
+        untimed: episodes that no window of time shows.
+    """
+    rows: list[Left] = []
+    for exit_ in experience.meta["audit"]:
+        name = str(exit_["exit"])
+        if exit_["episodes"] and name != "trainable":
+            about = _EXITS.get(name, "gives no gradient; it is in the figures")
+            rows.append(Left("from the gradient", name, exit_["episodes"], exit_["share"], about))
+    if forgotten:
+        rows.append(Left("from the figures", "forgotten", forgotten, None, _EXITS["forgotten"]))
+    if untimed:
+        rows.append(Left("from the figures over time", "no time told", untimed, None, "in the other figures"))
+    quarantine = tables.read(experience.path / schemas.QUARANTINE_FILE, schemas.QUARANTINE, ["reason"])
+    rows += [
+        Left(
+            "quarantined by distill", str(one["values"]), int(one["counts"]), None, "a record, not an episode"
+        )
+        for one in sorted(
+            pc.value_counts(quarantine["reason"]).to_pylist(), key=lambda one: (-one["counts"], one["values"])
+        )
+    ]
+    metas = [one.meta for one in _interactions(store, experience)]
+    for meta in metas:
+        rows += _of_collect(meta)
+    served = [meta for meta in metas if meta.get("checkpoint")]
+    return LeftOut(tuple(rows), _timing(served) if served else None)
+
+
+def _interactions(store: Store, experience: Artifact) -> list[Artifact]:
+    """Those it was made from; their counts stay when gc has removed their bytes."""
+    wanted = set(experience.meta["interactions"])
+    return [one for one in store.all_of("interactions", removed=True) if one.digest in wanted]
+
+
+def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
+    left, events = meta.get("left_behind") or {}, meta.get("events_left_behind") or {}
+    total = sum(left.values()) + meta["counts"]["episodes"]
+    rows = [
+        Left("episodes left by collect", name, n, n / total, REASONS.get(name, ""))
+        for name, n in _sorted(left)
+    ]
+    about = {**REASONS, **EVENT_REASONS}
+    rows += [
+        Left("events left by collect", name, n, None, about.get(name, "")) for name, n in _sorted(events)
+    ]
+    rows += [
+        Left("quarantined by collect", name, n, None, "a record, not an episode")
+        for name, n in _sorted(meta.get("quarantined") or {})
+    ]
+    if meta.get("lost_events"):
+        rows.append(Left("events lost", "spool damaged", int(meta["lost_events"]), None, "cannot be read"))
+    said = meta.get("said") or {}
+    unanswered = {name: n for name, n in said.items() if name.startswith(("unanswered", "automatic:"))}
+    counted = {"unknown_files": int(meta.get("unknown_files") or 0), **unanswered}
+    return rows + [
+        Left("of the logs", name.replace("_", " "), n, None, _OF_LOGS.get(name, _of_log(name)))
+        for name, n in _sorted(counted)
+        if n
+    ]
+
+
+def _of_log(name: str) -> str:
+    return (
+        "not written by a person: no request"
+        if name.startswith("automatic")
+        else "there is no answer that it is about"
+    )
+
+
+def _timing(metas: Sequence[Mapping[str, Any]]) -> Timing:
+    def total(key: str, name: str) -> int:
+        return sum(int((meta.get(key) or {}).get(name, 0)) for meta in metas)
+
+    return Timing(
+        matured=total("counts", "episodes"),
+        waiting=total("left_behind", "immature"),
+        too_late=total("left_behind", "lag"),
+        events_too_late=total("events_left_behind", "no_generation"),
+    )
+
+
+def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,80 @@
+"""Figures as people read them, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from stages.report.figures import NONE_TOLD, Figure, Reading
+
+POPULATIONS = {
+    "agent": "Agent",
+    "model": "Model",
+    "repository": "Repository",
+    "work": "Kind of work",
+    "stratum": "Stratum",
+    "arm": "Arm",
+    "checkpoint": "Checkpoint",
+}
+HOW_TO_READ = (
+    "Intervals are 95 %, clustered by user; there is none under five users. In logs each session is a user "
+    "unless collect was told who it was. A dash is a figure that cannot be told."
+)
+
+
+def number(value: float | None, figure: Figure) -> str:
+    """`16.2 %`, `0.50x` or `-0.142`; a dash for None."""
+    if value is None:
+        return "-"
+    if figure.unit == "share":
+        return f"{100 * value:.2f} %" if 0 < value < 0.01 else f"{100 * value:.1f} %"
+    return f"{value:.2f}x" if figure.unit == "ratio" else f"{value:.3f}"
+
+
+def told(reading: Reading) -> bool:
+    """Whether a figure has a value, and not the 0 of a source that may never tell."""
+    return reading.value is not None and not (reading.value == 0 and reading.note.startswith(NONE_TOLD))
+
+
+def remark(reading: Reading) -> str:
+    """The note, without what the value says already."""
+    return reading.note if reading.value is not None else reading.note.partition("; ")[2]
+
+
+def headline_value(reading: Reading, figure: Figure) -> str:
+    """The value, or in a word why there is none."""
+    if reading.value is None:
+        return reading.note.split(";")[0].split(" (")[0].split(":")[0]
+    if not told(reading):
+        return "none told"
+    return number(reading.value, figure)
+
+
+def interval(reading: Reading, figure: Figure) -> str:
+    """`11.3 to 21.2 %`; empty without one."""
+    if reading.low is None and reading.high is None:
+        return ""
+    low, high = (number(end, figure) for end in (reading.low, reading.high))
+    if figure.unit == "share":
+        low = low.removesuffix(" %")
+    return f"{low} to {high}"
+
+
+def cell(reading: Reading, figure: Figure) -> str:
+    """For a narrow column: `16.2 % [11.3-21.2] n=579`."""
+    shown = headline_value(reading, figure)
+    if reading.value is None:
+        return shown if shown == "not measured" else "-"
+    ends = interval(reading, figure).removesuffix(" %").replace(" to ", "-")
+    return f"{shown} [{ends}] n={reading.n}" if ends else f"{shown} n={reading.n}"
+
+
+def when(at: int, *, time: bool = False) -> str:
+    """A day in UTC, with the time where asked; "no time told" for 0."""
+    if at <= 0:
+        return "no time told"
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC" if time else "%Y-%m-%d")
+
+
+def span(first: int, last: int) -> str:
+    """From when to when."""
+    return when(first) if when(first) == when(last) else f"{when(first)} to {when(last)}"

@@ -1,0 +1,134 @@
+"""A whole report of real stages: which experience is meant, what it says, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages.errors import InputMissingError, UsageError
+from stages.init import init_bare
+from stages.registry.store import Store
+from stages.report.build import build, parse_by, resolve
+from stages.stage import Output
+from stages.vault import Vault
+from stages.workspace import Workspace
+from tests.stages.distill.distill_world import a_click, distilled
+from tests.stages.report.reported import SECRET, of_logs
+from tests.stages.world import HOUR, World
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Store]:
+    return of_logs(tmp_path_factory.mktemp("logs"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def test_a_report_of_logs(logs: tuple[Workspace, Store]) -> None:
+    workspace, store = logs
+    found = build(workspace, store, resolve(store, None, "auto"))
+    assert (found.episodes, found.sessions, found.users, found.served) == (72, 24, 24, False)
+    assert found.readings["edit_persistence"].note == "no edit is told"
+    assert found.readings["invalid_tool_calls"].note == "no tool call is told"
+    said = found.readings["dissatisfied_followup"]
+    assert (said.n, said.of, said.users) == (48, 72, 24)  # nothing follows the last of each session
+    model = next(one for one in found.populations if one.name == "model")
+    assert [(g.label, g.episodes, g.users) for g in model.groups] == [("m0", 36, 12), ("m1", 36, 12)]
+    assert found.over_time.unit == "day"
+    assert len(found.over_time.windows) == 24
+    assert found.left_out.timing is None
+    assert [(row.reason, row.count) for row in found.left_out.rows] == [("text_only", 72)]
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_examples_say_what_was_asked_without_its_secrets(logs: tuple[Workspace, Store]) -> None:
+    workspace, store = logs
+    experience = resolve(store, None, "auto")
+    found = build(workspace, store, experience)
+    assert [len(found.best), len(found.worst)] == [3, 3]
+    assert {one.state for one in (*found.best, *found.worst)} == {"shown"}
+    assert all(one.request.startswith("<b>add</b> a cart") for one in found.worst)
+    assert all("[redacted:" in one.request for one in found.worst)
+    assert SECRET not in json.dumps(found.to_json())
+    terms = {term.signal: term for term in found.worst[0].terms}
+    followup = terms["dissatisfied_followup"]
+    assert followup.value is not None
+    assert followup.contribution == pytest.approx(-0.6 * (followup.value - 0.15))
+    assert sum(term.contribution for term in found.worst[0].terms) == pytest.approx(found.worst[0].reward)
+    silent = build(workspace, store, experience, texts=False)
+    assert {(one.state, one.request, one.answer) for one in silent.best} == {("withheld", "", "")}
+
+
+def test_what_a_forgotten_user_wrote_is_not_shown(tmp_path: Path) -> None:
+    workspace, store = of_logs(tmp_path, sessions=2)
+    vault = Vault.open(workspace.keys_dir)
+    for user in vault.users(""):
+        vault.forget(user)
+    vault.close()
+    found = build(workspace, store, resolve(store, None, "auto"))
+    assert {(one.state, one.request) for one in (*found.best, *found.worst)} == {("forgotten", "")}
+
+
+def test_the_newest_experience_of_interactions_is_meant(logs: tuple[Workspace, Store]) -> None:
+    _, store = logs
+    experience = resolve(store, None, "auto")
+    assert resolve(store, "interactions@v1", "auto").digest == experience.digest
+    assert resolve(store, "experience@v1", "auto").digest == experience.digest
+    assert resolve(store, experience.digest, "auto").digest == experience.digest
+    with pytest.raises(InputMissingError):
+        resolve(store, "experience@v9", "auto")
+
+
+def test_what_is_no_experience_is_refused(tmp_path: Path, world: World) -> None:
+    with pytest.raises(UsageError, match="is about an experience"):
+        resolve(world.store, "checkpoint@live", "auto")
+    with pytest.raises(UsageError, match="users"):
+        parse_by("agent,users")
+    assert parse_by(" agent, work,agent,") == ("agent", "work")
+    empty = Store.open(init_bare(tmp_path / "empty").store_dir)
+    with pytest.raises(InputMissingError, match="no experience to report on") as error:
+        resolve(empty, None, "auto")
+    assert "rtrl distill" in error.value.hint
+
+
+def test_an_older_experience_is_to_be_distilled_again(tmp_path: Path) -> None:
+    workspace, store = of_logs(tmp_path, sessions=2)
+    old = resolve(store, None, "auto")
+    shutil.copytree(old.path, tmp_path / "old", ignore=shutil.ignore_patterns("manifest.json"))
+    meta = {**old.meta, "schema": "rtrl-experience/1"}
+    made = store.publish_external({"e": (Output("experience", meta), tmp_path / "old")}, line="auto")["e"]
+    with pytest.raises(InputMissingError, match="rtrl-experience/1") as error:
+        build(workspace, store, made)
+    assert error.value.hint.endswith("rtrl distill --input interactions@v1")
+
+
+def test_a_served_line_over_its_experiences(world: World) -> None:
+    """Ada's click: one of two changed lines stayed. A second experience brings a second window."""
+    a_click(world)
+    distilled(world)
+    first = build(world.workspace, world.store, resolve(world.store, None, "auto"))
+    assert first.served
+    assert first.readings["edit_persistence"].value == pytest.approx(0.5)
+    assert first.readings["invalid_tool_calls"].note.startswith("0 of 1 calls")
+    assert first.left_out.timing is not None
+    assert (first.left_out.timing.matured, first.left_out.timing.waiting) == (1, 1)  # the clock's own waits
+    assert first.over_time.unit == "day"
+    world.generation("g9", "e9", 4 * HOUR, session="s2")
+    world.tick(8 * HOUR)
+    world.collect()
+    distilled(world)
+    second = build(world.workspace, world.store, resolve(world.store, None, "auto"))
+    assert second.over_time.unit == "experience"
+    assert [w.label for w in second.over_time.windows] == ["v1", "v2"]
+    assert second.over_time.windows[0].readings["edit_persistence"].value == pytest.approx(0.5)
+    alone = build(world.workspace, world.store, resolve(world.store, None, "auto"), last=1)
+    assert alone.over_time.unit == "day"

@@ -1,0 +1,36 @@
+"""Intervals of the report: those of `evals.stats`, and none where few people would have to speak for many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evals.stats.intervals import clustered
+from stages.report.estimates import interval
+
+
+@pytest.mark.parametrize("users", [6, 15, 200])
+def test_the_same_as_the_clustered_interval_of_the_gate(users: int) -> None:
+    rng = np.random.default_rng(users)
+    user = np.sort(rng.integers(0, users, 400))  # the bootstrap below 20 draws by their order
+    n = rng.integers(1, 5, 400).astype(np.float64)
+    y = np.minimum(n, rng.integers(0, 3, 400)).astype(np.float64)
+    expected = clustered(y, n, user.tolist(), bounds=(0, 1))
+    assert interval(y, n, user, (0, 1)) == pytest.approx(
+        (expected.value, expected.low, expected.high, expected.clusters), rel=1e-12
+    )
+
+
+def test_four_users_have_no_interval_and_five_have_one() -> None:
+    y = np.tile([1.0, 2.0, 4.0], 5)
+    ones = np.ones(15)
+    users = np.repeat(np.arange(5), 3)
+    assert interval(y[:12], ones[:12], users[:12], None) == (pytest.approx(7 / 3), None, None, 4)
+    value, low, high, count = interval(y, ones, users, None)
+    assert (value, count) == (pytest.approx(7 / 3), 5)
+    assert low == high == pytest.approx(7 / 3)  # all five alike
+
+
+def test_an_interval_that_is_all_a_share_can_be_is_none() -> None:
+    y = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
+    assert interval(y, np.ones(5), np.arange(5), (0, 1)) == (0.6, None, None, 5)

@@ -1,0 +1,32 @@
+"""Which episodes are the best and the worst, and that their texts go through redaction or stay shut."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from stages.report.examples import extremes
+from stages.report.text import clean
+
+
+def table(*rows: tuple[float | None, str, int]) -> pa.Table:
+    reward, session, at = zip(*rows, strict=True)
+    return pa.table({"reward": pa.array(reward, pa.float64()), "session": session, "at": at})
+
+
+def test_best_and_worst_are_of_different_sessions_and_in_one_list_only() -> None:
+    found = table((5.0, "a", 1), (4.0, "a", 1), (3.0, "b", 1), (None, "c", 1), (-1.0, "d", 1), (-2.0, "d", 1))
+    assert extremes(found, 2) == ([0, 2], [5, 4])  # not a again while there is another
+    assert extremes(found, 5) == ([0, 1, 2], [5, 4])
+    assert extremes(table((None, "a", 1))) == ([], [])
+    assert extremes(table((1.0, "a", 1))) == ([0], [])
+
+
+def test_among_equals_the_newest() -> None:
+    assert extremes(table((1.0, "a", 1), (1.0, "b", 3), (1.0, "c", 2)), 1) == ([1], [0])
+    assert extremes(table((0.0, "a", 1), (0.0, "b", 3), (1.0, "c", 2), (1.0, "d", 4)), 1) == ([3], [1])
+
+
+def test_text_is_cut_and_nothing_invisible_is_left() -> None:
+    assert clean("a\x00b\u202ec\u200b\x1b", 10) == "abc"
+    assert clean("x" * 400, 300) == "x" * 300 + "…"
+    assert clean("one\n\ttwo\n", 300) == "one\n\ttwo"

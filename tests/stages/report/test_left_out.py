@@ -1,0 +1,100 @@
+"""What is left out is what the artifacts counted, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stages import schemas, tables
+from stages.report.left_out import Left, Timing, left_out
+from stages.stage import Artifact
+
+
+class OneStore:
+    """Knows these interactions, also when their bytes are gone."""
+
+    def __init__(self, *found: Artifact) -> None:
+        self.found = found
+
+    def all_of(self, kind: str, *, removed: bool) -> Iterator[Artifact]:
+        assert (kind, removed) == ("interactions", True)
+        return iter(self.found)
+
+
+def artifact(path: Path, **meta: Any) -> Artifact:
+    return Artifact("interactions", f"sha256:{path.name}", 1, "auto", 0, "", "run", meta, path)
+
+
+@pytest.fixture
+def experience(tmp_path: Path) -> Artifact:
+    rows = [{"id": str(n), "episode": "", "reason": reason} for n, reason in enumerate(("a", "b", "b"))]
+    path = tmp_path / "e" / schemas.QUARANTINE_FILE
+    tables.write(path, pa.Table.from_pylist(rows, schema=schemas.QUARANTINE))
+    audit = [
+        {"exit": "no_tokens", "episodes": 2, "share": 0.2},
+        {"exit": "trainable", "episodes": 8, "share": 0.8},
+    ]
+    return artifact(tmp_path / "e", interactions=["sha256:i"], audit=audit)
+
+
+def counts(rows: tuple[Left, ...]) -> dict[tuple[str, str], int]:
+    return {(row.what, row.reason): row.count for row in rows}
+
+
+def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
+    experience: Artifact, tmp_path: Path
+) -> None:
+    interactions = artifact(
+        tmp_path / "i",
+        checkpoint="sha256:c",
+        counts={"episodes": 10},
+        left_behind={"immature": 6, "lag": 4},
+        events_left_behind={"no_generation": 3, "immature": 1},
+        quarantined={"spool_checksum": 5},
+        lost_events=7,
+    )
+    other = artifact(tmp_path / "other", checkpoint="sha256:c", counts={"episodes": 99})
+    found = left_out(OneStore(other, interactions), experience, 1, 2)  # type: ignore[arg-type]
+    assert found.timing == Timing(matured=10, waiting=6, too_late=4, events_too_late=3)
+    assert counts(found.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("from the figures", "forgotten"): 1,
+        ("from the figures over time", "no time told"): 2,
+        ("quarantined by distill", "b"): 2,
+        ("quarantined by distill", "a"): 1,
+        ("episodes left by collect", "immature"): 6,
+        ("episodes left by collect", "lag"): 4,
+        ("events left by collect", "no_generation"): 3,
+        ("events left by collect", "immature"): 1,
+        ("quarantined by collect", "spool_checksum"): 5,
+        ("events lost", "spool damaged"): 7,
+    }
+    shares = {row.reason: row.share for row in found.rows if row.what == "episodes left by collect"}
+    assert shares == {"immature": 0.3, "lag": 0.2}
+
+
+def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_path: Path) -> None:
+    said = {"episodes": 10, "unanswered requests": 3, "automatic:command": 4, "edits applied": 5}
+    interactions = artifact(
+        tmp_path / "i",
+        checkpoint="",
+        counts={"episodes": 10},
+        said=said,
+        unknown_files=2,
+        quarantined={"no JSON": 1},
+    )
+    found = left_out(OneStore(interactions), experience, 0, 0)  # type: ignore[arg-type]
+    assert found.timing is None
+    assert counts(found.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("quarantined by distill", "b"): 2,
+        ("quarantined by distill", "a"): 1,
+        ("quarantined by collect", "no JSON"): 1,
+        ("of the logs", "automatic:command"): 4,
+        ("of the logs", "unanswered requests"): 3,
+        ("of the logs", "unknown files"): 2,
+    }

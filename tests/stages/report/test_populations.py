@@ -1,0 +1,66 @@
+"""Groups and windows of time: every episode in one of them, or counted as not shown."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import numpy as np
+
+from stages.report.episodes import CALLS, LABELS, SIGNALS, Episodes, Labels
+from stages.report.figures import FIGURES
+from stages.report.populations import MOST_GROUPS, by_calendar, population
+from tests.stages.report.columns import episodes
+
+
+def at(*date: int) -> int:
+    return int(datetime(*date, tzinfo=UTC).timestamp() * 1000)  # type: ignore[arg-type,misc]
+
+
+def test_the_largest_group_first_and_the_smallest_counted_together() -> None:
+    rows = [{"agent": f"a{n}"} for n in range(MOST_GROUPS + 3)] + [{"agent": "a22"}] * 2 + [{}] * 4
+    found = population("agent", episodes(*rows), FIGURES)
+    assert [(g.label, g.episodes) for g in found.groups[:3]] == [("(not told)", 4), ("a22", 3), ("a0", 1)]
+    assert (len(found.groups), found.rest, found.rest_episodes) == (MOST_GROUPS, 4, 4)
+
+
+def test_a_name_is_redacted_cut_and_on_one_line() -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    rows = [
+        {"repository": name} for name in ("/home/ada/shop", f"x\n{secret}", "r" * 500, "a\u202eb\x1b[31m")
+    ]
+    labels = [g.label for g in population("repository", episodes(*rows), FIGURES).groups]
+    assert "ada" not in labels[0]
+    assert secret not in labels[1]
+    assert "\n" not in labels[1]
+    assert len(labels[2]) <= 61
+    assert labels[3] == "ab[31m"
+
+
+def test_days_weeks_by_monday_and_months_and_what_has_no_time() -> None:
+    days = episodes({"at": at(2026, 3, 1, 23)}, {"at": at(2026, 3, 31)}, {"at": at(2026, 3, 1)}, {})
+    unit, groups, not_shown = by_calendar(days, FIGURES)
+    assert (unit, not_shown) == ("day", 1)
+    assert [(g.label, g.episodes) for g in groups] == [("2026-03-01", 2), ("2026-03-31", 1)]
+    weeks = episodes({"at": at(2026, 3, 1)}, {"at": at(2026, 3, 2)}, {"at": at(2026, 4, 8)})
+    unit, groups, _ = by_calendar(weeks, FIGURES)
+    assert (unit, [g.label for g in groups]) == ("week", ["2026-02-23", "2026-03-02", "2026-04-06"])
+    unit, groups, _ = by_calendar(episodes({"at": at(2020, 1, 31)}, {"at": at(2026, 3, 2)}), FIGURES)
+    assert (unit, [g.label for g in groups]) == ("month", ["2020-01", "2026-03"])
+    assert by_calendar(episodes({}, {}), FIGURES) == ("day", [], 2)
+
+
+def test_a_hundred_thousand_episodes_take_seconds() -> None:
+    n, rng = 100_000, np.random.default_rng(0)
+    values = {name: rng.random(n) for name in (*SIGNALS, "reward", CALLS)}
+    labels = {
+        name: Labels(rng.integers(0, 300, n), tuple(f"{name}{i}" for i in range(300))) for name in LABELS
+    }
+    times = at(2026, 1, 1) + rng.integers(0, 300 * 86_400_000, n)
+    many = Episodes(rng.integers(0, 20_000, n), np.arange(n), times, values, labels, ())
+    began = time.process_time()
+    for name in ("agent", "model", "repository", "work"):
+        population(name, many, FIGURES)
+    unit, groups, not_shown = by_calendar(many, FIGURES)
+    assert (unit, sum(g.episodes for g in groups), not_shown) == ("week", n, 0)
+    assert time.process_time() - began < 10
