@@ -4,6 +4,7 @@ docs/persistence.md.
     DATA=../shared/data/interactions
     python scripts/persistence.py aider --log $DATA/aider_Aider-AI/chat-history.md --repo PATH
     python scripts/persistence.py entire --log $DATA/entire_entireio_cli --repo PATH
+    python scripts/persistence.py git-ai --sample 00 --repo PATH
 
 `aider`: the changes of a chat history with the repository they were made in. How much stands at each horizon,
 of commits that the user undid and of the others, with a 95 % interval clustered by chat session; and whether
@@ -12,6 +13,8 @@ content alone, the SHAs withheld, finds the commit that the log names.
 `entire`: the sessions of Entire checkpoints, their commits withheld. Whether the commit found by content is
 one whose trailer names a checkpoint of that session, and the agent's share of a checkpoint's commit beside
 Entire's.
+
+`git-ai` (no log): the lines that git-ai's notes attribute to an agent, followed from their commits.
 
 PATH is a clone of the log's repository; it is only read. Exit 0 when it could be measured, else the error's
 code.
@@ -31,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import msgspec
+from persisting.attributed import attributed
 from persisting.blame import blame
 from persisting.entire import entire
 from persisting.told import items_of, standing, told
@@ -91,16 +95,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kind", choices=("aider", "entire"))
-    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("kind", choices=("aider", "entire", "git-ai"))
+    parser.add_argument("--log", type=Path, help="the session log; git-ai needs none")
+    parser.add_argument("--sample", default="", help="git-ai: only commits whose SHA begins so")
     parser.add_argument("--repo", type=Path, required=True)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.log is None and given.kind != "git-ai":
+        parser.error(f"{given.kind} needs --log")
     try:
         with Repository(given.repo) as repository:
             for warning in repository.warnings:
                 print(warning, file=sys.stderr)
-            result = (aider if given.kind == "aider" else entire)(given.log, repository)
+            if given.kind == "git-ai":
+                result = attributed(repository, given.sample)
+            else:
+                result = (aider if given.kind == "aider" else entire)(given.log, repository)
     except RtrlError as error:
         print(f"{error.message}\n{error.hint}", file=sys.stderr)
         return error.code
