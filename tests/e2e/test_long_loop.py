@@ -1,0 +1,142 @@
+"""A long loop with real vLLM: a task's chain runs over two deployments and a restart, its outcome comes late.
+
+Every generation of the chain is trained on with the outcome as its reward, and proven by the checkpoint that
+sampled it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stages import schemas, tables
+from stages.served_fingerprint import write_fingerprint
+from stages.serving.detach import start_detached, stop
+from stages.stage import Artifact
+from tests.e2e.conftest import SETTINGS, World
+from tests.e2e.tiny import nudge_checkpoint
+
+pytestmark = pytest.mark.vllm
+
+LONG = """
+[collect]
+clock = "events"
+horizon_s = 28800
+max_lag = 2
+[distill]
+spec = "background"
+[train]
+max_lag = 2
+min_episodes = 4
+"""
+T0, HOUR = 1_760_000_000, 3600  # s
+TASKS = 6
+LATE = 5  # this one's outcome comes after the horizon
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A line of three checkpoints; the first is served."""
+    made = World(tmp_path, SETTINGS + LONG)
+    start_detached(made.workspace)
+    yield made
+    stop(made.workspace)
+
+
+def rtrl(world: World, *arguments: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)
+
+
+def work(world: World, hours: float, names: list[str]) -> list[str]:
+    """One model call of each task's chain, at that time; the generations' ids."""
+    found = []
+    for name in names:
+        about = {"X-Rtrl-User": name, "X-Rtrl-Session": name, "X-Rtrl-Episode": f"task-{name}"}
+        answer = httpx.post(
+            f"{world.url}/chat/completions",
+            json={
+                "model": "rtrl", "max_tokens": 12, "temperature": 1.0,
+                "messages": [{"role": "user", "content": f"step {hours:g} of {name}"}],
+            },
+            headers={**world.headers, **about, "X-Rtrl-At": str(T0 + hours * HOUR)},
+            timeout=60,
+        )  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        found.append(answer.headers["x-rtrl-generation-id"])
+    return found
+
+
+def outcome(world: World, generation: str, hours: float, value: float) -> None:
+    event = {
+        "id": f"outcome-{generation}", "generation_id": generation, "type": "outcome",
+        "at": T0 + hours * HOUR, "data": {"value": value},
+    }  # fmt: skip
+    answer = httpx.post(f"{world.url}/events", json=event, headers=world.headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+
+
+def child_of_second(world: World) -> Artifact:
+    """A third checkpoint, which passed."""
+    parent = world.root / "second"
+    folder = nudge_checkpoint(parent, world.root / "third", seed=3, step=0.05)
+    write_fingerprint(folder, parent=parent)
+    made = world.publish(folder, world.second)
+    world.report(made, world.second)
+    return made
+
+
+def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(world: World) -> None:
+    names = [f"user{n}" for n in range(TASKS)]
+    first = work(world, 0, names)
+    assert rtrl(world, "deploy")[0] == 0
+    third = child_of_second(world)
+    work(world, 1, names)
+    assert rtrl(world, "deploy")[0] == 0
+    stop(world.workspace)
+    start_detached(world.workspace)
+    work(world, 2, names)
+
+    code, waiting = rtrl(world, "collect")
+    assert code == 4
+    assert f"{TASKS} immature" in waiting["error"]["message"]
+
+    for n, generation in enumerate(
+        first
+    ):  # told once, about the chain's first call, six hours after its last
+        outcome(world, generation, 2 + (9 if n == LATE else 6), 1.0 if n % 2 else -1.0)
+    work(world, 12, ["somebody"])  # time goes on
+
+    code, collected = rtrl(world, "collect")
+    assert code == 0, collected
+    assert collected["metrics"]["episodes"] == TASKS
+    assert collected["metrics"]["generations"] == 3 * TASKS
+    assert collected["metrics"]["left_behind"] == {"immature": 1}
+
+    code, distilled = rtrl(world, "distill")
+    assert code == 0, distilled
+    experience = world.store.latest("experience")
+    assert experience is not None
+    schema = schemas.experience_episodes(("task_outcome",))
+    rows = tables.read(experience.path / schemas.EPISODES_FILE, schema).to_pylist()
+    told = {row["user"]: row["task_outcome"] for row in rows}
+    assert sorted(told.values(), key=str) == sorted([1.0, -1.0, 1.0, -1.0, -1.0, None], key=str)
+    assert {row["n_generations"] for row in rows} == {3}
+    assert {row["lag"] for row in rows} == {2}
+    assert experience.meta["counts"]["trainable"] == TASKS
+
+    code, trained = rtrl(world, "train")
+    assert code == 0, trained
+    proof = trained["metrics"]["proof"]
+    assert sorted(one["lag"] for one in proof.values()) == [0, 1, 2]
+    assert sum(one["tokens"] for one in proof.values()) == 12 * 3 * TASKS
+    assert all(one["p99"] < 1e-3 for one in proof.values()), proof
+    assert trained["inputs"]["parent"] in (third.ref, third.digest)
