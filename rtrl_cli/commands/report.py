@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ IN_TABLES = (
     "clarified",
     "edited",
 )
+_ALWAYS = 3  # columns of a table that say which group it is and how large
 ON_SCREEN = 10  # groups of a population; the page and --json have more
 
 Ref = Annotated[
@@ -142,7 +145,19 @@ def _groups(title: str, groups: Sequence[Group], figures: Sequence[Figure], name
         cells = [shown.cell(one.readings[f.name], f) if f.name in one.readings else "-" for f in figures]
         rows.append((one.label, one.episodes, one.users, *cells))
     header = (name.upper(), "EPISODES", "USERS", *(f.title.upper() for f in figures))
-    return f"{bold(title)}\n{table(header, rows)}"
+    shown_table, missing = _fitting(header, rows)
+    more = f"  (wider than the terminal, not shown: {', '.join(missing).lower()})" if missing else ""
+    return f"{bold(title)}{more}\n{shown_table}"
+
+
+def _fitting(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, list[str]]:
+    """The table with as many columns as a terminal is wide, and the names of the others."""
+    limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    widths = [max(len(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
+    kept = len(header)
+    while kept > _ALWAYS + 1 and sum(widths[:kept]) + 2 * (kept - 1) > limit:
+        kept -= 1
+    return table(header[:kept], [row[:kept] for row in rows]), list(header[kept:])
 
 
 def _left_out(report: Report) -> str:
@@ -162,13 +177,13 @@ def _left_out(report: Report) -> str:
 
 
 def _extremes(report: Report) -> str:
-    from stages.report.text import clean
+    from stages.report.text import visible
 
     rows = [
         (
             place,
             f"{one.reward:+.3f}",
-            clean(one.episode_id, 80),
+            visible(one.episode_id)[:100],
             ", ".join(f"{t.signal} {t.contribution:+.3f}" for t in one.terms[:3] if t.contribution),
         )
         for place, of in (("best", report.best), ("worst", report.worst))

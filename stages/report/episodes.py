@@ -33,6 +33,7 @@ LATER = {"edit_persistence_24h": "a day", "edit_persistence_7d": "a week"}  # me
 LABELS = ("agent", "model", "repository", "work", "stratum", "arm", "checkpoint")
 CALLS = "calls"  # how many tool calls an episode made, from its interactions
 FORGOTTEN = "forgotten"
+_YEAR_9999 = 253_370_764_800_000  # ms
 _TOLD = ("episode_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -113,7 +114,7 @@ def load(store: Store, experience: Artifact) -> Loaded:
     episodes = Episodes(
         user=_codes(table["user"]).codes,
         session=_codes(table["session"]).codes,
-        at=np.asarray(table["at"].to_numpy(), dtype=np.int64),
+        at=told_times(table["at"].to_numpy()),
         values=values,
         labels={name: _codes(table[name]) for name in LABELS},
         own=own,
@@ -123,6 +124,12 @@ def load(store: Store, experience: Artifact) -> Loaded:
 
 
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
+
+
+def told_times(at: Any) -> Ints:
+    """ms since the epoch [N], 0 where that is no time of a calendar: sources tell what they like."""
+    times = np.asarray(at, dtype=np.int64)
+    return np.where((times > 0) & (times < _YEAR_9999), times, 0)
 
 
 def calls_of(store: Store, experience: Artifact, ids: pa.ChunkedArray) -> Floats:

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cursorbench.redaction import redact
 from stages import schemas, tables
 from stages.distill.spec import RewardSpec, parse
 from stages.errors import InputMissingError, IntegrityError
+from stages.report.episodes import told_times
 from stages.report.populations import shown_name
-from stages.report.text import clean
+from stages.report.text import fit
 from stages.stage import Artifact
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
@@ -108,11 +108,7 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    return replace(example, state=state, request=_shown(request), answer=_shown(answer))
-
-
-def _shown(text: str) -> str:
-    return clean(redact(text).text, SHOWN)
+    return replace(example, state=state, request=fit(request, SHOWN), answer=fit(answer, SHOWN))
 
 
 def _example(row: dict[str, Any], spec: RewardSpec) -> Example:
@@ -129,7 +125,7 @@ def _example(row: dict[str, Any], spec: RewardSpec) -> Example:
         terms.append(Term("bounds of the spec", total, None, None, row["reward"] - total))
     return Example(
         episode_id=row["episode_id"],
-        at=row["at"],
+        at=int(told_times(np.array([row["at"]]))[0]),
         about={name: shown_name(row[name]) for name in _SHOWN_COLUMNS},
         reward=row["reward"],
         terms=tuple(sorted(terms, key=lambda term: -abs(term.contribution))),

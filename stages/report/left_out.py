@@ -75,7 +75,8 @@ def left_out(store: Store, experience: Artifact, forgotten: int, untimed: int) -
     if forgotten:
         rows.append(Left("from the figures", "forgotten", forgotten, None, _EXITS["forgotten"]))
     if untimed:
-        rows.append(Left("from the figures over time", "no time told", untimed, None, "in the other figures"))
+        about = "no time is told, or it was long before the others; in the other figures"
+        rows.append(Left("from the figures over time", "no window", untimed, None, about))
     quarantine = tables.read(experience.path / schemas.QUARANTINE_FILE, schemas.QUARANTINE, ["reason"])
     rows += [
         Left(

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cursorbench.redaction import redact
 from stages.report.episodes import Episodes, Ints
 from stages.report.figures import Figure, Reading
-from stages.report.text import clean
+from stages.report.text import fit
 
 UNTOLD = "(not told)"
 MOST_GROUPS = 20  # of a population; the smaller ones are counted together
 MOST_WINDOWS = 60
+ENOUGH = 10
 _LABEL = 60  # characters
 _DAY = 86_400_000  # ms
 
@@ -60,23 +60,27 @@ def population(name: str, episodes: Episodes, figures: Sequence[Figure]) -> Popu
     order = [int(code) for code in np.argsort(-sizes, kind="stable") if sizes[code]]
     shown, rest = order[:MOST_GROUPS], order[MOST_GROUPS:]
     groups = tuple(
-        group(shown_name(labels.names[code]), episodes.take(np.flatnonzero(labels.codes == code)), figures)
+        group(_label(name, labels.names[code]), episodes.take(np.flatnonzero(labels.codes == code)), figures)
         for code in shown
     )
     return Population(name, groups, len(rest), int(sizes[rest].sum()) if rest else 0)
 
 
+def _label(name: str, value: str) -> str:
+    return value[:19] if name == "checkpoint" else shown_name(value)  # a digest is nobody's text
+
+
 def shown_name(name: str) -> str:
     """A name that sources gave, for people: redacted, on one line, cut."""
-    text = clean(redact(name[:1000]).text, _LABEL).replace("\n", " ").strip()
-    return text or UNTOLD
+    return fit(" ".join(name.split()), _LABEL) or UNTOLD
 
 
 def by_calendar(episodes: Episodes, figures: Sequence[Figure]) -> tuple[str, list[Group], int]:
     """(unit, groups in order of time, episodes not shown): by day, week or month as the span asks.
 
-    Days up to a month of them, weeks up to a year, else months. In UTC; a week is named by its Monday.
-    Episodes of which no time is told, and windows before the last MOST_WINDOWS, are not shown.
+    Days up to a month of them, weeks up to a year, else months; a coarser one where the median window would
+    hold under ENOUGH episodes. In UTC; a week is named by its Monday. Episodes of which no time is told, and
+    windows before the last MOST_WINDOWS, are not shown.
     """
     timed = np.flatnonzero(episodes.at > 0)
     if not len(timed):
@@ -95,8 +99,8 @@ def by_calendar(episodes: Episodes, figures: Sequence[Figure]) -> tuple[str, lis
 
 def _starts(days: Ints, span: int) -> tuple[str, np.ndarray[Any, Any]]:
     dates = days.astype("datetime64[D]")
-    if span <= 31:
-        return "day", dates
-    if span <= 366:
-        return "week", dates - ((days + 3) % 7).astype("timedelta64[D]")  # day 0 was a Thursday
+    mondays = dates - ((days + 3) % 7).astype("timedelta64[D]")  # day 0 was a Thursday
+    for unit, starts, longest in (("day", dates, 31), ("week", mondays, 366)):
+        if span <= longest and np.median(np.unique(starts, return_counts=True)[1]) >= ENOUGH:
+            return unit, starts
     return "month", dates.astype("datetime64[M]")

@@ -15,8 +15,10 @@ POPULATIONS = {
     "arm": "Arm",
     "checkpoint": "Checkpoint",
 }
+FEW = 5  # episodes under which their share is not shown
 HOW_TO_READ = (
-    "Intervals are 95 %, clustered by user; there is none under five users. In logs each session is a user "
+    "Intervals are 95 %, clustered by user; there is none under five users, and no figure "
+    "under five episodes. In logs each session is a user "
     "unless collect was told who it was. A dash is a figure that cannot be told."
 )
 
@@ -31,8 +33,12 @@ def number(value: float | None, figure: Figure) -> str:
 
 
 def told(reading: Reading) -> bool:
-    """Whether a figure has a value, and not the 0 of a source that may never tell."""
-    return reading.value is not None and not (reading.value == 0 and reading.note.startswith(NONE_TOLD))
+    """Whether there is a number to show: not the 0 of a source that may never tell, nor that of a handful."""
+    return reading.value is not None and reading.n >= FEW and not _none_told(reading)
+
+
+def _none_told(reading: Reading) -> bool:
+    return reading.value == 0 and reading.note.startswith(NONE_TOLD)
 
 
 def remark(reading: Reading) -> str:
@@ -45,13 +51,13 @@ def headline_value(reading: Reading, figure: Figure) -> str:
     if reading.value is None:
         return reading.note.split(";")[0].split(" (")[0].split(":")[0]
     if not told(reading):
-        return "none told"
+        return "none told" if _none_told(reading) else "too few"
     return number(reading.value, figure)
 
 
 def interval(reading: Reading, figure: Figure) -> str:
     """`11.3 to 21.2 %`; empty without one."""
-    if reading.low is None and reading.high is None:
+    if (reading.low is None and reading.high is None) or not told(reading):
         return ""
     low, high = (number(end, figure) for end in (reading.low, reading.high))
     if figure.unit == "share":

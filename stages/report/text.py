@@ -1,14 +1,28 @@
-"""Foreign text made fit to show: no control or direction characters, and cut."""
+"""Foreign text made fit to show: nothing invisible, redacted, cut; in this order.
+
+A character that does not show could split a secret so that no detector knows it; so those go first. And a
+secret that is cut in half is one no more to a detector; so the cut comes last.
+"""
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
-_KEPT = "\n\t"
+from cursorbench.redaction import redact
+
+_INVISIBLE = re.compile(  # control, format, private and half characters, but for line breaks and tabs
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
+)
 
 
-def clean(text: str, limit: int) -> str:
-    """At most `limit` characters of a text, what is invisible or turns the direction left out."""
-    shown = "".join(c for c in text[: 4 * limit] if c in _KEPT or unicodedata.category(c)[0] != "C").strip()
-    cut = len(shown) > limit or len(text) > 4 * limit
-    return shown[:limit].rstrip() + "…" if cut else shown
+def visible(text: str) -> str:
+    """The text without what does not show or turns its direction."""
+    return _INVISIBLE.sub("", text)
+
+
+def fit(text: str, limit: int) -> str:
+    """At most `limit` characters of a text that somebody else wrote, and a mark where it was cut."""
+    shown = redact(visible(text)).text.strip()
+    return shown if len(shown) <= limit else shown[:limit].rstrip() + "…"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from rtrl_cli.commands.report import _fitting
 from rtrl_cli.main import run
 from stages.init import init_bare
 from stages.workspace import Workspace
@@ -47,7 +49,7 @@ def test_the_table_says_what_is_known_and_what_is_not(workspace: Workspace, rtrl
     followup = next(line for line in lines if line.startswith("Dissatisfied follow-up"))
     assert "48 of 72" in followup
     assert "no edit is told" in next(line for line in lines if line.startswith("Edit persistence"))
-    assert "by day" in lines
+    assert "by week" in lines
     assert "repository: shop only" in lines
     assert any(line.startswith("from the gradient  text_only") for line in lines)
     assert SECRET not in done.stdout
@@ -81,6 +83,20 @@ def test_the_page_is_written_again_and_nothing_else_is_replaced(
     done = rtrl(workspace, "--html", str(notes))
     assert (done.returncode, done.stdout, notes.read_text()) == (2, "", "mine")
     assert "is no report" in done.stderr
+
+
+def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = ("AGENT", "EPISODES", "USERS", "ASKS")
+    assert _fitting(header, [("aider", 5, 5, "16.2 %")])[1] == []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    wide = (*header, "EDITS", "INVALID TOOL CALLS")
+    shown, missing = _fitting(wide, [("aider", 5, 5, "16.2 %", "1.0 %", "0.1 %")])
+    assert missing == ["INVALID TOOL CALLS"]
+    assert max(map(len, shown.splitlines())) <= 40
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((10, 24)))
+    assert _fitting(wide, [("aider", 5, 5, "16.2 %", "1.0 %", "0.1 %")])[1] == ["EDITS", "INVALID TOOL CALLS"]
 
 
 def test_exit_codes(workspace: Workspace, rtrl: Rtrl, tmp_path: Path) -> None:

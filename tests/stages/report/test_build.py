@@ -43,8 +43,8 @@ def test_a_report_of_logs(logs: tuple[Workspace, Store]) -> None:
     assert (said.n, said.of, said.users) == (48, 72, 24)  # nothing follows the last of each session
     model = next(one for one in found.populations if one.name == "model")
     assert [(g.label, g.episodes, g.users) for g in model.groups] == [("m0", 36, 12), ("m1", 36, 12)]
-    assert found.over_time.unit == "day"
-    assert len(found.over_time.windows) == 24
+    assert found.over_time.unit == "week"
+    assert [w.episodes for w in found.over_time.windows] == [12, 21, 21, 18]
     assert found.left_out.timing is None
     assert [(row.reason, row.count) for row in found.left_out.rows] == [("text_only", 72)]
     json.dumps(found.to_json(), allow_nan=False)
@@ -121,7 +121,7 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert first.readings["invalid_tool_calls"].note.startswith("0 of 1 calls")
     assert first.left_out.timing is not None
     assert (first.left_out.timing.matured, first.left_out.timing.waiting) == (1, 1)  # the clock's own waits
-    assert first.over_time.unit == "day"
+    assert first.over_time.unit == "month"
     world.generation("g9", "e9", 4 * HOUR, session="s2")
     world.tick(8 * HOUR)
     world.collect()
@@ -131,4 +131,4 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert [w.label for w in second.over_time.windows] == ["v1", "v2"]
     assert second.over_time.windows[0].readings["edit_persistence"].value == pytest.approx(0.5)
     alone = build(world.workspace, world.store, resolve(world.store, None, "auto"), last=1)
-    assert alone.over_time.unit == "day"
+    assert alone.over_time.unit == "month"

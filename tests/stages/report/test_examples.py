@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from stages.report.examples import extremes
-from stages.report.text import clean
+from stages.report.text import fit
 
 
 def table(*rows: tuple[float | None, str, int]) -> pa.Table:
@@ -27,6 +27,14 @@ def test_among_equals_the_newest() -> None:
 
 
 def test_text_is_cut_and_nothing_invisible_is_left() -> None:
-    assert clean("a\x00b\u202ec\u200b\x1b", 10) == "abc"
-    assert clean("x" * 400, 300) == "x" * 300 + "…"
-    assert clean("one\n\ttwo\n", 300) == "one\n\ttwo"
+    assert fit("a\x00b\u202ec\u200b\x1b", 10) == "abc"
+    assert fit("x y " * 100, 300) == ("x y " * 75).strip() + "…"
+    assert fit("one\n\ttwo\n", 300) == "one\n\ttwo"
+    assert fit("half\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass"), 9) == "half"
+
+
+def test_a_secret_is_masked_though_invisibly_split_or_cut() -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    split = secret[:9] + "\u200b" + secret[9:]
+    assert "D4e5" not in fit(f"my key is {split} thanks", 300)
+    assert "ghp_" not in fit("word " * 58 + secret, 300)

@@ -63,7 +63,7 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
     assert counts(found.rows) == {
         ("from the gradient", "no_tokens"): 2,
         ("from the figures", "forgotten"): 1,
-        ("from the figures over time", "no time told"): 2,
+        ("from the figures over time", "no window"): 2,
         ("quarantined by distill", "b"): 2,
         ("quarantined by distill", "a"): 1,
         ("episodes left by collect", "immature"): 6,

@@ -80,8 +80,10 @@ def test_numbers_as_people_read_them() -> None:
     untold = Reading(None, None, None, 0, 4, 0, "not measured; 1 of 4 undone or refused (25.0%)")
     assert shown.cell(untold, SHARE) == shown.headline_value(untold, SHARE) == "not measured"
     assert shown.remark(untold) == "1 of 4 undone or refused (25.0%)"
-    none = Reading(0.0, None, None, 4, 4, 4, "none is told: a source that never tells looks the same")
+    none = Reading(0.0, 0.0, 0.4, 4, 4, 4, "none is told: a source that never tells looks the same")
     assert shown.cell(none, SHARE) == "none told n=4"
+    handful = Reading(1.0, None, None, 4, 4, 4, "4 users: too few for an interval")
+    assert shown.cell(handful, SHARE) == "too few n=4"
     assert shown.span(0, 0) == "no time told"
 
 

@@ -90,7 +90,7 @@ def test_the_page_needs_no_script(browser: Any, report: Path) -> None:
     summary = page.locator("section#time summary")
     summary.click()
     assert page.locator("section#time table").is_visible()
-    assert page.get_by_role("img", name="Plot of dissatisfied follow-up by day").is_visible()
+    assert page.get_by_role("img", name="Plot of dissatisfied follow-up by week").is_visible()
     context.close()
 
 

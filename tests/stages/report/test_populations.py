@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from stages.report.episodes import CALLS, LABELS, SIGNALS, Episodes, Labels
+from stages.report.episodes import CALLS, LABELS, SIGNALS, Episodes, Labels, told_times
 from stages.report.figures import FIGURES
 from stages.report.populations import MOST_GROUPS, by_calendar, population
 from tests.stages.report.columns import episodes
@@ -38,16 +38,28 @@ def test_a_name_is_redacted_cut_and_on_one_line() -> None:
 
 
 def test_days_weeks_by_monday_and_months_and_what_has_no_time() -> None:
-    days = episodes({"at": at(2026, 3, 1, 23)}, {"at": at(2026, 3, 31)}, {"at": at(2026, 3, 1)}, {})
-    unit, groups, not_shown = by_calendar(days, FIGURES)
-    assert (unit, not_shown) == ("day", 1)
-    assert [(g.label, g.episodes) for g in groups] == [("2026-03-01", 2), ("2026-03-31", 1)]
-    weeks = episodes({"at": at(2026, 3, 1)}, {"at": at(2026, 3, 2)}, {"at": at(2026, 4, 8)})
-    unit, groups, _ = by_calendar(weeks, FIGURES)
-    assert (unit, [g.label for g in groups]) == ("week", ["2026-02-23", "2026-03-02", "2026-04-06"])
-    unit, groups, _ = by_calendar(episodes({"at": at(2020, 1, 31)}, {"at": at(2026, 3, 2)}), FIGURES)
-    assert (unit, [g.label for g in groups]) == ("month", ["2020-01", "2026-03"])
-    assert by_calendar(episodes({}, {}), FIGURES) == ("day", [], 2)
+    def windows(*times: int) -> tuple[str, list[tuple[str, int]], int]:
+        unit, groups, not_shown = by_calendar(episodes(*({"at": one} for one in times)), FIGURES)
+        return unit, [(g.label, g.episodes) for g in groups], not_shown
+
+    days = [at(2026, 3, 1, 23)] * 10 + [at(2026, 3, 31)] * 10 + [at(2026, 3, 1)]
+    assert windows(*days, 0) == ("day", [("2026-03-01", 11), ("2026-03-31", 10)], 1)
+    weeks = [at(2026, 3, 1)] * 10 + [at(2026, 3, 2)] * 10 + [at(2026, 4, 8)] * 10
+    assert windows(*weeks) == ("week", [("2026-02-23", 10), ("2026-03-02", 10), ("2026-04-06", 10)], 0)
+    assert windows(at(2020, 1, 31), at(2026, 3, 2)) == ("month", [("2020-01", 1), ("2026-03", 1)], 0)
+    assert windows(0, 0) == ("day", [], 2)
+
+
+def test_windows_of_a_handful_are_made_longer() -> None:
+    a_day = [{"at": at(2026, 3, day)} for day in range(2, 30) for _ in range(3)]  # four whole weeks
+    unit, groups, _ = by_calendar(episodes(*a_day), FIGURES)
+    assert (unit, [g.episodes for g in groups]) == ("week", [21, 21, 21, 21])
+    unit, groups, _ = by_calendar(episodes(*a_day[::3]), FIGURES)
+    assert (unit, [g.episodes for g in groups]) == ("month", [28])
+
+
+def test_a_time_that_no_calendar_knows_is_not_told() -> None:
+    assert told_times([-5, 0, 1, 10**15, 2**62]).tolist() == [0, 0, 1, 0, 0]
 
 
 def test_a_hundred_thousand_episodes_take_seconds() -> None:
