@@ -87,10 +87,10 @@ class Session:
         elif found := said.DRY.match(text) or said.SKIPPED.match(text):
             status: Status = "proposed" if said.DRY.match(text) else "rejected"
             yield from self._apply(place, found[1].strip(), status)
-        elif found := said.COMMIT.match(text):
-            yield from self._commit(place, found[1], found[2].strip())
         elif found := said.UNDONE.match(text):
             yield from self._undo(place, found[1] or found[2])
+        elif found := said.COMMIT.match(text):
+            yield from self._commit(place, found[1], found[2].strip())
         else:
             yield from self._other(place, text)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from cursorbench.history.changes import Change, Survival
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
+from cursorbench.sessions.lines import Kept
 
 T0 = 1_700_000_000_000  # ms
 HOUR = 3_600_000
@@ -77,3 +78,23 @@ def change(
 def text(*lines: str) -> str:
     """Lines as a file."""
     return "".join(f"{line}\n" for line in lines)
+
+
+OLD = text("import logging", "def first_one():", "    return 'first value'")
+NEW = text(
+    "import logging",
+    "def first_one():",
+    "    return 'other value'",
+    "def second_one():",
+    "    return 'second value'",
+)
+# NEW adds 3 lines that can be recognised and deletes 1.
+ALL = Kept(3, 3, 1, 1)
+NONE = Kept(3, 0, 1, 0)
+LATE = 8 * DAY
+
+
+def taken(git: Git) -> str:
+    """A repository in which OLD became NEW a minute after the change."""
+    git.commit(-HOUR, {"a.py": OLD, "b.py": text("something_else = 1")})
+    return git.commit(60_000, {"a.py": NEW})

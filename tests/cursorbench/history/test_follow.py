@@ -8,31 +8,12 @@ import pytest
 
 from cursorbench.history.changes import Survival
 from cursorbench.sessions.lines import Kept
-from tests.cursorbench.history.gits import DAY, HOUR, T0, Git, change, text
-
-OLD = text("import logging", "def first_one():", "    return 'first value'")
-NEW = text(
-    "import logging",
-    "def first_one():",
-    "    return 'other value'",
-    "def second_one():",
-    "    return 'second value'",
-)
-# NEW adds 3 lines that can be recognised and deletes 1.
-ALL = Kept(3, 3, 1, 1)
-NONE = Kept(3, 0, 1, 0)
-LATE = 8 * DAY
+from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, T0, Git, change, taken, text
 
 
 @pytest.fixture
 def git(tmp_path: Path) -> Git:
     return Git(tmp_path / "repository")
-
-
-def taken(git: Git) -> str:
-    """A repository in which OLD became NEW a minute after the change."""
-    git.commit(-HOUR, {"a.py": OLD, "b.py": text("something_else = 1")})
-    return git.commit(60_000, {"a.py": NEW})
 
 
 def test_all_of_it_is_kept(git: Git) -> None:

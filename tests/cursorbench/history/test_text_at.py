@@ -9,32 +9,12 @@ import pytest
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.history.follow import follow, text_at
 from cursorbench.history.repository import Repository
-from cursorbench.sessions.lines import Kept
-from tests.cursorbench.history.gits import DAY, HOUR, Git, change, text
-
-OLD = text("import logging", "def first_one():", "    return 'first value'")
-NEW = text(
-    "import logging",
-    "def first_one():",
-    "    return 'other value'",
-    "def second_one():",
-    "    return 'second value'",
-)
-# NEW adds 3 lines that can be recognised and deletes 1.
-ALL = Kept(3, 3, 1, 1)
-NONE = Kept(3, 0, 1, 0)
-LATE = 8 * DAY
+from tests.cursorbench.history.gits import DAY, HOUR, LATE, NEW, OLD, Git, change, taken, text
 
 
 @pytest.fixture
 def git(tmp_path: Path) -> Git:
     return Git(tmp_path / "repository")
-
-
-def taken(git: Git) -> str:
-    """A repository in which OLD became NEW a minute after the change."""
-    git.commit(-HOUR, {"a.py": OLD, "b.py": text("something_else = 1")})
-    return git.commit(60_000, {"a.py": NEW})
 
 
 def test_nothing_is_known_of_a_change_without_text(git: Git) -> None:

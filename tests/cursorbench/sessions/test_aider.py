@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cursorbench.sessions import aider
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -54,6 +56,21 @@ def test_a_session_with_an_edit_a_commit_and_an_undo(tmp_path: Path) -> None:
         UserTurn(text="/undo", automatic="command", **line(26)),
         Edit(id="edit-1", path="a.py", status="undone", **line(27)),
     ]
+
+
+WAS_RESET = "was reset and removed from git."
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Removed: abcdef1 feat: it", f"Commit `abcdef1` {WAS_RESET}", f"Commit abcdef1 {WAS_RESET}"],
+)
+def test_undoing_in_the_words_of_all_versions(tmp_path: Path, said: str) -> None:
+    text = START + ABOUT + "\n" + typed("do it") + f"\nSure.\n\n{BLOCK}\n"
+    text += "> Applied edit to a.py  \n> Commit abcdef1 feat: it  \n\n" + typed("/undo") + f"> {said}  \n"
+    found = items(tmp_path, text)
+    assert [e.status for e in found if isinstance(e, Edit)] == ["applied", "undone"]
+    assert [e.sha for e in found if isinstance(e, Commit)] == ["abcdef1"]
 
 
 def test_edits_that_fail_are_not_confirmed_or_not_allowed(tmp_path: Path) -> None:

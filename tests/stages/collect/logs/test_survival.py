@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,45 +16,20 @@ from stages.init import init_bare
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.workspace import Workspace
+from tests.cursorbench.history.gits import DAY, T0, Git
 
-T0 = 1_760_000_000  # s
 BASE = "def first():\n    return 'first'\n"
 ADDED = "def second():\n    return 'second'\n\ndef third():\n    return 'third'\n"
 
 
-def git(root: Path, *arguments: str, at: int = T0) -> None:
-    who = {
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
-    when = {"GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": f"{at} +0000"}
-    subprocess.run(
-        ["git", "-C", str(root), *arguments],
-        check=True,
-        capture_output=True,
-        env={**os.environ, **who, **when, "GIT_CONFIG_GLOBAL": "/dev/null"},
-    )
-
-
-def commit(root: Path, text: str, at: int) -> None:
-    (root / "shop.py").write_text(text)
-    git(root, "add", ".", at=at)
-    git(root, "commit", "-m", "change", at=at)
-
-
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
+def repo(tmp_path: Path) -> Git:
     """The agent's four lines are taken at +60 s; two of them are gone after half an hour."""
-    root = tmp_path / "shop"
-    root.mkdir()
-    git(root, "init", "-q")
-    commit(root, BASE, T0 - 100)
-    commit(root, BASE + ADDED, T0 + 60)
-    commit(root, BASE + ADDED.split("\n\n", maxsplit=1)[0] + "\n", T0 + 1800)
-    commit(root, BASE + ADDED.split("\n\n", maxsplit=1)[0] + "\n# done with the shop\n", T0 + 2 * 86400)
-    return root
+    git = Git(tmp_path / "shop")
+    half = BASE + ADDED.partition("\n\n")[0] + "\n"
+    for at, text in ((-100, BASE), (60, BASE + ADDED), (1800, half), (2 * 86400, half + "\n# done\n")):
+        git.commit(1000 * at, {"shop.py": text})
+    return git
 
 
 def log_of(path: Path) -> None:
@@ -74,7 +47,7 @@ def log_of(path: Path) -> None:
     ]
     line = {
         "session_id": "s1",
-        "timestamp": T0,
+        "timestamp": T0 / 1000,
         "request": {"model": "m1", "messages": messages[:3]},
         "response": {"id": "r1", "model": "m1", "choices": [{"index": 0, "message": messages[3]}]},
     }
@@ -88,10 +61,12 @@ def place(tmp_path: Path) -> tuple[Workspace, Store]:
 
 
 def test_what_stands_an_hour_later_is_the_persistence(
-    place: tuple[Workspace, Store], tmp_path: Path, repo: Path
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
 ) -> None:
     log_of(tmp_path / "log.jsonl")
-    made = run_stage(*place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo)))
+    made = run_stage(
+        *place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo.folder))
+    )
     figures = made.metrics["persistence"]
     assert figures["recognised_by"] == {"content": 1}
     assert {name: one["rate"] for name, one in figures["kept"].items()} == {
@@ -118,13 +93,13 @@ def test_without_a_repository_it_is_not_known(place: tuple[Workspace, Store], tm
 
 
 def test_a_history_that_goes_on_makes_another_run(
-    place: tuple[Workspace, Store], tmp_path: Path, repo: Path
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
 ) -> None:
     log_of(tmp_path / "log.jsonl")
-    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo))
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=repo.folder))
     first = run_stage(*place, stage)
     assert run_stage(*place, stage).status == "noop"
-    commit(repo, BASE, T0 + 9 * 86400)
+    repo.commit(9 * DAY, {"shop.py": BASE})
     again = run_stage(*place, stage)
     assert again.status == "succeeded"
     assert again.metrics["persistence"]["kept"]["head"]["rate"] == 0.0
