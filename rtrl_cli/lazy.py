@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 STAGES, LOOP, STORE = "Stages", "The loop", "The store"
 TABLE: dict[str, Entry] = {
-    "collect": Entry(STAGES, "collect", "Seal a window of the spool into interactions."),
+    "collect": Entry(STAGES, "collect", "Seal a window of the spool, or session logs, into interactions."),
     "distill": Entry(STAGES, "distill", "Turn interactions into experience: signals and rewards."),
     "train": Entry(STAGES, "train", "Train the live checkpoint on experience; gives a candidate."),
     "eval": Entry(STAGES, "eval", "Compare a candidate with the live checkpoint and decide."),
