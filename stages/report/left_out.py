@@ -25,7 +25,7 @@ _EXITS = {
     "trainable": "goes to training",
 }
 _OF_LOGS = {
-    "unknown_files": "no session log that is known",
+    "unknown files": "no session log that is known",
     "unanswered requests": "a request without an answer is no episode",
 }
 
@@ -116,11 +116,22 @@ def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
     ]
     if meta.get("lost_events"):
         rows.append(Left("events lost", "spool damaged", int(meta["lost_events"]), None, "cannot be read"))
-    said = meta.get("said") or {}
+    followed = meta.get("persistence") or {}
+    rows += [
+        Left(
+            "edits not followed in git",
+            name,
+            n,
+            n / max(1, followed["edits"]),
+            "undone counts as lost, the rest as not measured",
+        )
+        for name, n in _sorted(followed.get("reasons") or {})
+    ]
+    said = {name.replace("_", " "): n for name, n in (meta.get("said") or {}).items()}
     unanswered = {name: n for name, n in said.items() if name.startswith(("unanswered", "automatic:"))}
-    counted = {"unknown_files": int(meta.get("unknown_files") or 0), **unanswered}
+    counted = {"unknown files": int(meta.get("unknown_files") or 0), **unanswered}
     return rows + [
-        Left("of the logs", name.replace("_", " "), n, None, _OF_LOGS.get(name, _of_log(name)))
+        Left("of the logs", name, n, None, _OF_LOGS.get(name, _of_log(name)))
         for name, n in _sorted(counted)
         if n
     ]

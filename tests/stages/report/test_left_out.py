@@ -78,13 +78,14 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
 
 
 def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_path: Path) -> None:
-    said = {"episodes": 10, "unanswered requests": 3, "automatic:command": 4, "edits applied": 5}
+    said = {"episodes": 10, "unanswered_requests": 3, "automatic:command": 4, "edits applied": 5}
     interactions = artifact(
         tmp_path / "i",
         checkpoint="",
         counts={"episodes": 10},
         said=said,
         unknown_files=2,
+        persistence={"edits": 8, "reasons": {"no commit took it": 2}},
         quarantined={"no JSON": 1},
     )
     found = left_out(OneStore(interactions), experience, 0, 0)  # type: ignore[arg-type]
@@ -94,7 +95,11 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
         ("quarantined by distill", "b"): 2,
         ("quarantined by distill", "a"): 1,
         ("quarantined by collect", "no JSON"): 1,
+        ("edits not followed in git", "no commit took it"): 2,
         ("of the logs", "automatic:command"): 4,
         ("of the logs", "unanswered requests"): 3,
         ("of the logs", "unknown files"): 2,
     }
+    rows = {row.reason: row for row in found.rows}
+    assert rows["no commit took it"].share == 0.25
+    assert rows["unanswered requests"].about == "a request without an answer is no episode"
