@@ -7,38 +7,17 @@ from __future__ import annotations
 
 import re
 
+from cursorbench.redaction import mask as redacted
+from cursorbench.redaction import redact
+
 MESSAGE_CHARACTERS = 700
 REQUEST_CHARACTERS = 500
 ANSWER_CHARACTERS = 600
 READ_CHARACTERS = 200_000  # of a longer text only the head and the tail of this size are looked at
 _FOLD_LINES = 6  # a code block of more lines is folded
 
-_SECRETS = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL), "<key>"),
-    (re.compile(r"\b(?:sk|pk|rk|phc|ghp|gho|ghs|glpat|xox[abprs]|hf|npm|pypi)[-_][\w-]{16,}"), "<key>"),
-    (re.compile(r"\b(?:github_pat_\w{20,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})"), "<key>"),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?"), "<key>"),
-    (re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{12,}"), r"\1<key>"),
-    (
-        re.compile(
-            r"""(?ix)\b((?:[a-z0-9]+_)*(?:password|passwd|secret|token|api_?key|access_?key)["']?
-            \s*[:=]\s*["']?)(?=[^\s"'<]*\d)[^\s"'<>,;(){}]{8,}"""
-        ),
-        r"\1<key>",
-    ),
-    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@:]+:[^\s/@]+@"), r"\1<key>@"),
-    (re.compile(r"\b[0-9a-fA-F]{32,}\b"), "<hex>"),
-    (re.compile(r"\b(?=[A-Za-z0-9+/_-]*\d)(?=[A-Za-z0-9+/_-]*[A-Za-z])[A-Za-z0-9+_]{40,}={0,2}"), "<key>"),
-    (re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"), "<e-mail>"),
-    (re.compile(r"(?i)(/(?:users|home)/)[^/\s\"'`<>:)]+"), r"\1<user>"),
-    (
-        re.compile(
-            r"(?i)([a-z]:(?:\\{1,2}|/)users(?:\\{1,2}|/))(?:[^\\/\n\"'`<>:)]{1,64}(?=[\\/])|[^\\/\s\"'`<>:)]+)"
-        ),
-        r"\1<user>",
-    ),
-    (re.compile(r"(?<![\d.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"), "<address>"),
-)
+_ADDRESS = re.compile(r"(?<![\d.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_HOME = re.compile(r"(/(?:Users|home)/)(?!\[redacted)[\w.-]+")  # also in the middle of a pasted line
 _FENCE = re.compile(
     r"^( {0,3})(`{3,}|~{3,})([^\n`]*)\n(.*?)(?:^ {0,3}\2[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
@@ -46,12 +25,11 @@ _BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 
 
 def mask(text: str) -> str:
-    """Keys, passwords, e-mail addresses, names in home paths and network addresses replaced by a tag."""
+    """Redacted text, network addresses masked too."""
     if len(text) > READ_CHARACTERS:
         text = text[: READ_CHARACTERS // 2] + "\n" + text[-READ_CHARACTERS // 2 :]
-    for pattern, tag in _SECRETS:
-        text = pattern.sub(tag, text)
-    return text
+    text = _ADDRESS.sub("<address>", redact(text).text)
+    return _HOME.sub(rf"\1{redacted('home_path')}", text)
 
 
 def fold(text: str) -> str:

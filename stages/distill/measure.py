@@ -117,7 +117,13 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
         "edit_persistence": edit_persistence(events, persistence_ms, edits),
         "edit_rejected": edit_rejected(edits),
         "dissatisfied_followup": dissatisfied_followup(
-            events, episode.request, bool(clarified), edits.undone, answered_at, _ms(spec.horizons.followup_s)
+            events,
+            episode.request,
+            bool(clarified),
+            edits.undone,
+            answered_at,
+            _ms(spec.horizons.followup_s),
+            episode.answer,
         ),
         "clarified": clarified,
         "edited": edited,

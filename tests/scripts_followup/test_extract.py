@@ -128,16 +128,19 @@ def test_what_cannot_be_read_is_counted() -> None:
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
-        ("mail a.b+c@example.co.uk now", "mail <e-mail> now"),
-        ("in /home/anna/x and /Users/bob/y", "in /home/<user>/x and /Users/<user>/y"),
-        (r"C:\Users\Anna Bo - firm.com\Documents", r"C:\Users\<user>\Documents"),
-        (r"C:\\Users\\anna\\x", r"C:\\Users\\<user>\\x"),
-        ("key sk-proj-abcdefghijklmnop1234 end", "key <key> end"),
-        ("API_KEY=abcd1234efgh", "API_KEY=<key>"),
-        ('"password": "hunter2hunter2"', '"password": "<key>"'),
-        ("postgres://me:pw@db/x", "postgres://<key>@db/x"),
-        ("Authorization: Bearer abc.def.ghi-123", "Authorization: Bearer <key>"),
-        ("commit 0123456789abcdef0123456789abcdef01234567", "commit <hex>"),
+        ("mail a.b+c@example.co.uk now", "mail [redacted:email] now"),
+        (
+            "in /home/anna/x and /Users/bob/y",
+            "in /home/[redacted:home_path]/x and /Users/[redacted:home_path]/y",
+        ),
+        (r"C:\Users\Anna Bo - firm.com\Documents", r"C:\Users\[redacted:home_path]\Documents"),
+        (r"C:\\Users\\anna\\x", r"C:\\Users\\[redacted:home_path]\\x"),
+        ("key sk-proj-abcdefghijklmnop1234 end", "key [redacted:api_key] end"),
+        ("API_KEY=abcd1234efgh", "API_KEY=[redacted:credential]"),
+        ('"password": "hunter2hunter2"', '"password": "[redacted:credential]"'),
+        ("postgres://me:pw@db/x", "postgres://me:[redacted:credential]@db/x"),
+        ("Authorization: Bearer abc.def.ghi-123", "Authorization: Bearer [redacted:credential]"),
+        ("commit 0123456789abcdef0123456789abcdef01234567", None),
         ("on 10.1.2.3, not 127.0.0.1", "on <address>, not 127.0.0.1"),
         ("token_count = compute(tokens)", "token_count = compute(tokens)"),
         ("the AuthenticationManagerFactoryBeanConfigurationProperties class", None),
@@ -208,7 +211,7 @@ def test_the_real_sessions_give_what_the_readers_tell() -> None:
         told = report["sources"][folder]
         others = sum(n for why, n in told["left_out"].items() if not why.startswith("automatic"))
         assert told["messages"] + others == total
-    private = re.compile(r"[\w.+-]+@[\w-]+\.\w+|/(?:home|Users)/(?!<user>)\w|sk-[a-zA-Z0-9]{20}")
+    private = re.compile(r"[\w.+-]+@[\w-]+\.[A-Za-z]\w+|/(?:home|Users)/(?!\[redacted)\w|sk-[a-zA-Z0-9]{20}")
     shown = ("message", "request", "answer_end")
     assert not [row["id"] for row in rows if any(private.search(row[name]) for name in shown)]
 

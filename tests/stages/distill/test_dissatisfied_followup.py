@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from stages.distill.signals.dissatisfied_followup import (
     EXPLICIT_NO,
     EXPLICIT_YES,
+    Followup,
     dissatisfied_followup,
-    features,
-    load_model,
+    followup,
     probability,
+    repeats_request,
 )
+from stages.distill.signals.followup import model
+from stages.distill.signals.followup.features import ngrams, readable
 from tests.stages.distill.events import HOUR, event
 
 REQUEST = "make total() add the tax before it rounds"
@@ -35,7 +38,6 @@ DISSATISFIED = [
     "why did you delete the docstring?",
     "now the tests fail",
     "The result is incorrect: it should be 13 not 12",
-    "[Request interrupted by user for tool use]",
     "make total() add the tax before it rounds!!",
     "didnt change a thing",
     "that broke the import",
@@ -60,7 +62,7 @@ SATISFIED = [
 
 @pytest.mark.parametrize("message", DISSATISFIED)
 def test_dissatisfied(message: str) -> None:
-    assert probability(message, REQUEST) > 0.6
+    assert probability(message, REQUEST) > 0.55
 
 
 @pytest.mark.parametrize("message", SATISFIED)
@@ -69,11 +71,58 @@ def test_satisfied(message: str) -> None:
 
 
 def test_a_number_by_hand() -> None:
-    found = features("still wrong", REQUEST)
-    assert {name for name, value in found.items() if value} == {"persists"}
-    weights = load_model().weights
-    assert (load_model().bias, weights["persists"]) == (-1.7, 3.2)
-    assert probability("still wrong", REQUEST) == pytest.approx(0.8175744761936437)  # 1 / (1 + e^-1.5)
+    shipped = model.Model(
+        schema="",
+        recipe={},
+        data={},
+        bias=-1.0,
+        readable={"persists": 2.0, "praise": -3.0},
+        ngrams={"still wrong": 1.5, "^ still": 0.5, "thanks": -9.0},
+        ngram_scale=2.0,
+        ngram_least=4,
+        slope=0.5,
+        intercept=0.25,
+        threshold=0.5,
+    )
+    # two known n-grams of at least four: 2 / sqrt(4) * (1.5 + 0.5); 0.5 * (-1 + 2 + 2) + 0.25 = 1.75
+    judged = model.judge("still wrong", "add a test", "", False, shipped)
+    assert judged.probability == pytest.approx(0.8519528019683106)  # 1 / (1 + e^-1.75)
+    assert judged.terms == (("persists", 1.0), ("'still wrong'", 0.75), ("'^ still'", 0.25))
+
+
+def test_readable_features() -> None:
+    found = readable("still wrong", REQUEST, "Fixed. Shall I go on?", False)
+    on = {name for name, value in found.items() if value and "length" not in name}
+    assert {"persists", "short", "complains", "answer_asks", "answer_claims", "asked_short"} <= on
+    assert not on & {"praise", "trace", "repeats", "goes_on", "question"}
+
+
+def test_ngrams() -> None:
+    assert ngrams("No, 7 no") == ["no", "0", "^ no", "no 0", "0 no", "^ no 0", "no 0 no"]
+    assert ngrams("修复") == ["修", "复", "^ 修", "修 复", "^ 修 复"]
+
+
+def test_the_same_words_about_other_code_are_no_repeat() -> None:
+    one, other = ("Resolve this finding, be concise:\n```\n" + code + "\n```" for code in ("a = a", "b()"))
+    assert readable(one, other, "", False)["same_form"] == 1.0
+    assert readable(one, one, "", False)["same_form"] == 0.0
+    assert readable(one, one, "", False)["repeats_all"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("complaint", "going_on"),
+    [
+        ("还是不行，报错了", "好的，继续"),
+        ("ainda não funciona, deu erro", "perfeito, agora crie os testes"),
+        ("sigue sin funcionar", "gracias, ahora añade pruebas"),
+        ("das ist falsch, der Fehler ist immer noch da", "super, weiter mit der Doku"),
+        ("ça ne marche toujours pas", "parfait, ajoute un bouton"),
+        ("всё ещё не работает", "спасибо, продолжай"),
+        ("まだエラーが出ます", "ありがとう、次はテストを追加してください"),
+    ],
+)
+def test_other_languages(complaint: str, going_on: str) -> None:
+    assert probability(complaint, REQUEST) > 0.5 > probability(going_on, REQUEST)
 
 
 def test_saying_it_again_is_an_answer_when_the_agent_asked() -> None:
@@ -83,7 +132,7 @@ def test_saying_it_again_is_an_answer_when_the_agent_asked() -> None:
 
 def test_code_is_no_opinion() -> None:
     code = "here is the file\n```python\nraise ValueError('wrong, broken, still failing')\n```"
-    assert probability(code, REQUEST) < 0.3
+    assert probability(code, REQUEST) < 0.5
 
 
 def test_no_message_is_not_known() -> None:
@@ -128,6 +177,33 @@ def test_an_undone_edit_without_a_message_is_no_followup() -> None:
     assert dissatisfied_followup([event("edit_rejected", 6)], REQUEST, False, True, 0, HOUR) is None
     late = event("user_message", HOUR + 1, text="still wrong")
     assert dissatisfied_followup([event("edit_rejected", 6), late], REQUEST, False, True, 0, HOUR) is None
+
+
+def test_a_repeated_request_outranks_text() -> None:
+    again = event("user_message", 5, text="Make total() add the tax, before it rounds!")
+    assert dissatisfied_followup([again], REQUEST, False, False, 0, HOUR, "Done.") == EXPLICIT_NO
+    asked = followup([again], REQUEST, "Which tax?", True, False, 0, HOUR)
+    assert asked == Followup("Make total() add the tax, before it rounds!", REQUEST, "Which tax?", True)
+
+
+@pytest.mark.parametrize(
+    ("message", "request_", "same"),
+    [
+        ("rename area to size", "rename area to size", True),
+        ("rename size to area", "rename area to size", False),  # the other way round
+        ("rename area to size please", "rename area to size", False),  # 5 words for 4
+        ("go on", "go on", False),  # two words
+        ("continue with the next step", "continue with the next step", False),  # going on, twice
+        ("", "", False),
+    ],
+)
+def test_what_is_a_repeated_request(message: str, request_: str, same: bool) -> None:
+    assert repeats_request(message, request_) is same
+
+
+def test_a_note_of_an_interruption_outranks_text() -> None:
+    note = event("user_message", 5, text="[Request interrupted by user for tool use]")
+    assert dissatisfied_followup([note], REQUEST, False, False, 0, HOUR) == EXPLICIT_NO
 
 
 @given(st.text(max_size=300), st.text(max_size=100))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from stages import schemas, tables
 from stages.distill.explain import explain
 from stages.distill.run import STAGE
+from stages.distill.signals.dissatisfied_followup import probability
 from stages.errors import InputMissingError
 from stages.records import Sampling
 from stages.tokens import load_episodes, load_sequences
@@ -27,7 +27,7 @@ def test_from_a_click_to_a_reward(world: World) -> None:
     # one line replaced: the new one is gone (0 of 1), the old one still absent (1 of 1)
     assert (row["edit_persistence"], row["term_edit_persistence"]) == (0.5, 0.0)
     assert (row["edit_rejected"], row["term_edit_rejected"]) == (0.0, 0.0)
-    unhappy = 1 / (1 + math.exp(-1.5))  # bias -1.7, "still" 3.2
+    unhappy = probability("still wrong", "change area to a product", answer="Done.")
     assert row["dissatisfied_followup"] == pytest.approx(unhappy)
     assert row["term_dissatisfied_followup"] == pytest.approx(-unhappy)
     assert (row["invalid_tool_calls"], row["term_invalid_tool_calls"]) == (0.0, 0.0)
