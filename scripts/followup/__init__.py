@@ -1,0 +1,1 @@
+"""Collecting, labelling and learning from follow-up messages; `docs/followup.md`."""

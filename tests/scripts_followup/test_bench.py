@@ -1,0 +1,74 @@
+"""`scripts/benches/followup.py`: its numbers by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "benches")]
+    spec = importlib.util.spec_from_file_location("bench_followup", SCRIPTS / "benches/followup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_precision_at_a_recall(bench: ModuleType) -> None:
+    told = np.array([0.9, 0.8, 0.7, 0.7, 0.1])
+    labels = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
+    assert bench._precision_at(told, labels, 0.3) == (1.0, pytest.approx(1 / 3))
+    assert bench._precision_at(told, labels, 0.6) == (0.5, pytest.approx(2 / 3))  # both of 0.7, or none
+    assert bench._precision_at(told, labels, 0.9) == (0.6, 1.0)
+
+
+def test_calibration_error(bench: ModuleType) -> None:
+    told, labels = np.repeat([0.2, 0.6], 10), np.array([0.0] * 8 + [1.0] * 12)
+    # bins of two: the share of label 1 is 0 in four bins, 1 in six; |0.2 - 0| x4, |0.2 - 1|, |0.6 - 1| x5
+    assert bench._ece(told, labels) == pytest.approx((4 * 0.2 + 0.8 + 5 * 0.4) / 10)
+
+
+def test_intervals_draw_owners(bench: ModuleType) -> None:
+    owners = np.array(["a"] * 9 + ["b"])
+    values = np.array([0.0] * 9 + [1.0])
+    assert bench._interval(owners, lambda index: float(values[index].mean())) == [
+        0.0,
+        1.0,
+    ]  # twice a, twice b
+    assert bench._interval(owners[:9], lambda index: float(len(index))) == [9.0, 9.0]
+
+
+def test_no_text_of_one_owner_teaches_about_it(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = bench.learn.read()[::12]
+    seen: list[set[str]] = []
+    examples = bench.learn.examples
+
+    def spy(found: object) -> object:
+        texts = {" ".join(grams[:5]) for grams in found.ngrams}  # type: ignore[attr-defined]
+        seen.append(texts)
+        return fit(found)
+
+    fit = bench.learn.fit
+    monkeypatch.setattr(bench.learn, "fit", spy)
+    told, said, against = bench.held_out(rows)
+    owners = sorted({row.owner for row in rows})
+    assert len(seen) == len(owners) * len(owners)  # each owner's own fit, and one for each other one
+    per_owner = len(owners)
+    for n, owner in enumerate(owners):
+        mine = examples([row for row in rows if row.owner == owner])
+        others = examples([row for row in rows if row.owner != owner])
+        alone = {" ".join(g[:5]) for g in mine.ngrams} - {" ".join(g[:5]) for g in others.ngrams}
+        alone -= {" ".join(g[:5]) for g in bench.learn.written().ngrams}
+        assert not any(alone & texts for texts in seen[n * per_owner : (n + 1) * per_owner])
+    assert set(against) == {"all_alike", "keywords", "sentiment", "previous"}
+    assert told.shape == said.shape == (len(rows),)
