@@ -98,7 +98,7 @@ def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn
 
 def _features(session: Session, turn: Turn) -> dict[str, str]:
     told = {
-        "agent": session.agent or session.kind,
+        "agent": "-".join((session.agent or session.kind).lower().split()),  # one name, however it is spelt
         "version": session.version,
         "model": turn.model or session.model,
         "repository": session.repository,

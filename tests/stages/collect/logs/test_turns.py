@@ -65,7 +65,7 @@ def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
     assert (first.answer, second.answer) == ("Looking.", "Done.")
     assert [call.name for call in first.generation.tool_calls] == ["edit"]
     assert first.generation.features == {
-        "agent": "Claude Code", "model": "m1", "repository": "shop", "log": "claude-code", "log_id": "msg-1",
+        "agent": "claude-code", "model": "m1", "repository": "shop", "log": "claude-code", "log_id": "msg-1",
     }  # fmt: skip
     assert first.generation.defect == "text_only"
     assert not first.generation.spans
