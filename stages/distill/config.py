@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class JudgeConfig(BaseModel):
+    """A model behind an OpenAI-compatible endpoint that judges follow-up messages by their redacted text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(
+        "", description='address of the endpoint up to and with "/v1"; empty: the embedded model judges'
+    )
+    model: str = Field("", description="name of the model there")
+    key_variable: str = Field(
+        "RTRL_JUDGE_KEY", description="environment variable that holds the endpoint's key, if it wants one"
+    )
+    votes: int = Field(3, ge=1, description="times each message is judged; the share is the probability")
+    temperature: float = Field(0.7, ge=0, description="sampling temperature of a vote")
+    max_tokens: int = Field(512, ge=1, description="of a reply, thoughts included")
+    timeout_s: float = Field(20.0, gt=0, description="seconds one reply may take")
+    retries: int = Field(2, ge=0, description="further tries of a vote after a time-out or an overload")
+    concurrency: int = Field(8, ge=1, description="messages judged at once")
+    deadline_s: float = Field(
+        600.0, gt=0, description="seconds for all messages; then the embedded model judges the rest"
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> JudgeConfig:
+        if self.url and not self.model:
+            raise ValueError("judge.url needs judge.model")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError("judge.url must begin with http:// or https://")
+        return self
 
 
 class DistillConfig(BaseModel):
@@ -23,3 +54,4 @@ class DistillConfig(BaseModel):
     history: int = Field(
         200, ge=1, description="windows of behaviour history kept in the line state's monitors"
     )
+    judge: JudgeConfig = Field(default_factory=JudgeConfig)

@@ -19,6 +19,8 @@ from pydantic import BaseModel
 from stages import schemas, tables
 from stages.distill import exits, memory, own
 from stages.distill.config import DistillConfig
+from stages.distill.judged import judged_followups, with_judge
+from stages.distill.questions import Question
 from stages.distill.reward import Rewards, combine
 from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
@@ -87,7 +89,8 @@ class DistillStage:
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
-        measured, left_out = _measure_all(interactions, extra["spec"]["text"], config, folder, ctx)
+        measured, left_out, asked = _measure_all(interactions, extra["spec"]["text"], config, folder, ctx)
+        measured, judged = judged_followups(measured, asked, config.judge, ctx.workspace.root / "store/judge")
         if not measured.num_rows:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
@@ -112,7 +115,8 @@ class DistillStage:
             after = memory.updated(state, measured, spec, scored.price, window, config.history)
             after.save(out_dir / "line_state", carry=before.path)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
-        return _outcome(interactions, spec, signals, table, scored, audit, window)
+        found = _outcome(interactions, spec, signals, table, scored, audit, window)
+        return with_judge(found, config.judge, judged) if judged else found
 
 
 @dataclass(frozen=True)
@@ -141,22 +145,32 @@ def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
 
 def _measure_all(
     interactions: Artifact, spec_text: str, config: DistillConfig, folder: Path, ctx: RunContext
-) -> tuple[pa.Table, list[dict[str, str]]]:
-    """Measure every part, write its sequences on the way; the episodes' columns, and what was left out."""
+) -> tuple[pa.Table, list[dict[str, str]], list[Question]]:
+    """Measure every part, write its sequences on the way; the episodes' columns, what was left out, what
+    a judge is to be asked."""
     shards = [
-        Shard(part, interactions.digest, spec_text, ctx.workspace.root, ctx.workspace.keys_dir)
+        Shard(
+            part,
+            interactions.digest,
+            spec_text,
+            ctx.workspace.root,
+            ctx.workspace.keys_dir,
+            judged=bool(config.judge.url),
+        )
         for part in tables.parts(interactions.path)
     ]
     ctx.progress.start("distill: reading signals", int(interactions.meta["counts"]["episodes"]))
     measured: list[pa.Table] = []
     quarantine: list[dict[str, str]] = []
+    questions: list[Question] = []
     with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
         for found in measure_all(shards, config.engine, config.workers):
             measured.append(found.episodes)
             quarantine += found.quarantine
+            questions += found.questions
             sequences.write(found.sequences)
             ctx.progress.advance(found.episodes.num_rows)
-    return pa.concat_tables(measured).combine_chunks(), quarantine
+    return pa.concat_tables(measured).combine_chunks(), quarantine, questions
 
 
 def _experience(measured: pa.Table, scored: _Scored, spec: RewardSpec) -> pa.Table:

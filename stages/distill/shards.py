@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -24,6 +24,7 @@ from stages import schemas
 from stages.distill import own
 from stages.distill.facts import Episode, PartReader
 from stages.distill.measure import columns_of, measure
+from stages.distill.questions import Question, questions
 from stages.distill.spec import parse
 from stages.engine.lifetime import die_with_parent
 from stages.errors import DependencyDownError, InputMissingError
@@ -42,6 +43,7 @@ class Shard:
     spec: str  # text of the reward spec
     root: Path  # the workspace's folder, where a team's own signals may lie
     keys_dir: Path
+    judged: bool = False  # whether a judge will ask about follow-ups
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,14 @@ class Measured:
     episodes: pa.Table
     sequences: pa.Table
     quarantine: list[dict[str, str]]
+    questions: list[Question] = field(default_factory=list)  # for a judge, redacted
 
 
 def measure_shard(shard: Shard) -> Measured:
     """Measure one part. Raises IntegrityError (12) on damage, UsageError (2) when a team's signal fails."""
     spec = parse(shard.spec, "spec")
     signals = own.load(spec, shard.root)
+    asked: list[Question] = []
     vault = Vault.open(shard.keys_dir)
     try:
         reader = PartReader(vault)
@@ -64,10 +68,12 @@ def measure_shard(shard: Shard) -> Measured:
         for chunk in _chunks(reader.episodes(shard.part), _CHUNK):
             measured.append(measure(chunk, spec, signals))
             sequences.append(_sequences(chunk, shard.interactions))
+            if shard.judged:
+                asked += questions(chunk, spec)
     finally:
         vault.close()
     episodes = pa.concat_tables(measured).combine_chunks()
-    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine)
+    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine, asked)
 
 
 def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: int) -> Iterator[Measured]:

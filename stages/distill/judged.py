@@ -1,0 +1,53 @@
+"""Where a judge's probabilities take the place of the embedded model's, and what the run tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from stages.distill.config import JudgeConfig
+from stages.distill.questions import Question
+from stages.stage import Outcome
+
+COLUMN = "dissatisfied_followup"
+
+
+def judged_followups(
+    measured: pa.Table, asked: Sequence[Question], config: JudgeConfig, cache: Path
+) -> tuple[pa.Table, dict[str, int]]:
+    """The measured episodes with the judge's values where it gave any, and its counts; {} without a judge."""
+    if not config.url:
+        return measured, {}
+    from stages.distill.judge import judge
+
+    found = judge(asked, config, cache)
+    values = [
+        found.probability.get(episode, value)
+        for episode, value in zip(
+            measured["episode_id"].to_pylist(), measured[COLUMN].to_pylist(), strict=True
+        )
+    ]
+    index = measured.schema.get_field_index(COLUMN)
+    column = pa.array(values, type=measured.schema.field(index).type)
+    return measured.set_column(index, measured.schema.field(index), column), found.metrics()
+
+
+def with_judge(outcome: Outcome, config: JudgeConfig, counts: dict[str, int]) -> Outcome:
+    """The counts among the run's metrics, the judge in the artifact, and a warning when it did not answer."""
+    told = {"model": config.model, "votes": config.votes}
+    lasting = {**told, "decided": counts["asked"] - counts["fallback"], "fallback": counts["fallback"]}
+    outputs = dict(outcome.outputs)
+    experience = outputs["experience"]
+    outputs["experience"] = replace(experience, meta={**experience.meta, "judge": lasting})
+    warnings = list(outcome.warnings)
+    if counts["fallback"]:
+        warnings.append(
+            f"the judge did not decide {counts['fallback']} of {counts['asked']} follow-ups; the embedded "
+            "model did"
+        )
+    return replace(
+        outcome, outputs=outputs, metrics={**outcome.metrics, "judge": {**told, **counts}}, warnings=warnings
+    )
