@@ -54,4 +54,6 @@ class DistillConfig(BaseModel):
     history: int = Field(
         200, ge=1, description="windows of behaviour history kept in the line state's monitors"
     )
-    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    judge: JudgeConfig = Field(
+        default_factory=JudgeConfig, description="who judges follow-up messages by text, see docs/followup.md"
+    )

@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from stages.distill.text import has_trace, prose, similarity, words
@@ -80,6 +80,11 @@ def patterns() -> Patterns:
     )
 
 
+@lru_cache(maxsize=2048)  # a message is the request of the next answer, and many are alike ("continue")
+def _found(text: str) -> dict[str, float]:
+    return patterns().found(text)
+
+
 def shortened(text: str, limit: int = MESSAGE_CHARACTERS) -> str:
     """The first two thirds and the last third of a text longer than `limit` characters."""
     text = text.strip()
@@ -101,7 +106,7 @@ def readable(message: str, request: str, answer: str, asked: bool) -> dict[str, 
     message = shortened(message)
     request = shortened(request, CONTEXT_CHARACTERS)
     end = answer.rstrip()[-CONTEXT_CHARACTERS:]
-    found = patterns().found(message)
+    found = dict(_found(message))
     said = prose(message)
     count = len(_TOKEN.findall(said))
     asks = float(asked or _ASKS.search(end[-250:]) is not None)
@@ -130,7 +135,7 @@ def readable(message: str, request: str, answer: str, asked: bool) -> dict[str, 
         "asked_corrects": asks * found["corrects"],
         "asked_complains": asks * complaint,
     }
-    before = patterns().found(request)
+    before = _found(request)
     found |= {f"request.{name}": before[name] for name in _OF_REQUEST}
     found["request.complains"] = float(any(before[name] for name in _COMPLAINTS))
     return found
