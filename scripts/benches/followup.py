@@ -47,6 +47,7 @@ def figures() -> list[dict[str, Any]]:
         some = [row for row, inside in zip(rows, part, strict=True) if inside]
         kept = {key: value[part] for key, value in baselines.items()}
         found += _quality(name, what, some, told[part], said[part], kept)[:3]
+    found += _each(rows, said)
     found.append(_speed(rows))
     if path := os.environ.get("RTRL_FOLLOWUP_ELSEWHERE"):
         found += _elsewhere(Path(path), rows)
@@ -119,6 +120,21 @@ def _quality(
     ]  # fmt: skip
 
 
+def _each(rows: Sequence[Labelled], said: _Said) -> list[dict[str, Any]]:
+    """F1 of each repository, its owner left out."""
+    labels = np.array([float(row.label) for row in rows])
+    of = np.array([row.repository for row in rows])
+    return [
+        _figure(
+            f"followup.f1_of_{name.split('/')[1].lower()}",
+            f"F1, {name} left out, {int(labels[of == name].sum())} of {int((of == name).sum())} dissatisfied",
+            learn.f1(said[of == name], labels[of == name]),
+            "",
+        )
+        for name in sorted(set(of))
+    ]
+
+
 def _agreement(rows: Sequence[Labelled], name: str) -> list[dict[str, Any]]:
     pairs = [(row.a, row.b) for row in rows if "unusable" not in (row.a, row.b)]
     return [
@@ -128,10 +144,12 @@ def _agreement(rows: Sequence[Labelled], name: str) -> list[dict[str, Any]]:
 
 
 def _speed(rows: Sequence[Labelled]) -> dict[str, Any]:
+    from stages.distill.signals.followup import features
     from stages.distill.signals.followup.model import judge
 
     times = []
     for row in rows:
+        features._found.cache_clear()  # as if no message had been seen before
         started = time.perf_counter()
         judge(row.message, row.request, row.answer_end, False)
         times.append(1e3 * (time.perf_counter() - started))
@@ -181,8 +199,10 @@ def _figure(
     return {"id": id_, "what": what, "value": value, "unit": unit, "bar": bar, **more}
 
 
-def _interval(owners: _Said, value: Callable[[_Said], float]) -> list[float]:
-    """95 % of the values when owners are drawn again."""
+def _interval(owners: _Said, value: Callable[[_Said], float]) -> list[float] | None:
+    """95 % of the values when owners are drawn again; None when there is only one."""
+    if len(set(owners)) == 1:
+        return None
     random = np.random.default_rng(0)
     names = sorted(set(owners))
     of = {name: np.flatnonzero(owners == name) for name in names}
