@@ -24,6 +24,7 @@ from stages.records import Event
 EXPLICIT_NO = 0.95
 EXPLICIT_YES = 0.05
 _SAME = 0.95  # share of words, in their order, from which on a message is the request once more
+_MOST = 400  # words; longer ones must be the same, as comparing takes the square of their number
 _FEWEST = 3  # words; shorter ones ("go on", "yes") are said again without reproach
 
 
@@ -58,6 +59,8 @@ def repeats_request(message: str, request: str) -> bool:
         return False
     if not 0.9 <= len(said) / len(before) <= 1 / 0.9 or _goes_on(message):
         return False
+    if said == before or len(said) > _MOST:
+        return said == before
     return difflib.SequenceMatcher(None, said, before, autojunk=False).ratio() >= _SAME
 
 

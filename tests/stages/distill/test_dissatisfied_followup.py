@@ -201,6 +201,14 @@ def test_what_is_a_repeated_request(message: str, request_: str, same: bool) -> 
     assert repeats_request(message, request_) is same
 
 
+def test_comparing_long_requests_takes_no_time() -> None:
+    long = "fix it now " * 600
+    started = time.perf_counter()
+    assert repeats_request(long, long)
+    assert not repeats_request(long, "now " + long)
+    assert time.perf_counter() - started < 0.5
+
+
 def test_a_note_of_an_interruption_outranks_text() -> None:
     note = event("user_message", 5, text="[Request interrupted by user for tool use]")
     assert dissatisfied_followup([note], REQUEST, False, False, 0, HOUR) == EXPLICIT_NO
