@@ -31,15 +31,17 @@ from stages.errors import DependencyDownError, InputMissingError
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
 # Arguments that say themselves over which processes the model is spread.
-SPREADING = (
-    "--distributed-executor-backend",
-    "--tensor-parallel-size",
-    "-tp",
-    "--pipeline-parallel-size",
-    "-pp",
-    "--data-parallel-size",
-    "-dp",
-    "--nnodes",
+SPREADING = frozenset(
+    {
+        "--distributed-executor-backend",
+        *("--tensor-parallel-size", "-tp"),
+        *("--pipeline-parallel-size", "-pp"),
+        *("--data-parallel-size", "-dp"),
+        *("--data-parallel-size-local", "-dpl"),
+        *("--decode-context-parallel-size", "-dcp"),
+        *("--prefill-context-parallel-size", "-pcp"),
+        *("--nnodes", "-n"),
+    }
 )
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
@@ -51,15 +53,15 @@ PHASES = (
 
 
 def environment(config: EngineConfig) -> dict[str, str]:
-    """The variables vLLM is started with, measured ones first (without them it is slow or dies)."""
+    """The variables vLLM is started with: our defaults, the user's own, and what has to be so."""
     root = str(Path(stages.__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     compiling = {"TORCHDYNAMO_DISABLE": "1"} if config.enforce_eager else {}
     return {
         "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) - 1)),  # one core for HTTP
+        **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_one_process(config) else {}),
         **os.environ,
         **compiling,
-        **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_one_process(config) else {}),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib),
@@ -77,8 +79,10 @@ def in_one_process(config: EngineConfig) -> bool:
     in a loop of `sched_yield`: on two cores they starve everybody else for as long as they decode. It
     does so (vllm 0.32, `platforms/cpu.py`) even when asked for one process, unless
     VLLM_ENABLE_V1_MULTIPROCESSING is 0, which the server heeds nowhere else. On one GPU it is the default.
+    vLLM takes `_` for `-` in the names of options, so both count.
     """
-    return not any(argument.split("=")[0] in SPREADING for argument in config.extra_args)
+    names = (argument.split("=")[0].replace("_", "-") for argument in config.extra_args)
+    return not any(name in SPREADING for name in names)
 
 
 def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str]:

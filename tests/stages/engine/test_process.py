@@ -56,6 +56,7 @@ def test_the_command_line_has_the_measured_flags() -> None:
 
 def test_the_model_runs_in_one_process_unless_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING", raising=False)
     alone = EngineConfig()
     assert "--distributed-executor-backend uni" in " ".join(arguments(Path("/m"), alone, 81))
     assert environment(alone)["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
@@ -64,12 +65,24 @@ def test_the_model_runs_in_one_process_unless_it_is_spread(monkeypatch: pytest.M
         ("--tensor-parallel-size", "2"),
         ("-tp=2",),
         ("--distributed-executor-backend=mp",),
+        ("--tensor_parallel_size", "2"),
+        ("--pipeline_parallel_size=2",),
+        ("-dpl", "2"),
+        ("--data-parallel-size-local", "2"),
+        ("--decode-context-parallel-size", "2"),
+        ("-dcp", "2"),
+        ("--prefill_context_parallel_size", "2"),
+        ("-pcp", "2"),
+        ("--nnodes", "2"),
+        ("-n", "2"),
     ):
         config = EngineConfig(extra_args=spread)
         assert "uni" not in arguments(Path("/m"), config, 81)
         assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment(config)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert environment(alone)["OMP_NUM_THREADS"] == "7"
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    assert environment(alone)["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1"  # the user's own wins
 
 
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
