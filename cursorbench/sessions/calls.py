@@ -165,5 +165,5 @@ def edits(
 
 
 def plain(name: object) -> str:
-    """A name of the log fit for a quarantine reason: 40 plain characters at most."""
+    """A name of the log fit for a text of ours: 40 plain characters at most."""
     return re.sub(r"[^A-Za-z0-9_.:/-]", "?", name)[:40] if isinstance(name, str) else "none"

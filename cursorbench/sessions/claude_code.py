@@ -159,7 +159,7 @@ class _Log:
         elif not isinstance(kind, str):
             yield Quarantined(common["place"], "no_type")
         elif kind not in _SAYING and not _KEEPING.fullmatch(kind):
-            yield Quarantined(common["place"], f"unknown_type:{_plain_name(kind)}")
+            yield Quarantined(common["place"], "unknown_type")
 
     def _user(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
         automatic, mine, seen_picture = said.automatic_line(line), [], False
@@ -272,10 +272,4 @@ def _own_id(value: object) -> str:
 
 
 def _unknown_block(name: object, place: Place) -> Quarantined:
-    return Quarantined(
-        place, f"unknown_block:{_plain_name(name)}" if isinstance(name, str) else "malformed_block"
-    )
-
-
-def _plain_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "", name[:200])[:40]
+    return Quarantined(place, "unknown_block" if isinstance(name, str) else "malformed_block")

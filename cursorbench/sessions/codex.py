@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from cursorbench.sessions import codex_told as told
-from cursorbench.sessions.calls import json_text, plain
+from cursorbench.sessions.calls import json_text
 from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_messages import Message, Messages
 from cursorbench.sessions.glued import json_lines
@@ -82,7 +82,7 @@ class _Rollout:
         if not kind:
             yield Quarantined(place, "no type")
         elif (handler := _HANDLERS.get(kind)) is None:
-            yield Quarantined(place, f"unknown_type:{plain(kind)}")
+            yield Quarantined(place, "unknown_type")
         elif not isinstance(payload, dict):
             yield Quarantined(place, f"{kind} without a payload")
         else:
@@ -192,7 +192,7 @@ class _Rollout:
             yield from self.calls.item(self.session, item, place, at)
             self.stopped = False
         elif not isinstance(kind, str) or kind not in told.IGNORED_ITEMS:
-            yield Quarantined(place, f"unknown_type:response_item.{plain(kind)}")
+            yield Quarantined(place, "unknown_type:response_item")
 
     def _message(
         self, item: dict[str, Any], place: Place, at: int | None, fresh: bool
@@ -236,7 +236,7 @@ class _Rollout:
         elif kind == "thread_rolled_back":
             yield self._rolled_back(event, place, at)
         elif not isinstance(kind, str) or kind not in told.IGNORED_EVENTS:
-            yield Quarantined(place, f"unknown_type:event_msg.{plain(kind)}")
+            yield Quarantined(place, "unknown_type:event_msg")
 
     def _told(
         self, kind: str, event: dict[str, Any], place: Place, at: int | None, fresh: bool

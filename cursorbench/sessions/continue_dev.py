@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.calls import arguments_of, plain
+from cursorbench.sessions.calls import arguments_of
 from cursorbench.sessions.items import (
     AgentTurn,
     Completion,
@@ -82,7 +82,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
         name = name or (_name_of(path) if _name_of(path) in _EVENTS else _shape(event))
         told = _EVENTS.get(name)
         if told is None:
-            yield Quarantined(place, f"unknown_type:{plain(name)}")
+            yield Quarantined(place, "unknown_type")
             continue
         yield from told(event, place, seen)
 

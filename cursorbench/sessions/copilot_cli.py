@@ -19,7 +19,6 @@ from cursorbench.sessions.calls import (
     changes_of,
     changes_of_patch,
     edits,
-    plain,
     remember,
 )
 from cursorbench.sessions.copilot_told import IGNORED, automatic, ending, is_log, is_person
@@ -98,7 +97,7 @@ class _Events:
         elif kind in IGNORED:
             return
         elif (handler := _HANDLERS.get(kind)) is None:
-            yield Quarantined(place, f"unknown_type:{plain(kind)}")
+            yield Quarantined(place, "unknown_type")
         elif not isinstance(data, dict):
             yield Quarantined(place, f"{kind} without data")
         else:

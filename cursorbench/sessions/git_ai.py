@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from cursorbench.sessions.calls import plain
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -118,7 +117,7 @@ def note(data: bytes, file: str, commit: str, seen: Seen) -> Iterator[Read]:
             yield Quarantined(Place(file, divider + 2), f"the note's metadata: {why}")
     version = text_of(metadata.get("schema_version"))
     if metadata and not version.startswith("authorship/3."):
-        yield Quarantined(Place(file, divider + 2), f"unknown_type:{plain(version)}")
+        yield Quarantined(Place(file, divider + 2), "unknown_version")
     yield from _told(metadata, attested, commit, Place(file, min(divider + 2, len(lines))), seen)
 
 
@@ -209,7 +208,7 @@ def _messages(
                 name = text_of(entry.get("name"))
                 yield ToolUse(name=name, arguments=json_text(entry.get("input")), **told)
             case _:
-                yield Quarantined(place, f"unknown_type:{plain(kind)}")
+                yield Quarantined(place, "unknown_type")
 
 
 def _statistics(

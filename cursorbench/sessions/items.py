@@ -141,7 +141,7 @@ class Completion(Item, frozen=True, kw_only=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """What could not be read, with the reason. Nothing of its content."""
+    """What could not be read, with the reason: one of a fixed set of texts, nothing of the content."""
 
     place: Place
     reason: str

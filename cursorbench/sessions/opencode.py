@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits, plain
+from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits
 from cursorbench.sessions.items import (
     AgentTurn,
     Automatic,
@@ -76,7 +76,7 @@ class _Session:
             message = table_of(one)
             info = table_of(message.get("info"))
             if not info or not isinstance(message.get("parts"), list):
-                yield Quarantined(self.place, f"message {number + 1} without info and parts")
+                yield Quarantined(self.place, "a message without info and parts")
                 continue
             if not behind:
                 self.applied = []
@@ -109,7 +109,7 @@ class _Session:
         elif role == "assistant":
             items = self._assistant(info, parts, where)
         else:
-            items = iter([(str(number), Quarantined(self.place, f"message {number + 1} of no known role"))])
+            items = iter([(str(number), Quarantined(self.place, "a message of no known role"))])
         for key, item in items:
             if isinstance(item, Quarantined) or self.seen.first(self.session, f"{line} {key}"):
                 yield item
@@ -134,7 +134,7 @@ class _Session:
             else:
                 text = ""
                 if not isinstance(kind, str) or kind not in _SILENT:
-                    yield f"{number}", Quarantined(self.place, f"unknown_type:{plain(kind)}")
+                    yield f"{number}", Quarantined(self.place, "unknown_type")
             if text:
                 turn = UserTurn(**where, id=_id(part.get("id")), text=text, automatic=why)
                 yield f"{number}", turn
@@ -160,7 +160,7 @@ class _Session:
                 for place, item in enumerate(self._patch(part, where, told)):
                     yield f"{number} {place}", item
             elif not isinstance(kind, str) or kind not in _SILENT:
-                yield f"{number}", Quarantined(self.place, f"unknown_type:{plain(kind)}")
+                yield f"{number}", Quarantined(self.place, "unknown_type")
         if table_of(info.get("error")).get("name") == "MessageAbortedError":
             mine = _id(info.get("id"))
             yield "error", Interrupt(**where, id=mine, during="tool" if cut else "answer")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import otel_claude
-from cursorbench.sessions.calls import arguments_of, plain
+from cursorbench.sessions.calls import arguments_of
 from cursorbench.sessions.chat import Answer, Call, Conversation, Message, Result, message_of, plain_text
 from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otlp import ENVELOPES, Record, exported
@@ -98,7 +98,7 @@ class _Told:
             for message in _messages(record.attributes.get(_IN_ATTRIBUTES[name]), role):
                 yield from self._single(record, message, place)
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
-            yield Quarantined(place, f"unknown_type:{plain(name)}")
+            yield Quarantined(place, "unknown_type")
 
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""

@@ -61,7 +61,7 @@ def event(record: Record, place: Place, seen: Seen) -> Iterator[Read]:
     handle = _EVENTS.get(name)
     if handle is None:
         if name not in _PASSED_OVER:
-            yield Quarantined(place, f"unknown_type:{plain(name)}")
+            yield Quarantined(place, "unknown_type")
         return
     session = text_of(told.get("session.id"))
     at = milliseconds(told.get("event.timestamp")) or record.at

@@ -64,8 +64,8 @@ def parsed(data: bytes) -> Any:
     """The JSON value; a string (which no log has as a whole line) says why there is none."""
     try:
         value = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return f"not valid JSON: {str(error)[:120]}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "not valid JSON"
     return "not a JSON object" if isinstance(value, str) else value
 
 

@@ -100,14 +100,14 @@ class _Trajectory:
             if isinstance(step, dict):
                 yield from self._step(number, step)
             else:
-                yield Quarantined(self.where["place"], f"step {number + 1} is no table")
+                yield Quarantined(self.where["place"], "a step that is no table")
         yield from self._submitted(text_of(info.get("submission")))
 
     def _step(self, number: int, step: dict[str, Any]) -> Iterator[Read]:
         thought, action = step.get("thought"), step.get("action")
         said = thought if isinstance(thought, str) and thought else text_of(step.get("response"))
         if not said and not isinstance(action, str):
-            yield Quarantined(self.where["place"], f"step {number + 1} without thought and action")
+            yield Quarantined(self.where["place"], "a step without thought and action")
             return
         if said:
             yield AgentTurn(**self.where, text=said, model=self.model)

@@ -209,7 +209,7 @@ def test_copies_are_said_once_and_the_unreadable_is_quarantined(path: Path) -> N
         use(5, "t", ""),
     ]
     assert [one.reason for one in read(path, *given, *bad, seen=seen) if isinstance(one, Quarantined)] == [
-        "unknown_type:novel.kind",
+        "unknown_type",
         "user.message without data",
         "user.message without content",
         "no type",

@@ -115,7 +115,7 @@ def test_a_later_checkpoint_repeats_the_prompts_of_its_session(tmp_path: Path) -
         ('{"checkpoint_id": 3}', "metadata without a checkpoint_id"),
         ('{"checkpoint_id": "x"}', "metadata with neither a session_id nor sessions"),
         ('[{"checkpoint_id": "x"}]', "metadata without a checkpoint_id"),
-        ('{"checkpoint_id": "x"', "not valid JSON: Input data was truncated"),
+        ('{"checkpoint_id": "x"', "not valid JSON"),
     ],
 )
 def test_metadata_that_cannot_be_read(tmp_path: Path, document: str, reason: str) -> None:

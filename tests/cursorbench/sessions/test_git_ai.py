@@ -91,7 +91,7 @@ def test_an_old_note_with_its_transcript(tmp_path: Path) -> None:
         AgentTurn(text="", thinking="hm", model="m-1", **told),  # type: ignore[arg-type]
         AgentTurn(text="done", model="m-1", **told),  # type: ignore[arg-type]
         ToolUse(name="edit", arguments='{"a":1}', **told),  # type: ignore[arg-type]
-        Quarantined(place, "unknown_type:dream"),
+        Quarantined(place, "unknown_type"),
         Feedback(target=f"{SHA}:{OLD}", name="git_ai.accepted_lines", value=3.0, **told),  # type: ignore[arg-type]
         Feedback(target=f"{SHA}:{OLD}", name="git_ai.overriden_lines", value=1.0, **told),  # type: ignore[arg-type]
         Commit(sha=SHA, paths=("a b.py",), **told),  # type: ignore[arg-type]
@@ -114,14 +114,14 @@ def test_damage(tmp_path: Path) -> None:
     path = tmp_path / "note"
     attested = f"  {OLD} 1\na.py\n  {OLD} 1-2,x,5-4,0,7\n  what is this\n"
     items = read(path, attested + "---\n{oops")
-    assert [(one.place.line, one.reason[:24]) for one in items if isinstance(one, Quarantined)] == [
-        (1, "an attestation without a"), (3, "not a range of lines"), (3, "not a range of lines"),
-        (3, "not a range of lines"), (4, "not an attestation"), (6, "the note's metadata: not"),
+    assert [(one.place.line, one.reason) for one in items if isinstance(one, Quarantined)] == [
+        (1, "an attestation without a file"), (3, "not a range of lines"), (3, "not a range of lines"),
+        (3, "not a range of lines"), (4, "not an attestation"), (6, "the note's metadata: not valid JSON"),
     ]  # fmt: skip
     kept = [(one.session, one.start, one.author) for one in items if isinstance(one, Attribution)]
     assert kept == [(OLD, 1, "ai"), (OLD, 7, "ai")]
     other = read(path, note("", schema_version="authorship/9"))
-    assert other == [Quarantined(Place(str(path), 2), "unknown_type:authorship/9")]
+    assert other == [Quarantined(Place(str(path), 2), "unknown_version")]
     assert read(path, "a.py\n") == [Quarantined(Place(str(path)), "the note has no divider")]
 
 

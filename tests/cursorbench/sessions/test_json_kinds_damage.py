@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +227,29 @@ def test_no_type_of_any_field_raises(case: tuple[Any, Path, list[bytes]], data: 
     table[key] = data.draw(VALUES)
     for item in read(adapter, path, json.dumps(record).encode()):
         json.dumps(repr(item))
+
+
+def _with_every_text(value: Any, put: str) -> Iterator[Any]:
+    """The value once for each text in it, as a key or not, with another text there."""
+    if isinstance(value, str):
+        yield put
+    for key in value if isinstance(value, dict) else ():
+        yield {put if one == key else one: inner for one, inner in value.items()}
+        yield from ({**value, key: changed} for changed in _with_every_text(value[key], put))
+    for i, inner in enumerate(value) if isinstance(value, list) else ():
+        yield from ([*value[:i], changed, *value[i + 1 :]] for changed in _with_every_text(inner, put))
+
+
+def test_nothing_of_the_content_is_in_a_reason(case: tuple[Any, Path, list[bytes]]) -> None:
+    adapter, path, lines = case
+    reasons: set[str] = set()
+    for line in lines:
+        for changed in _with_every_text(json.loads(line), "gen_ai.marker-7"):
+            for data in (whole := json.dumps(changed).encode()), whole[:-1], whole.replace(b"7", b"7\xff"):
+                found = read(adapter, path, data)
+                reasons |= {item.reason for item in found if isinstance(item, Quarantined)}
+    assert "not valid JSON" in reasons
+    assert not [one for one in reasons if re.search("marker|[0-9]", one)]
 
 
 @pytest.mark.parametrize(

@@ -185,12 +185,12 @@ def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
         user(2, {"type": 3}, text("a")),
     )
     assert [one.reason for one in found if isinstance(one, Quarantined)] == [
-        "message 1 without info and parts",
-        "message 2 of no known role",
-        "unknown_type:novel",
+        "a message without info and parts",
+        "a message of no known role",
+        "unknown_type",
         "text without text",
         "a tool call without a name or state",
-        "unknown_type:none",
+        "unknown_type",
     ]
     assert [one.text for one in found if isinstance(one, UserTurn)] == ["a"]
     path.write_text('{"info": {}')

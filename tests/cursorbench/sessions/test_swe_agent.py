@@ -145,8 +145,8 @@ def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
     steps = [3, {"thought": None}, {"thought": "ok", "action": 7}]
     found = read(path, {"trajectory": steps})
     assert [one.reason for one in found if isinstance(one, Quarantined)] == [
-        "step 1 is no table",
-        "step 2 without thought and action",
+        "a step that is no table",
+        "a step without thought and action",
     ]
     assert [one.text for one in found if isinstance(one, AgentTurn)] == ["ok"]
     assert [type(one) for one in read(path, [1])] == [Quarantined]
