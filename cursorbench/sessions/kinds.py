@@ -72,6 +72,8 @@ def kind_of(path: Path) -> str | None:
 def files(root: Path) -> Iterator[Path]:
     """The file itself, or all files of a folder in a fixed order. Links out of it are not followed.
 
+    A folder that cannot be listed comes as itself: `read` says why.
+
     Raises:
         InputMissingError: (exit 5) there is nothing at `root`.
     """
@@ -82,28 +84,40 @@ def files(root: Path) -> Iterator[Path]:
         raise InputMissingError(
             f"there is no file or folder {root}", hint="name a session log, or a folder of them"
         )
-    for folder, folders, names in os.walk(root):
+    inside, unlisted = root.resolve(), list[Path]()
+    for folder, folders, names in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
         folders[:] = sorted(set(folders) - _SKIPPED)
         for name in sorted(names):
-            if (path := Path(folder, name)).is_file():
+            if _counts(path := Path(folder, name), inside):
                 yield path
+    yield from unlisted
 
 
-def read(root: Path, kind: str | None = None) -> Iterator[tuple[str, Read]]:
+def _counts(path: Path, inside: Path) -> bool:
+    """Whether it is a file, and no link that leads elsewhere; also when only opening it will tell."""
+    try:
+        return path.is_file() and (not path.is_symlink() or path.resolve().is_relative_to(inside))
+    except OSError:
+        return True
+
+
+def read(root: Path, kind: str | None = None, seen: Seen | None = None) -> Iterator[tuple[str, Read]]:
     """(kind, item) of every item of a file or folder.
 
     With `kind` every file is read as one of that kind; without it files are recognised, and those of no known
-    kind are quarantined.
+    kind are quarantined, as are folders that cannot be listed. Lines that `seen` has are not told again.
 
     Raises:
         UsageError: (exit 2) there is no such kind.
         InputMissingError: (exit 5) there is nothing at `root`.
     """
-    known, seen = adapters(), Seen()
+    known, seen = adapters(), seen or Seen()
     if kind is not None and kind not in known:
         raise UsageError(f"there is no kind of log {kind!r}", hint=f"one of {', '.join(known)}")
     for path in files(root):
         try:
+            if path.is_dir():
+                os.scandir(path).close()
             found = kind or kind_of(path)
             if found is None:
                 yield "", Quarantined(Place(str(path)), "unknown_kind")
@@ -111,4 +125,5 @@ def read(root: Path, kind: str | None = None) -> Iterator[tuple[str, Read]]:
             for item in known[found].read(path, seen):
                 yield found, item
         except OSError as error:
-            yield kind or "", Quarantined(Place(str(path)), f"cannot be read: {error.strerror or error}")
+            why = error.strerror or type(error).__name__
+            yield kind or "", Quarantined(Place(str(path)), f"cannot be read: {why}")

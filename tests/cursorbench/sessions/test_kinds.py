@@ -1,0 +1,72 @@
+"""Which files of a folder are read: none that a link leads out to, and nothing is passed over silently."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions import kinds
+from cursorbench.sessions.items import Place, Quarantined
+
+AIDER = "# aider chat started at 2025-01-01 10:00:00\n\n#### hello\n\nhi\n"
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    root, other = tmp_path / "logs", tmp_path / "other"
+    for folder in (root / "a", other):
+        folder.mkdir(parents=True)
+        (folder / "one.jsonl").write_text("{}")
+    (root / "out.jsonl").symlink_to(other / "one.jsonl")
+    (root / "relative.jsonl").symlink_to("../other/one.jsonl")
+    (root / "within.jsonl").symlink_to("a/one.jsonl")
+    (root / "folder").symlink_to(other)
+    (root / "broken").symlink_to("nowhere")
+    (root / "loop").symlink_to("loop")
+    named = tmp_path / "named"
+    named.symlink_to(root)
+    for asked in (root, named):
+        assert list(kinds.files(asked)) == [asked / "within.jsonl", asked / "a" / "one.jsonl"]
+    assert list(kinds.files(root / "out.jsonl")) == [root / "out.jsonl"]  # named, so meant
+
+
+@pytest.mark.parametrize("kind", [None, "claude-code", "aider"])
+def test_folders_that_cannot_be_listed_are_quarantined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None
+) -> None:
+    shut, log = tmp_path / "a", tmp_path / "b" / ".aider.chat.history.md"
+    shut.mkdir()
+    log.parent.mkdir()
+    log.write_text(AIDER)
+    listed = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if Path(path) == shut:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # modes do not stop the superuser
+    found = [item for _, item in kinds.read(tmp_path, kind)]
+    assert Quarantined(Place(str(shut)), "cannot be read: Permission denied") in found
+    assert any(item.place.file == str(log) for item in found)
+    assert [item for _, item in kinds.read(shut, kind)] == [
+        Quarantined(Place(str(shut)), "cannot be read: Permission denied")
+    ]
+
+
+def test_a_file_that_cannot_be_looked_at_is_quarantined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    path = tmp_path / "one.jsonl"
+    path.write_text("{}")
+    monkeypatch.setattr(kinds, "kind_of", refuse)
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    assert list(kinds.read(tmp_path)) == [
+        ("", Quarantined(Place(str(path)), "cannot be read: Permission denied"))
+    ]
