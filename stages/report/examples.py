@@ -1,11 +1,13 @@
 """The best and the worst episodes of an experience: the terms of their reward, and a bit of their texts.
 
-Texts are opened in memory with the vault and shown through redaction only, a few hundred characters each.
+Texts are opened in memory with the vault and shown through redaction only, a few hundred characters each:
+the beginning of the request, and the end of the answer without the thought before it.
 The user of an episode may have been forgotten since: then there is no text, and it says so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from stages.distill.spec import RewardSpec, parse
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
 from stages.report.populations import shown_name
-from stages.report.text import fit
+from stages.report.text import fit, fit_end
 from stages.stage import Artifact
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 EACH = 3  # best and worst
 SHOWN = 300  # characters of a text
+_THOUGHT = re.compile(r"\A\s*(?:<think>.*?(?:</think>\s*|\Z))+", re.DOTALL)  # before the answer itself
 _LOOKED_AT = 1000  # of the extremes, for episodes of different sessions
 _SHOWN_COLUMNS = ("agent", "model", "repository", "work")
 SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone", "unreadable", "withheld"
@@ -108,7 +111,8 @@ def examples(
 
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
-    return replace(example, state=state, request=fit(request, SHOWN), answer=fit(answer, SHOWN))
+    said = _THOUGHT.sub("", answer)
+    return replace(example, state=state, request=fit(request, SHOWN), answer=fit_end(said, SHOWN))
 
 
 def _example(row: dict[str, Any], spec: RewardSpec) -> Example:

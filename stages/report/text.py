@@ -24,5 +24,15 @@ def visible(text: str) -> str:
 
 def fit(text: str, limit: int) -> str:
     """At most `limit` characters of a text that somebody else wrote, and a mark where it was cut."""
-    shown = redact(visible(text)).text.strip()
+    shown = _shown(text)
     return shown if len(shown) <= limit else shown[:limit].rstrip() + "…"
+
+
+def fit_end(text: str, limit: int) -> str:
+    """As `fit`, but the end of the text: where an answer says what became of the request."""
+    shown = _shown(text)
+    return shown if len(shown) <= limit else "…" + shown[len(shown) - limit :].lstrip()
+
+
+def _shown(text: str) -> str:
+    return redact(visible(text)).text.strip()

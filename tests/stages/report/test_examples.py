@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from stages.report.examples import extremes
-from stages.report.text import fit
+from stages.report import examples
+from stages.report.examples import SHOWN, Example, extremes
+from stages.report.text import fit, fit_end
 
 
 def table(*rows: tuple[float | None, str, int]) -> pa.Table:
@@ -38,3 +40,27 @@ def test_a_secret_is_masked_though_invisibly_split_or_cut() -> None:
     split = secret[:9] + "\u200b" + secret[9:]
     assert "D4e5" not in fit(f"my key is {split} thanks", 300)
     assert "ghp_" not in fit("word " * 58 + secret, 300)
+    assert "D4e5" not in fit_end(f"my key is {split} thanks", 300)
+    assert "N4o5" not in fit_end(secret + " word" * 58, 300)
+
+
+def test_the_end_of_a_text() -> None:
+    assert fit_end("one two three", 8) == "…wo three"
+    assert fit_end("one two three", 6) == "…three"
+    assert fit_end(" short\n", 5) == "short"
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("<think>first I look</think>\n\nDone.", "Done."),
+        ("\n<think>\na\n</think><think>b</think> Done.", "Done."),
+        ("The tag <think>x</think> is kept.", "The tag <think>x</think> is kept."),
+        ("<think>never closed " + "x" * 900, ""),
+        ("<think>" + "x" * 900 + "</think>" + "y" * SHOWN + "end", "…" + "y" * (SHOWN - 3) + "end"),
+    ],
+)
+def test_of_an_answer_its_end_without_the_thought_before_it(answer: str, shown: str) -> None:
+    example = Example("e", 0, {}, 1.0, (), examples.WITHHELD)
+    found = examples._with_texts(example, (examples.SHOWN_STATE, "z" * 900, answer))
+    assert (found.answer, found.request) == (shown, "z" * SHOWN + "…")
