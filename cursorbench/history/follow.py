@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from cursorbench.errors import UsageError
 from cursorbench.history.branch import Branch, branch_of
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, units_of
-from cursorbench.history.matching import Match, Matcher
+from cursorbench.history.matching import WINDOW, Match, Matcher
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
 from cursorbench.history.superseding import supersede
@@ -149,6 +149,8 @@ def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, si
         reason = "no commit took it, and the log has no time of it"
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
+    elif not gone and since is not None and branch.newest < since + WINDOW:
+        reason = "no commit took it so far"
     else:
         reason = ""
     return reason

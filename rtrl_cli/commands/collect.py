@@ -34,7 +34,7 @@ RepositoryName = Annotated[
     typer.Option("--repository", help="Name of what the sessions of PATH worked on."),
 ]
 Repo = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
 ]
 
@@ -43,7 +43,7 @@ def command(
     paths: Paths = None,
     kind: From = None,
     user: User = None,
-    repo: Repo = None,
+    repos: Repo = None,
     repository: RepositoryName = None,
     inputs: options.Input = None,
     as_json: options.Json = False,
@@ -65,23 +65,29 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
     if not paths:
-        given = {"--from": kind, "--user": user, "--repo": repo, "--repository": repository}
+        given = {"--from": kind, "--user": user, "--repo": repos, "--repository": repository}
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
         run_command("collect", flags)
         return
     if from_run is not None:
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
+    if user == "":
+        raise UsageError("--user names nobody", hint="leave it away, or say whose sessions these are")
+    if repos and len(repos) > 1:
+        raise UsageError("--repo names two repositories", hint="collect the logs of each by themselves")
+    repo = repos[0] if repos else None
     from stages.collect.logs.source import Source
+    from stages.workspace import Workspace
 
-    if repo is not None and not repository:
-        repository = repo.resolve().name.removesuffix(".git")
+    leave_out = Workspace.find(workspace, ()).root.resolve()
     source = Source(
         tuple(path.resolve() for path in paths),
         kind or "",
         user or "",
         repository or "",
         repo.resolve() if repo else None,
+        leave_out,
     )
     run_command("collect", flags, text=_text, source=source)
 

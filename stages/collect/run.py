@@ -53,6 +53,11 @@ class CollectStage:
                 raise UsageError("session logs go with no other input", hint="leave --input away")
             return {}
         line = workspace.settings.workspace.line
+        if "checkpoint" not in refs and store.alias(line, "live") is None:
+            raise InputMissingError(
+                f"line {line} serves no checkpoint",
+                hint="name session logs: `rtrl collect PATH`, or begin with `rtrl init --model FOLDER`",
+            )
         checkpoint = store.resolve(refs.get("checkpoint", "checkpoint@live"), line)
         state = (
             store.resolve(refs["line_state"], line)
@@ -115,7 +120,7 @@ class CollectStage:
         if "source" in extra:
             from stages.collect.logs.run import collect_logs
 
-            return collect_logs(config, extra["source"], out_dir, ctx)
+            return collect_logs(config, extra["source"], out_dir, ctx, again=self.source is None)
         live = inputs["checkpoint"]
         first, last = extra["spool"]["first_seq"], extra["spool"]["last_seq"]
         if extra["resume"]["checkpoint"] == live.digest:

@@ -108,7 +108,7 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
     work = kind_of_work(episode.request)
     return {
         "agent": told.get("agent") or told.get("client", ""),
-        "model": told.get("model", ""),
+        "model": _first_told("model", episode),
         "repository": told.get("repository", ""),
         "work": work,
         "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),
@@ -131,6 +131,12 @@ def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
         "task_outcome": task_outcome(events, answered_at, _ms(spec.horizons.outcome_s)),
         **{name: _later(events, answered_at, horizon) for name, horizon in LATER.items()},
     }
+
+
+def _first_told(name: str, episode: Episode) -> str:
+    """A feature of the first generation that has it: some logs tell the model with the first text only."""
+    found = (dict(row["features"]).get(name, "") for row in episode.generations)
+    return next((value for value in found if value), "")
 
 
 def _later(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:

@@ -7,7 +7,7 @@
 
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
 episode, the same number. The digest of its module's source is recorded with the run and the artifact; a
-repeated run refuses other source. Not for: the signals that are shipped (`signals/`).
+repeated run refuses other source. Of an exception it raises only the class is told. Not for: the signals that are shipped (`signals/`).
 """
 
 from __future__ import annotations
@@ -64,21 +64,33 @@ class OwnSignal:
             tuple(episode.generations),
             tuple(sorted(episode.events, key=lambda e: (e.at, e.wall, e.id))),
         )
+        wrong = ""
         try:
             value = self.call(seen)
-        except Exception as error:
-            raise self._wrong(f"raised {type(error).__name__}", episode) from error
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self._wrong(f"gave no finite number but {type(value).__name__}", episode)
-        return float(value)
+            if value is None:
+                return None
+            if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+                return float(value)
+            wrong = f"gave no finite number but {type(value).__name__}"
+        except BaseException as error:
+            if _ends_the_run(error):
+                raise
+            wrong = f"raised {type(error).__name__}"
+        # Raised out here, so that no log gets the function's error with it: it may quote a person's words.
+        raise self._wrong(wrong, episode)
 
     def _wrong(self, what: str, episode: Episode) -> UsageError:
         return UsageError(
             f"signal {self.name}: {self.function} {what} for episode {episode.row['id']}",
             hint="correct the function: a number, or None where it is not known",
         )
+
+
+def _ends_the_run(error: BaseException) -> bool:
+    """Whether it is the run's end and none of the function's: Ctrl-C, or how a signal ends the program."""
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, SystemExit) and isinstance(error.code, int)
+    )
 
 
 def load(spec: RewardSpec, root: Path) -> list[OwnSignal]:

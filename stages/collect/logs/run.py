@@ -27,22 +27,29 @@ _BUFFER = 1024  # records whose users get their keys in one transaction
 _NAMED = 3  # files of no known kind that are named
 
 
-def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path, ctx: RunContext) -> Outcome:
+def collect_logs(
+    config: CollectConfig, facts: Mapping[str, Any], out_dir: Path, ctx: RunContext, *, again: bool
+) -> Outcome:
     """Read, order into episodes, seal.
+
+    Args:
+        again: a recorded run is repeated: its logs must be those that it read. Else a log that has grown
+            since it was listed is read as it is now.
 
     Raises:
         IntegrityError: (exit 12) the logs are not those that were listed.
         InconclusiveError: (exit 4) they hold no episode.
     """
-    source = Source.recorded(facts)
-    source.unchanged(facts)
+    source = Source.recorded(facts, ctx.workspace.root.resolve())
+    if again:
+        source.unchanged(facts)
     line = ctx.workspace.settings.workspace.line
-    stands = _survivals(source, facts, line, ctx)
-    turns = Turns(line, source.user, source.repository)
     vault = Vault.open(ctx.workspace.keys_dir)
     kinds: Counter[str] = Counter()
     unknown: list[str] = []
     try:
+        stands = _survivals(source, facts, line, vault, ctx)
+        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym)
         writer = LogWriter(
             out_dir / "interactions", vault, round(1000 * config.horizon_s), schemas.PART_EPISODES
         )
@@ -53,7 +60,8 @@ def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path,
                 if is_unknown(item):
                     unknown.append(item.place.file)
                 else:
-                    writer.quarantine(f"{item.place.file}:{item.place.line}", "", item.reason)
+                    place = f"{item.place.file}:{item.place.line}"
+                    writer.quarantine(place.encode(errors="backslashreplace").decode(), "", item.reason)
                 continue
             kinds[kind] += 1
             for record in turns.add(kind, item):
@@ -70,12 +78,14 @@ def collect_logs(config: CollectConfig, facts: Mapping[str, Any], out_dir: Path,
     return _outcome(config, facts, writer, turns, kinds, unknown, stands)
 
 
-def _survivals(source: Source, facts: Mapping[str, Any], line: str, ctx: RunContext) -> Survivals:
+def _survivals(
+    source: Source, facts: Mapping[str, Any], line: str, vault: Vault, ctx: RunContext
+) -> Survivals:
     """What the repository tells of the edits; nothing without one."""
     if source.repo is None:
         return Survivals()
     ctx.progress.start("collect: following edits through the repository")
-    turns = Turns(line, source.user, source.repository, keep_edits=True)
+    turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, edits_of=source.repo)
     for kind, item in source.read():
         for _ in turns.add(kind, item):
             pass
@@ -85,9 +95,15 @@ def _survivals(source: Source, facts: Mapping[str, Any], line: str, ctx: RunCont
 
 
 def _write(writer: LogWriter, vault: Vault, records: list[Record]) -> None:
-    vault.ensure({_user(record) for record in records})
+    """Seal records. Whoever was forgotten stays so: nothing of theirs is taken in again, only counted."""
+    users = {_user(record) for record in records}
+    gone = {user for user in users if vault.forgotten(user)}
+    vault.ensure(users - gone)
     for record in records:
-        writer.add(record)
+        if _user(record) not in gone:
+            writer.add(record)
+        elif not isinstance(record, Happened):
+            writer.counts["forgotten"] += 1
 
 
 def _user(record: Record) -> str:
@@ -114,20 +130,30 @@ def _outcome(
         "items": dict(sorted(kinds.items())),
         "said": dict(sorted(turns.counts.items())),
         "quarantined": quarantined,
+        "forgotten": writer.counts["forgotten"],
         "unknown_files": len(unknown),
         "persistence": dict(stands.figures),
     }
+    if not found["episodes"] and counted["forgotten"]:
+        raise InconclusiveError(
+            f"all {counted['forgotten']} answers are of users who were forgotten",
+            hint="to take them in again on purpose, name another --user",
+        )
     if not found["episodes"]:
         named = ", ".join(Path(name).name for name in unknown[:_NAMED])
+        left = "".join(f"; {n} quarantined: {reason}" for reason, n in quarantined.items())
         raise InconclusiveError(
             f"{facts['files']} files hold no answer of an agent"
-            + (f"; {len(unknown)} are no session log that is known: {named}" if unknown else ""),
+            + (f"; {len(unknown)} are no session log that is known: {named}" if unknown else "")
+            + left,
             hint="name the kind with --from; docs/sources.md lists the kinds",
         )
     warnings = [
         *stands.warnings,
         *(f"{n} records quarantined: {reason}" for reason, n in quarantined.items()),
     ]
+    if counted["forgotten"]:
+        warnings.append(f"{counted['forgotten']} answers left out: their users were forgotten")
     if unknown:
         named = ", ".join(Path(name).name for name in unknown[:_NAMED])
         warnings.append(f"{len(unknown)} files are no session log that is known: {named}, ...")

@@ -17,10 +17,10 @@ from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs.survival import repository_facts
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 
 _IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
-_REFS = ("refs/heads/entire", "refs/remotes/*/entire", "refs/notes/ai")
+_REFS = ("refs/heads/entire/checkpoints/v1", "refs/remotes/*/entire/checkpoints/v1", "refs/notes/ai")
 _UNKNOWN = "unknown_kind"
 
 
@@ -34,6 +34,7 @@ class Source:
         user: whose sessions these are; "" makes every session its own user.
         repository: name of what they worked on; "" takes the folder a session was begun in.
         repo: the git repository that took their edits, None without one.
+        leave_out: a folder below `paths` that is none of them, the workspace's.
     """
 
     paths: tuple[Path, ...]
@@ -41,13 +42,14 @@ class Source:
     user: str = ""
     repository: str = ""
     repo: Path | None = None
+    leave_out: Path | None = None
 
     @classmethod
-    def recorded(cls, facts: Mapping[str, Any]) -> Source:
+    def recorded(cls, facts: Mapping[str, Any], leave_out: Path) -> Source:
         """The source of a recorded run."""
         paths = tuple(Path(path) for path in facts["paths"])
         repo = Path(facts["repo"]["path"]) if facts["repo"] else None
-        return cls(paths, facts["kind"], facts["user"], facts["repository"], repo)
+        return cls(paths, facts["kind"], facts["user"], facts["repository"], repo, leave_out)
 
     def facts(self) -> dict[str, Any]:
         """What stands for the logs in a run's record, the digest of all that is read included.
@@ -90,17 +92,28 @@ class Source:
             )
 
     def read(self) -> Iterator[tuple[str, Read]]:
-        """(kind, item) of every item; files of no known kind are `Quarantined` with `unknown_kind`."""
+        """(kind, item) of every item; files of no known kind are `Quarantined` with `unknown_kind`.
+
+        What stands in several files is told once: lines by their ids, files by their bytes.
+        """
+        seen, copies = Seen(), _Copies()
+        for path in self._files():
+            if not copies.again(path):
+                yield from kinds.read(path, self.kind or None, seen)
         for path in self.paths:
-            yield from kinds.read(path, self.kind or None) if self._has_files(path) else ()
             for kind, read in _IN_REPOSITORIES.items():
                 if self.kind in ("", kind) and _refs(path, kind):
-                    yield from _from_repository(kind, read, path)
+                    yield from _from_repository(kind, read, path, seen)
 
     def _files(self) -> Iterator[Path]:
-        for path in self.paths:
-            if self._has_files(path):
-                yield from kinds.files(path)
+        """Each file once, also when one path lies within another."""
+        told: set[Path] = set()
+        for root in self.paths:
+            for path in kinds.files(root) if self._has_files(root) else ():
+                inside = self.leave_out is not None and path.is_relative_to(self.leave_out)
+                if not inside and path not in told:
+                    told.add(path)
+                    yield path
 
     def _has_files(self, path: Path) -> bool:
         """False for the inside of a git repository, and for a work tree when only its branches are meant."""
@@ -112,12 +125,41 @@ class Source:
         return not bare and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
 
 
-def _from_repository(kind: str, read: Any, path: Path) -> Iterator[tuple[str, Read]]:
+class _Copies:
+    """Files with the same bytes. Only those of the same size are compared."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[int, list[Path]] = {}
+        self._known: set[bytes] = set()
+
+    def again(self, path: Path) -> bool:
+        """Whether a file with these bytes came before."""
+        try:
+            alike = self._by_size.setdefault(path.stat().st_size, [])
+            alike.append(path)
+            if len(alike) == 1:
+                return False
+            if len(alike) == 2:
+                self._known.add(_digest(alike[0]))
+            digest = _digest(path)
+            known = digest in self._known
+            self._known.add(digest)
+            return known
+        except OSError:
+            return False  # whoever reads it says so
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
     try:
-        for item in read(path, Seen()):
+        for item in read(path, seen):
             yield kind, item
-    except OSError as error:
-        yield kind, Quarantined(Place(str(path)), f"cannot be read: {error.strerror or error}")
+    except (OSError, RtrlError):
+        yield kind, Quarantined(Place(str(path)), "its branch or notes cannot be read")
 
 
 def _refs(path: Path, kind: str = "") -> bytes:

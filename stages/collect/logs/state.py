@@ -69,6 +69,7 @@ class Session:
     version: str = ""
     repository: str = ""
     parent: str = ""
+    cwd: str = ""
     model: str = ""
     at: int = 0
     episodes: int = 0
@@ -82,7 +83,7 @@ def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn
     """The generation of a complete turn. Times that a log does not tell are nan, tokens 0 with a defect."""
     nothing = float("nan")
     generation = Generation(
-        id=f"{episode.id}#{turn.number}", key_id=f"log:{session.kind}", user=user or session.name,
+        id=f"{episode.id}#{turn.number}", key_id=f"log:{session.kind}", user=user,
         session=session.name, episode=episode.id, ordinal=turn.number, at=turn.at, wall=turn.at,
         line=line, arm="", deployment="", api="chat", sampling=Sampling(), spans=(), finish_reason="",
         prompt_tokens=0, output_tokens=0,

@@ -83,7 +83,8 @@ def survivals(path: Path, head: str, turns: Turns) -> Survivals:
     with Repository(path) as repository:
         found = list(follow(repository, changes, head))
         warnings = repository.warnings
-    return Survivals(_events(changes, found), _figures(found), warnings)
+    figures = _figures(found) | {"made_elsewhere": turns.edits_elsewhere}
+    return Survivals(_events(changes, found), figures, warnings)
 
 
 def _events(changes: list[Change], found: list[Survival]) -> dict[str, list[Counts]]:

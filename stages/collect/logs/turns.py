@@ -10,14 +10,14 @@ Not for: reading files (`cursorbench/sessions`), sealing (`write.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import PurePosixPath, PureWindowsPath
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
+from stages.collect.logs.edits import KeptEdits, repository_of
+from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
 from stages.records import Event, EventType, ToolCall
 
@@ -28,36 +28,49 @@ class Turns:
     """Takes the items of any number of logs, in their order; gives records as soon as they are complete.
 
     Args:
-        user: whose sessions these are; "" makes every session its own user.
-        keep_edits: for `changes`; their texts stay in memory.
+        user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
+        pseudonym: names what is no id: some logs make a session's name of the request.
+        edits_of: keep the edits made in this repository for `changes`; their texts stay in memory.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
         counts: items by what became of them, those that no signal reads among them.
     """
 
-    def __init__(self, line: str, user: str = "", repository: str = "", *, keep_edits: bool = False) -> None:
+    def __init__(
+        self,
+        line: str,
+        user: str = "",
+        repository: str = "",
+        *,
+        pseudonym: Callable[[bytes], str],
+        edits_of: Path | None = None,
+    ) -> None:
         self._line, self._user, self._repository = line, user, repository
-        self._edits: dict[str, Change] | None = {} if keep_edits else None
+        self._pseudonym = pseudonym
+        self._edits = None if edits_of is None else KeptEdits(edits_of, all_of_it=bool(repository))
         self._sessions: dict[str, Session] = {}
-        self._answers: dict[str, tuple[str, str, str]] = {}  # a log's id: session name, generation, episode
+        self._early: list[said.Feedback] = []
+        self._all_read = False
+        # a log's id: session name, generation, episode; nothing when two answers have it
+        self._answers: dict[str, tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
-        self._commits: dict[str, list[str]] = {}
-        self._edit_of: dict[tuple[str, str, str], str] = {}  # session, call, path: event
 
     def changes(self) -> list[Change]:
         """The edits of all items so far that the user's code received, in order; sessions are episodes."""
-        return [
-            msgspec.structs.replace(one, commits=tuple(self._commits.get(one.session, ())))
-            for one in (self._edits or {}).values()
-        ]
+        return [] if self._edits is None else self._edits.changes()
+
+    @property
+    def edits_elsewhere(self) -> int:
+        """Edits that were made in other folders than the repository's."""
+        return 0 if self._edits is None else self._edits.elsewhere
 
     def add(self, kind: str, item: said.Read) -> Iterator[Record]:
         """What this item completes. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
-        if isinstance(item, said.Feedback) and item.target in self._answers:
-            yield from self._feedback(self._sessions[self._answers[item.target][0]], item)
+        if isinstance(item, said.Feedback) and item.target:
+            yield from self._about_an_answer(item)
             return
         session = self._session(kind, item)
         match item:
@@ -81,23 +94,29 @@ class Turns:
     def _note(self, session: Session, item: said.SessionStart | said.Commit | said.Attribution) -> None:
         """What is no turn and no reaction."""
         if isinstance(item, said.SessionStart):
-            session.agent, session.version, session.parent = item.agent, item.version, item.parent
-            path = PureWindowsPath(item.cwd) if "\\" in item.cwd else PurePosixPath(item.cwd)
-            session.repository = self._repository or path.name
+            session.agent, session.version = item.agent or session.agent, item.version or session.version
+            session.parent = (
+                session_name(session.kind, item.parent, self._pseudonym) if item.parent else session.parent
+            )
+            session.cwd = item.cwd or session.cwd
+            session.repository = self._repository or repository_of(session.cwd)
         elif isinstance(item, said.Attribution):
             self.counts["attributions"] += 1
         else:
             self.counts["commits"] += 1
-            if session.open:
-                self._commits.setdefault(session.open.id, []).append(item.sha)
+            if self._edits is not None:
+                self._edits.commit(session.name, item)
 
     def done(self) -> Iterator[Record]:
         """What is still open at the end of all logs."""
+        self._all_read = True
+        for item in self._early:
+            yield from self._about_an_answer(item)
         for session in self._sessions.values():
             yield from self._close(session)
 
     def _session(self, kind: str, item: said.Item) -> Session:
-        name = f"{kind}:{item.session}"
+        name = session_name(kind, item.session, self._pseudonym)
         session = self._sessions.get(name)
         if session is None:
             session = Session(kind, item.session, name, repository=self._repository)
@@ -106,6 +125,16 @@ class Turns:
         if item.at is not None:
             session.at = item.at
         return session
+
+    def _owner(self, session: Session) -> str:
+        """Whose session it is. A sub-agent works for whoever began its parent."""
+        names = {session.name}
+        while session.parent and session.parent not in names:
+            names.add(session.parent)
+            if session.parent not in self._sessions:
+                return self._user or session.parent
+            session = self._sessions[session.parent]
+        return self._user or session.name
 
     def _user_turn(self, session: Session, item: said.UserTurn) -> Iterator[Record]:
         task = item.automatic == "sub_agent" and session.parent
@@ -157,7 +186,8 @@ class Turns:
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
         if item.id:
-            self._answers[item.id] = (session.name, episode.last, episode.id)
+            place = (session.name, episode.last, episode.id)
+            self._answers[item.id] = place if self._answers.get(item.id, place) == place else None
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
@@ -183,22 +213,24 @@ class Turns:
         yield from self._event(session, kind, data, generation, episode)
         if self._edits is not None and session.events > before:
             event = f"{session.name}!{session.events}"
-            self._keep(session, item, event, episode or (session.open.id if session.open else ""))
+            self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
-    def _keep(self, session: Session, item: said.Edit, event: str, episode: str) -> None:
-        """Remember an applied edit for `changes`, or that it was undone."""
-        edits = self._edits if self._edits is not None else {}
-        place = session.name, item.id, item.path
-        if item.status == "applied":
-            edits[event] = Change(
-                event, item.path, item.before, item.after, item.diff, session.at or None, session=episode
-            )
-            self._edit_of[place] = event
-        elif item.status == "undone" and (undone := self._edit_of.get(place)):
-            edits[undone] = msgspec.structs.replace(edits[undone], undone=True)
+    def _about_an_answer(self, item: said.Feedback) -> Iterator[Record]:
+        """Feedback that names its answer, in whatever log that was. At its own time, not the session's."""
+        place = self._answers.get(item.target)
+        if item.target not in self._answers and not self._all_read:
+            self._early.append(item)  # its answer may be in a later file
+            return
+        if place is None:
+            self.counts["feedback_without_its_answer"] += 1
+            return
+        session = self._sessions[place[0]]
+        before, session.at = session.at, session.at if item.at is None else item.at
+        yield from self._feedback(session, item)
+        session.at = before
 
     def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
-        _, generation, episode = self._answers.get(item.target, ("", "", ""))
+        _, generation, episode = self._answers.get(item.target) or ("", "", "")
         value = {"up": 1, "down": -1, True: 1, False: -1}.get(item.value, item.value)
         if item.name not in ("thumb", "thumbs") or not isinstance(value, int | float) or not value:
             self.counts["feedback_of_other_kinds"] += 1
@@ -241,7 +273,7 @@ class Turns:
             id=f"{session.name}!{session.events}", key_id=f"log:{session.kind}", generation_id=generation,
             type=kind, at=session.at, wall=session.at, data=data,  # type: ignore[arg-type]
         )  # fmt: skip
-        happened = Happened(event, episode, self._user or session.name, derived)
+        happened = Happened(event, episode, self._owner(session), derived)
         if session.open and session.open.turn and session.open.last == generation:
             session.open.waiting.append(happened)
         else:
@@ -253,7 +285,7 @@ class Turns:
             return
         turn, episode.turn = episode.turn, None
         self.counts["generations"] += 1
-        yield sampled(self._line, self._user, session, episode, turn)
+        yield sampled(self._line, self._owner(session), session, episode, turn)
         yield from episode.waiting
         episode.waiting = []
 

@@ -21,6 +21,7 @@ from stages.spool.codec import encode, encode_data, event_aad, generation_aad, i
 from stages.vault import Vault
 
 LISTED = 10_000  # rows of quarantine; more are counted
+REASONS = 50
 
 
 @dataclass
@@ -48,10 +49,14 @@ class LogWriter:
         self._in_newest = 0
         self._quarantine: list[dict[str, str]] = []
         self._seq = 0
+        self._reasons = 0
         self.counts: Counter[str] = Counter()
 
     def quarantine(self, where: str, episode: str, reason: str) -> None:
-        """Leave something out, with its reason."""
+        """Leave something out, with its reason; after `REASONS` kinds of reasons it is "other"."""
+        if f"quarantined:{reason}" not in self.counts and self._reasons >= REASONS:
+            reason = "other"
+        self._reasons += f"quarantined:{reason}" not in self.counts
         self.counts[f"quarantined:{reason}"] += 1
         if len(self._quarantine) < LISTED:
             self._quarantine.append({"id": where, "episode": episode, "reason": reason})

@@ -52,12 +52,14 @@ class Edits:
         refused: refusals of what was never applied, one event each, and not made good.
         undone: an edit or a proposal ended undone.
         ever_undone: one was undone in time, made good or not.
+        unseen: files that were changed without anybody telling how, and that were not undone.
     """
 
     changes: Mapping[str, tuple[Change, ...]]
     refused: tuple[Event, ...]
     undone: bool
     ever_undone: bool
+    unseen: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,14 @@ def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edit
         refused=tuple(refused.values()),
         undone=bool(undone or refused),
         ever_undone=ever_undone,
+        unseen=_unseen(events),
     )
+
+
+def _unseen(events: Sequence[Event]) -> frozenset[str]:
+    """Files of edits that are told by name alone, as some logs do."""
+    named = {path_of(e) for e in events if e.type == "edit_applied" and sides_of(e) is None}
+    return frozenset(named - {path_of(e) for e in events if e.type in UNDOING})
 
 
 def path_of(event: Event) -> str:

@@ -39,5 +39,5 @@ def outcome(edits: Edits, answer: str) -> tuple[float, float]:
         edits: what became of its edits.
         answer: raw text of its last answer.
     """
-    edited = bool(edits.changes)
+    edited = bool(edits.changes or edits.unseen)
     return float(edited), float(not edited and asks(answer))

@@ -89,8 +89,11 @@ def test_never_committed(git: Git) -> None:
     git.commit(-HOUR, {"a.py": OLD})
     git.commit(2 * HOUR, {"b.py": text("something_else = 2")})
     (got,) = git.follow(change(OLD, NEW))
+    assert (got.kept, got.reason) == ({}, "no commit took it so far")  # its user may still commit it
+    git.commit(31 * DAY, {"b.py": text("something_else = 3")})
+    (got,) = git.follow(change(OLD, NEW))
     assert (got.commit, got.how, got.committed_at, got.reason) == ("", "", None, "no commit took it")
-    assert got.kept == {"1h": NONE, "head": NONE}
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), NONE)
 
 
 def test_renamed(git: Git) -> None:

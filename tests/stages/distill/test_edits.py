@@ -9,6 +9,9 @@ import pytest
 from stages.distill.facts import Episode
 from stages.distill.measure import measure
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO, probability
+from stages.distill.signals.edit_persistence import edit_persistence
+from stages.distill.signals.edits import edits_of
+from stages.distill.signals.outcome import outcome
 from stages.distill.spec import RewardSpec, parse
 from stages.records import Event
 from tests.stages.distill.events import HOUR, event
@@ -92,3 +95,14 @@ def test_in_time_is_the_horizon_of_the_edit(followup_s: float) -> None:
     in_time, late = (event("edit_reverted", at, path="a.py") for at in (62_000, 62_001))
     assert signals([*told, in_time], horizons) == (0.0, 1.0, EXPLICIT_NO)
     assert signals([*told, late], horizons) == (None, 0.0, CONTENT)
+
+
+def test_an_edit_told_by_name_alone_is_an_edit_and_its_persistence_is_not_known() -> None:
+    def told(kind: str, at: int, **data: str) -> Event:
+        return Event(id=f"{kind}{at}", key_id="k", generation_id="g", type=kind, at=at, wall=at, data=data)  # type: ignore[arg-type]
+
+    named = [told("edit_applied", 1, path="a.py")]
+    assert outcome(edits_of(named, 0, 1000), "Shall I go on?") == (1.0, 0.0)
+    assert edit_persistence(named, 1000, edits_of(named, 0, 1000)) is None
+    undone = [*named, told("edit_reverted", 2, path="a.py")]
+    assert outcome(edits_of(undone, 0, 1000), "Shall I go on?")[0] == 0.0

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from stages.registry.store import Store
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.train.run import TrainStage
+from stages.vault import Vault
 from stages.workspace import Workspace
 
 DATA = Path(__file__).parents[4].parent / "shared/data/interactions"
@@ -56,7 +58,7 @@ def place(tmp_path: Path) -> tuple[Workspace, Store]:
     return workspace, Store.open(workspace.store_dir)
 
 
-def collect(place: tuple[Workspace, Store], *paths: Path, **about: str) -> StageResult:
+def collect(place: tuple[Workspace, Store], *paths: Path, **about: Any) -> StageResult:
     return run_stage(*place, CollectStage(source=Source(paths, **about)))
 
 
@@ -212,3 +214,37 @@ def test_real_sessions_of_all_kinds(place: tuple[Workspace, Store]) -> None:
     signals = {row["signal"]: row for row in run_stage(*place, DistillStage()).metrics["signals"]}
     assert signals["dissatisfied_followup"]["known"] > 500
     assert 0.1 < signals["edited"]["mean"] < 0.9
+
+
+def test_whoever_was_forgotten_stays_so(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    collect(place, tmp_path / "one.jsonl", kind="openai-log", user="ann")
+    vault = Vault.open(place[0].keys_dir)
+    vault.forget("ann")
+    log_of(tmp_path / "one.jsonl", "s1", [*REQUESTS, "and a lamp"])
+    with pytest.raises(InconclusiveError, match="forgotten"):
+        collect(place, tmp_path / "one.jsonl", kind="openai-log", user="ann")
+    assert not vault.users("ann")  # no new key
+    vault.close()
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log", user="bob")
+    assert (made.metrics["episodes"], made.metrics["forgotten"]) == (4, 0)
+
+
+def test_a_session_in_two_places_is_told_once(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        log_of(tmp_path / name / "one.jsonl", "s1", REQUESTS)
+    made = collect(place, tmp_path / "a", tmp_path / "b", tmp_path / "b" / "one.jsonl", kind="openai-log")
+    assert (made.metrics["episodes"], made.metrics["derived_messages"]) == (3, 2)
+
+
+def test_the_workspace_is_no_log_of_its_own(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    made = collect(place, tmp_path, leave_out=place[0].root.resolve())
+    assert (made.metrics["files"], made.metrics["unknown_files"]) == (1, 0)
+
+
+def test_without_a_model_and_without_logs_it_says_what_to_name(place: tuple[Workspace, Store]) -> None:
+    with pytest.raises(InputMissingError) as caught:
+        run_stage(*place, CollectStage())
+    assert "rtrl collect PATH" in str(caught.value.hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from cursorbench.sessions import items as said
@@ -12,29 +13,29 @@ PLACE = said.Place("log")
 
 
 def told(*items: said.Read, **settings: str) -> tuple[list[Record], Turns]:
-    turns = Turns("auto", **settings)
+    turns = Turns("auto", **settings, pseudonym=lambda data: hashlib.sha256(data).hexdigest())
     found = [record for item in items for record in turns.add("claude-code", item)]
     return [*found, *turns.done()], turns
 
 
 def user(text: str, at: int = 0, **more: Any) -> said.UserTurn:
-    return said.UserTurn(session="s", place=PLACE, at=at, text=text, **more)
+    return said.UserTurn(session="s1", place=PLACE, at=at, text=text, **more)
 
 
 def agent(text: str, at: int = 0, **more: Any) -> said.AgentTurn:
-    return said.AgentTurn(session="s", place=PLACE, at=at, text=text, **more)
+    return said.AgentTurn(session="s1", place=PLACE, at=at, text=text, **more)
 
 
 def use(call: str, at: int = 0, **more: Any) -> said.ToolUse:
-    return said.ToolUse(session="s", place=PLACE, at=at, id=call, name="edit", **more)
+    return said.ToolUse(session="s1", place=PLACE, at=at, id=call, name="edit", **more)
 
 
 def end(call: str, outcome: Any = "ok", at: int = 0) -> said.ToolEnd:
-    return said.ToolEnd(session="s", place=PLACE, at=at, id=call, outcome=outcome)
+    return said.ToolEnd(session="s1", place=PLACE, at=at, id=call, outcome=outcome)
 
 
 def edit(call: str, status: Any, at: int = 0, path: str = "a.py", **more: Any) -> said.Edit:
-    return said.Edit(session="s", place=PLACE, at=at, id=call, path=path, status=status, **more)
+    return said.Edit(session="s1", place=PLACE, at=at, id=call, path=path, status=status, **more)
 
 
 def generations(records: list[Record]) -> list[Sampled]:
@@ -51,7 +52,7 @@ def events(records: list[Record]) -> list[tuple[str, str, dict[str, Any]]]:
 
 def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
     records, turns = told(
-        said.SessionStart(session="s", place=PLACE, agent="Claude Code", cwd="/home/a/shop"),
+        said.SessionStart(session="s1", place=PLACE, agent="Claude Code", cwd="/home/a/shop"),
         user("add a cart", 1000),
         agent("Looking.", 2000, model="m1", id="msg-1"),
         use("c1", 2000),
@@ -60,7 +61,7 @@ def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
         user("thanks", 9000),
     )
     first, second = generations(records)
-    assert (first.generation.id, second.generation.id) == ("claude-code:s:0#0", "claude-code:s:0#1")
+    assert (first.generation.id, second.generation.id) == ("claude-code:s1:0#0", "claude-code:s1:0#1")
     assert first.request == second.request == "add a cart"
     assert (first.answer, second.answer) == ("Looking.", "Done.")
     assert [call.name for call in first.generation.tool_calls] == ["edit"]
@@ -70,8 +71,8 @@ def test_a_request_and_all_that_answers_it_are_one_episode() -> None:
     assert first.generation.defect == "text_only"
     assert not first.generation.spans
     assert events(records) == [
-        ("tool_result", "s:0#0", {"name": "edit", "ok": True, "tool_call_id": "c1", "outcome": "ok"}),
-        ("user_message", "s:0#1", {"text": "thanks"}),
+        ("tool_result", "s1:0#0", {"name": "edit", "ok": True, "tool_call_id": "c1", "outcome": "ok"}),
+        ("user_message", "s1:0#1", {"text": "thanks"}),
     ]
     assert turns.counts["episodes"] == 1
     assert turns.counts["unanswered_requests"] == 1
@@ -96,8 +97,8 @@ def test_an_edit_is_an_event_of_the_generation_that_called_for_it() -> None:
         agent("Undone."),
     )
     of = {kind: (generation, data) for kind, generation, data in events(records)}
-    assert of["edit_applied"] == ("s:0#0", {"path": "a.py", "before": "a", "after": "b", "part": True})
-    assert of["edit_reverted"] == ("s:0#0", {"path": "a.py"})
+    assert of["edit_applied"] == ("s1:0#0", {"path": "a.py", "before": "a", "after": "b", "part": True})
+    assert of["edit_reverted"] == ("s1:0#0", {"path": "a.py"})
 
 
 def test_a_refused_edit_and_an_interruption() -> None:
@@ -106,7 +107,7 @@ def test_a_refused_edit_and_an_interruption() -> None:
         use("c1"),
         edit("c1", "rejected", diff="@@ -1 +1 @@\n-a\n+b\n"),
         end("c1", "rejected"),
-        said.Interrupt(session="s", place=PLACE, during="tool"),
+        said.Interrupt(session="s1", place=PLACE, during="tool"),
     )
     kinds = {kind: data for kind, _, data in events(records)}
     assert kinds["edit_rejected"] == {"path": "a.py", "diff": "@@ -1 +1 @@\n-a\n+b\n"}
@@ -123,7 +124,7 @@ def test_automatic_turns_are_no_reactions() -> None:
         user("plan", automatic="plan"),
     )
     assert [one.answer for one in generations(records)] == ["a", "b"]  # two calls of the model, one episode
-    assert {one.generation.episode for one in generations(records)} == {"claude-code:s:0"}
+    assert {one.generation.episode for one in generations(records)} == {"claude-code:s1:0"}
     assert not events(records)
     assert turns.counts["automatic:pasted_output"] == 1
 
@@ -153,13 +154,13 @@ def test_thumbs_find_their_answer_also_from_another_file() -> None:
         said.Feedback(session="", place=PLACE, target="inference-1", name="thumb", value=False),
         said.Feedback(session="", place=PLACE, target="inference-2", name="quality", value=0.5),
     )
-    assert [one for one in events(records) if one[0] == "thumbs"] == [("thumbs", "s:0#0", {"value": -1})]
+    assert [one for one in events(records) if one[0] == "thumbs"] == [("thumbs", "s1:0#0", {"value": -1})]
     assert turns.counts["feedback_of_other_kinds"] == 1
 
 
 def test_a_completion_is_an_episode() -> None:
     records, _ = told(
-        said.Completion(session="s", place=PLACE, at=5, prompt="def f", text="(x):", accepted=False)
+        said.Completion(session="s1", place=PLACE, at=5, prompt="def f", text="(x):", accepted=False)
     )
     (one,) = generations(records)
     assert (one.request, one.answer) == ("def f", "(x):")
@@ -167,7 +168,7 @@ def test_a_completion_is_an_episode() -> None:
 
 
 def test_without_an_answer_a_reaction_is_counted_and_not_kept() -> None:
-    records, turns = told(user("x"), said.Interrupt(session="s", place=PLACE))
+    records, turns = told(user("x"), said.Interrupt(session="s1", place=PLACE))
     assert records == []
     assert turns.counts["unanswered:interrupted"] == 1
     assert turns.counts["unanswered_requests"] == 1
@@ -180,7 +181,7 @@ def test_whose_sessions_they_are_can_be_told() -> None:
     assert one.generation.features["repository"] == "shop"
     assert {r.user for r in records if isinstance(r, Happened)} == {"ann"}
     mine = told(user("x"), agent("a"))[0]
-    assert generations(mine)[0].generation.user == "claude-code:s"
+    assert generations(mine)[0].generation.user == "claude-code:s1"
 
 
 def test_every_generation_comes_before_the_events_about_it() -> None:
@@ -195,3 +196,46 @@ def test_every_generation_comes_before_the_events_about_it() -> None:
         else:
             assert record.event.generation_id in known
     assert len(known) == 3
+
+
+def test_a_name_made_of_words_becomes_a_pseudonym_and_an_id_stays() -> None:
+    uuid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+    vendor = "ses_01hzx9k2m3n4p5q6r7s8"
+    for session, name in {uuid: uuid, vendor: f"claude-code:{vendor}", "17": "claude-code:17"}.items():
+        item = said.UserTurn(session=session, place=PLACE, text="x")
+        reply = said.AgentTurn(session=session, place=PLACE, text="a")
+        assert generations(told(item, reply)[0])[0].generation.session == name
+    slug = "2025-06-15_08-06-set-output-directory"
+    item = said.UserTurn(session=slug, place=PLACE, text="x")
+    reply = said.AgentTurn(session=slug, place=PLACE, text="a")
+    made = generations(told(item, reply)[0])[0].generation
+    assert "output" not in f"{made.session} {made.user} {made.episode} {made.id}"
+
+
+def test_a_sub_agent_works_for_whoever_began_its_parent() -> None:
+    def of(session: str, parent: str = "") -> list[said.Read]:
+        why: Any = "sub_agent" if parent else ""
+        return [
+            said.SessionStart(session=session, place=PLACE, parent=parent),
+            said.UserTurn(session=session, place=PLACE, text="x", automatic=why),
+            said.AgentTurn(session=session, place=PLACE, text="a"),
+        ]
+
+    records, _ = told(*of("1"), *of("2", "1"), *of("3", "2"))
+    assert {one.generation.user for one in generations(records)} == {"claude-code:1"}
+    assert len({one.generation.session for one in generations(records)}) == 3
+
+
+def test_feedback_comes_at_its_own_time_and_about_its_answer_or_not_at_all() -> None:
+    def thumb(target: str) -> said.Feedback:
+        return said.Feedback(session="", place=PLACE, at=9_000, target=target, name="thumb", value=True)
+
+    twin = [
+        said.UserTurn(session="2", place=PLACE, text="y"),
+        said.AgentTurn(session="2", place=PLACE, text="b", id="m2"),
+    ]
+    both = [user("x", 1), agent("a", 2, id="m1"), user("z", 3), agent("c", 4, id="m2"), *twin]
+    records, turns = told(thumb("m1"), *both, thumb("m2"), thumb("m3"))  # feedback may be read first
+    (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
+    assert (one.at, one.generation_id) == (9_000, "claude-code:s1:0#0")
+    assert turns.counts["feedback_without_its_answer"] == 2  # told of two answers, and of none
