@@ -1,4 +1,4 @@
-"""What a log's session is called: its own id where it has one; some logs make a name of the request's words."""
+"""What a log's session is called: its own id where it has one; some logs name it by the request's words."""
 
 from __future__ import annotations
 
