@@ -7,7 +7,8 @@
 
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
 episode, the same number. The digest of its module's source is recorded with the run and the artifact; a
-repeated run refuses other source. Of an exception it raises only the class is told. Not for: the signals that are shipped (`signals/`).
+repeated run refuses other source. Of an exception that it raises only the class is told, for the message
+may quote a person. Not for: the signals that are shipped (`signals/`).
 """
 
 from __future__ import annotations

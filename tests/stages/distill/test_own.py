@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,24 @@ def bad(seen):
 def worse(seen):
     return seen.nothing
 
+def quoting(seen):
+    try:
+        {}[seen.request]
+    except KeyError as error:
+        raise ValueError(seen.answer) from error
+
+def leaving(seen):
+    raise SystemExit(seen.request)
+
+def huge(seen):
+    return 10 ** 400
+
+def interrupted(seen):
+    raise KeyboardInterrupt
+
+def stopped(seen):
+    raise SystemExit(143)
+
 def two(seen, more):
     return 0
 """
@@ -60,11 +79,33 @@ def test_its_values_are_numbers_or_not_known(root: Path) -> None:
     assert signal(root, "events").values([episode("x")]) == [1.0]
 
 
-@pytest.mark.parametrize(("name", "what"), [("bad", "no finite number"), ("worse", "AttributeError")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("bad", "no finite number"),
+        ("worse", "AttributeError"),
+        ("quoting", "ValueError"),
+        ("leaving", "SystemExit"),
+        ("huge", "OverflowError"),
+    ],
+)
 def test_a_function_that_fails_names_the_episode(root: Path, name: str, what: str) -> None:
+    words = " ".join(("my", "words"))  # a traceback shows lines of this file
     with pytest.raises(UsageError, match=what) as caught:
-        signal(root, name).values([episode("x")])
+        signal(root, name).values([episode(words)])
     assert "episode-1" in caught.value.message
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    told = "".join(traceback.format_exception(caught.value)) + caught.value.message + caught.value.hint
+    assert words not in told
+    assert "fix it" not in told
+
+
+@pytest.mark.parametrize(("name", "ends"), [("interrupted", KeyboardInterrupt), ("stopped", SystemExit)])
+def test_what_ends_the_run_is_no_failure_of_a_function(
+    root: Path, name: str, ends: type[BaseException]
+) -> None:
+    with pytest.raises(ends):
+        signal(root, name).values([episode("x")])
 
 
 @pytest.mark.parametrize("function", ["no_such_module:f", "json:no_such", "{mine}:two"])

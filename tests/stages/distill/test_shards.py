@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rtrl_cli.main import run
 from stages import schemas
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
@@ -99,3 +100,26 @@ def test_a_teams_signal_that_fails_in_a_worker_is_told_as_theirs(place: tuple[Wo
     with pytest.raises(UsageError, match="no finite number") as caught:
         distill(place, "distill.spec=ours.toml", "distill.workers=2")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_words_in_a_teams_error_are_nowhere(
+    place: tuple[Workspace, Store], workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root, name = place[0].root, f"quoting_{workers}_{os.getpid()}"
+    (root / f"{name}.py").write_text("def bad(seen):\n    raise KeyError(seen.request)\n")
+    (root / "ours.toml").write_text(
+        f'schema = "rtrl-reward/1"\nname = "ours"\n[signals.bad]\nfunction = "{name}:bad"\n'
+        "weight = 1.0\nunknown = 0.0\n"
+    )
+    settings = ("distill.spec=ours.toml", f"distill.workers={workers}")
+    arguments = ["distill", "--workspace", str(root), *(part for one in settings for part in ("--set", one))]
+    assert run([*arguments, "--json"], debug=True) == 2
+    shown = "".join(capfd.readouterr())
+    files = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+    assert "raised KeyError" in shown
+    assert "Traceback" in shown
+    assert any(b"run.error" in data and b"raised KeyError" in data for data in files)
+    for words in ("add a cart", "still broken", "now the till"):
+        assert words not in shown
+        assert not [data for data in files if words.encode() in data]
