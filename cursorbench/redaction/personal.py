@@ -12,10 +12,28 @@ _LOCAL = re.compile(r"[\w.+%-]{1,64}\Z")
 _VERSION = re.compile(r"\d+\.\d")  # package@1.2.3-rc.next
 _NO_PERSON = frozenset({"git", "hg", "svn", "bzr", "noreply", "no-reply", "donotreply"})  # as git@github.com
 
-_NAME = r"(?P<name>[^\s/\\:*?\"'<>|\[\](){},;`$&]{1,64})"
+_CHARACTER = r"[^\s/\\:*?\"'<>|\[\](){},;`$&]"
+_NAME = rf"(?P<name>(?:{_CHARACTER}|\\{{1,2}}[ ](?=\w)){{1,64}})"  # with blanks as a shell escapes them
+# Where a path begins: not within another one; behind \n as JSON has it; behind an option, as -v/home/...
+_BEGINS = r"(?:(?<![\w.~\]-])|(?<=\\[nrt])|(?<=^-[A-Za-z])|(?<=[\s\"'`=,(\[]-[A-Za-z])|(?<=\\[nrt]-[A-Za-z]))"
+_DISK = (  # where homes of many people lie on machines that share them
+    r"(?:/(?:mnt|media|net|nfs|gpfs|lustre|beegfs|ceph|cephfs|cluster|hpc)\d{0,3}(?:/[\w.-]{1,32})?"
+    r"|/(?:data|disk|scratch|work|storage|vol|export|raid|ssd|nvme|hdd|nas|fs)\d{0,3})"
+)
+_ABOVE = rf"(?:/var|/usr|/srv|/private|/[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK})?"
+_HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users)/"
 _HOMES = (
-    re.compile(
-        r"(?:(?<![\w.~\]-])|(?<=\\[nrt]))(?:/var|/export|/usr|/mnt/[a-z]|/[a-z])?/(?:home|Users)/" + _NAME
+    re.compile(_HOME + _NAME),
+    re.compile(rf"{_BEGINS}{_DISK}/users/{_NAME}(?=/)"),  # without the end it may be a route of some API
+    *(  # between quotes a name with blanks ends where the next folder begins
+        re.compile(
+            rf"{quote}(?:file://)?{_HOME}(?P<name>{_CHARACTER}{{1,32}}(?: {_CHARACTER}{{1,32}}){{1,3}})"
+            rf"/(?=[^{quote}\n]{{0,1024}}{quote})"
+        )
+        for quote in "\"'`"
+    ),
+    re.compile(  # a Linux home as Windows sees it
+        rf"(?i)[\\/]{{2}}wsl(?:\$|\.localhost)[\\/]{{1,4}}[^\s\\/]{{1,64}}[\\/]{{1,4}}home[\\/]{{1,4}}{_NAME}"
     ),
     re.compile(
         r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z]:[\\/]{1,4}Users[\\/]{1,4}(?P<name>[^\s\\/:*?\"<>|]"
@@ -41,7 +59,7 @@ def emails(text: str) -> Iterator[Span]:
 
 
 def home_paths(text: str) -> Iterator[Span]:
-    """The name in /home/NAME, /Users/NAME, C:\\Users\\NAME; also as JSON has them."""
+    """The name in /home/NAME, /Users/NAME, C:\\Users\\NAME; also on shared disks, and as JSON has them."""
     for pattern in _HOMES:
         for match in pattern.finditer(text):
             name = match["name"].rstrip(".") or match["name"]
