@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import msgspec
-from followup import texts
 
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -26,6 +25,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
+from followup import texts
 
 
 class Between(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import msgspec
-from followup.candidates import Candidate, Source, candidates
 
 from cursorbench.errors import InputMissingError, RtrlError, UsageError
 from cursorbench.sessions import kinds
+from followup.candidates import Candidate, Source, candidates
 
 PERMISSIVE = frozenset({"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC"})
 COLUMNS = ("folder", "repository", "licence")

@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import msgspec
+
+from cursorbench.errors import UsageError
 from followup import texts
 from followup.batches import read
 from followup.candidates import Candidate
-
-from cursorbench.errors import UsageError
 
 ADJUDICATED = Path(__file__).resolve().parent / "adjudicated.tsv"
 IDS = ("id", "repository", "licence", "commit", "a", "b", "label", "rule")

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import msgspec
-from followup import learn
 
+from followup import learn
 from stages.distill.signals.followup.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
