@@ -211,7 +211,7 @@ class TrainWorld:
 
     def _experience(self, told: Sequence[Told], folder: Path, interactions: str) -> None:
         schema = schemas.experience_episodes(())
-        blank = {name: 0 if pa.types.is_integer(kind.type) else "" for name, kind in _fields(schema)}
+        blank = {name: _blank(kind.type) for name, kind in _fields(schema)}
         rows = [
             blank
             | {
@@ -267,3 +267,7 @@ def other_model(world: TrainWorld, seed: int, size: float = 0.05) -> Any:
 
 if __name__ == "__main__":
     TrainWorld(Path(sys.argv[1])).train()
+
+
+def _blank(kind: pa.DataType) -> object:
+    return 0 if pa.types.is_integer(kind) else None if pa.types.is_floating(kind) else ""
