@@ -13,6 +13,7 @@ from rtrl_cli.stage import StageFlags, default_text, run_command
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
+    from stages.collect.logs.source import Source
     from stages.result import StageResult
 
 Paths = Annotated[
@@ -72,24 +73,33 @@ def command(
         return
     if from_run is not None:
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
+    run_command("collect", flags, text=_text, source=_source(paths, kind, user, repos, repository, workspace))
+
+
+def _source(
+    paths: list[Path],
+    kind: str | None,
+    user: str | None,
+    repos: list[Path] | None,
+    repository: str | None,
+    workspace: Path | None,
+) -> Source:
+    """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
+    from stages.collect.logs.source import Source
+    from stages.workspace import Workspace
+
     if user == "":
         raise UsageError("--user names nobody", hint="leave it away, or say whose sessions these are")
     if repos and len(repos) > 1:
         raise UsageError("--repo names two repositories", hint="collect the logs of each by themselves")
-    repo = repos[0] if repos else None
-    from stages.collect.logs.source import Source
-    from stages.workspace import Workspace
-
-    leave_out = Workspace.find(workspace, ()).root.resolve()
-    source = Source(
-        tuple(path.resolve() for path in paths),
-        kind or "",
-        user or "",
-        repository or "",
-        repo.resolve() if repo else None,
-        leave_out,
+    return Source(
+        paths=tuple(path.resolve() for path in paths),
+        kind=kind or "",
+        user=user or "",
+        repository=repository or "",
+        repo=repos[0].resolve() if repos else None,
+        leave_out=Workspace.find(workspace, ()).root.resolve(),
     )
-    run_command("collect", flags, text=_text, source=source)
 
 
 def _text(result: StageResult) -> str:

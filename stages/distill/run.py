@@ -239,18 +239,18 @@ def _outcome(
     outputs = {"experience": Output("experience", meta)}
     if checkpoint:
         outputs["line_state"] = Output("line_state", {"checkpoint": checkpoint, "stage": "distill"})
-    warnings = [
+    # of session logs it is no news that some signals are told by none, and that nothing can be trained on
+    warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
+    return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
+
+
+def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:
+    found = [
         f"no episode has a known {name}: does the client send the events it is read from?"
         for name in spec.signals
-        if name not in known and checkpoint
+        if name not in known
     ]
-    if not counts["trainable"] and checkpoint:
-        warnings.append("no episode can be trained on; the audit says why")
-    return Outcome(
-        outputs=outputs,
-        metrics=metrics,
-        warnings=warnings,
-    )
+    return found if trainable else [*found, "no episode can be trained on; the audit says why"]
 
 
 def _check_horizons(spec: RewardSpec, interactions: Artifact) -> None:

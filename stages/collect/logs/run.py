@@ -134,29 +134,8 @@ def _outcome(
         "unknown_files": len(unknown),
         "persistence": dict(stands.figures),
     }
-    if not found["episodes"] and counted["forgotten"]:
-        raise InconclusiveError(
-            f"all {counted['forgotten']} answers are of users who were forgotten",
-            hint="to take them in again on purpose, name another --user",
-        )
     if not found["episodes"]:
-        named = ", ".join(Path(name).name for name in unknown[:_NAMED])
-        left = "".join(f"; {n} quarantined: {reason}" for reason, n in quarantined.items())
-        raise InconclusiveError(
-            f"{facts['files']} files hold no answer of an agent"
-            + (f"; {len(unknown)} are no session log that is known: {named}" if unknown else "")
-            + left,
-            hint="name the kind with --from; docs/sources.md lists the kinds",
-        )
-    warnings = [
-        *stands.warnings,
-        *(f"{n} records quarantined: {reason}" for reason, n in quarantined.items()),
-    ]
-    if counted["forgotten"]:
-        warnings.append(f"{counted['forgotten']} answers left out: their users were forgotten")
-    if unknown:
-        named = ", ".join(Path(name).name for name in unknown[:_NAMED])
-        warnings.append(f"{len(unknown)} files are no session log that is known: {named}, ...")
+        raise _nothing(counted, unknown)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": "",
@@ -168,5 +147,36 @@ def _outcome(
     return Outcome(
         outputs={"interactions": Output("interactions", meta)},
         metrics={**found, **counted},
-        warnings=warnings,
+        warnings=[*stands.warnings, *_warnings(counted, unknown)],
     )
+
+
+def _nothing(counted: Mapping[str, Any], unknown: list[str]) -> InconclusiveError:
+    """Why the logs hold no episode."""
+    if counted["forgotten"]:
+        return InconclusiveError(
+            f"all {counted['forgotten']} answers are of users who were forgotten",
+            hint="to take them in again on purpose, name another --user",
+        )
+    left = [f"{n} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    left += [f"{len(unknown)} are no session log that is known: {_named(unknown)}"] if unknown else []
+    return InconclusiveError(
+        "; ".join([f"{counted['files']} files hold no answer of an agent", *left]),
+        hint="name the kind with --from; docs/sources.md lists the kinds",
+    )
+
+
+def _warnings(counted: Mapping[str, Any], unknown: list[str]) -> list[str]:
+    """What was left out, for people."""
+    found = [f"{n} records quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    if counted["forgotten"]:
+        found.append(f"{counted['forgotten']} answers left out: their users were forgotten")
+    if unknown:
+        found.append(f"{len(unknown)} files are no session log that is known: {_named(unknown)}")
+    return found
+
+
+def _named(files: list[str]) -> str:
+    """The first of them by name."""
+    names = ", ".join(Path(file).name for file in files[:_NAMED])
+    return f"{names}, ..." if len(files) > _NAMED else names
