@@ -216,7 +216,7 @@ class Turns:
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
     def _about_an_answer(self, item: said.Feedback) -> Iterator[Record]:
-        """Feedback that names its answer, in whatever log that was. At its own time, not the session's."""
+        """Feedback that names its answer, in whatever log that was."""
         place = self._answers.get(item.target)
         if item.target not in self._answers and not self._all_read:
             self._early.append(item)  # its answer may be in a later file
@@ -224,10 +224,7 @@ class Turns:
         if place is None:
             self.counts["feedback_without_its_answer"] += 1
             return
-        session = self._sessions[place[0]]
-        before, session.at = session.at, session.at if item.at is None else item.at
-        yield from self._feedback(session, item)
-        session.at = before
+        yield from self._feedback(self._sessions[place[0]], item)
 
     def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
         _, generation, episode = self._answers.get(item.target) or ("", "", "")
@@ -236,7 +233,8 @@ class Turns:
             self.counts["feedback_of_other_kinds"] += 1
             return
         self.counts["thumbs"] += 1
-        yield from self._event(session, "thumbs", {"value": 1 if value > 0 else -1}, generation, episode)
+        data = {"value": 1 if value > 0 else -1}
+        yield from self._event(session, "thumbs", data, generation, episode, at=item.at)
 
     def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1
@@ -260,9 +258,11 @@ class Turns:
         generation: str = "",
         episode: str = "",
         *,
+        at: int | None = None,
         derived: bool = False,
     ) -> Iterator[Record]:
-        """An event about that generation, or the last one; none when there is no answer to be about."""
+        """An event about that generation, or the last one; none without one. `at`: not the session's time."""
+        at = session.at if at is None else at
         if not generation and session.open:
             generation, episode = session.open.last, session.open.id
         if not generation:
@@ -271,7 +271,7 @@ class Turns:
         session.events += 1
         event = Event(
             id=f"{session.name}!{session.events}", key_id=f"log:{session.kind}", generation_id=generation,
-            type=kind, at=session.at, wall=session.at, data=data,  # type: ignore[arg-type]
+            type=kind, at=at, wall=at, data=data,  # type: ignore[arg-type]
         )  # fmt: skip
         happened = Happened(event, episode, self._owner(session), derived)
         if session.open and session.open.turn and session.open.last == generation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -20,8 +19,9 @@ from stages.registry.store import Store
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.workspace import Workspace
+from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
 
-REQUESTS = ["add a cart to shop.py", "still broken, it raises KeyError", "thanks, now the till"] * 3
+EPISODES = 9
 
 
 @pytest.fixture
@@ -30,22 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace, S
     monkeypatch.setattr(schemas, "PART_EPISODES", 2)
     workspace = init_bare(tmp_path / "ws")
     store = Store.open(workspace.store_dir)
-    messages: list[dict[str, str]] = []
-    lines = []
-    for n, request in enumerate(REQUESTS):
-        messages.append({"role": "user", "content": request})
-        answer = {"role": "assistant", "content": f"answer {n}"}
-        lines.append(
-            {
-                "session_id": "s",
-                "timestamp": 1_760_000_000 + n,
-                "request": {"model": "m", "messages": list(messages)},
-                "response": {"id": f"r{n}", "model": "m", "choices": [{"index": 0, "message": answer}]},
-            }
-        )
-        messages.append(answer)
     log = tmp_path / "log.jsonl"
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    log_of(log, "s1", REQUESTS * (EPISODES // len(REQUESTS)))
     run_stage(workspace, store, CollectStage(source=Source((log,), "openai-log")))
     return workspace, store
 
@@ -57,7 +43,7 @@ def distill(place: tuple[Workspace, Store], *overrides: str) -> StageResult:
 def test_side_by_side_is_the_same_as_one_by_one(place: tuple[Workspace, Store]) -> None:
     alone = distill(place, "distill.workers=1").outputs["experience"]
     both = distill(place, "distill.workers=2").outputs["experience"]
-    assert alone.meta["counts"]["episodes"] == len(REQUESTS)
+    assert alone.meta["counts"]["episodes"] == EPISODES
     assert alone.digest == both.digest
     assert not multiprocessing.active_children()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -24,32 +23,11 @@ from stages.runner import run_stage
 from stages.train.run import TrainStage
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
 
 DATA = Path(__file__).parents[4].parent / "shared/data/interactions"
 
 EXPERIENCE = schemas.experience_episodes(COLUMNS)
-REQUESTS = ["add a cart to shop.py", "still broken, it raises KeyError", "thanks, now the till"]
-
-
-def log_of(path: Path, session: str, requests: list[str], first_at: int = 1_760_000_000) -> None:
-    """An OpenAI request log: each request repeats the conversation so far."""
-    messages: list[dict[str, str]] = []
-    lines = []
-    for n, request in enumerate(requests):
-        messages.append({"role": "user", "content": request})
-        answer = {"role": "assistant", "content": f"answer {n}"}
-        lines.append(
-            {
-                "session_id": session,
-                "timestamp": first_at + 60 * n,
-                "request": {"model": "m1", "messages": list(messages)},
-                "response": {
-                    "id": f"{session}-{n}", "model": "m1", "choices": [{"index": 0, "message": answer}],
-                },
-            }
-        )  # fmt: skip
-        messages.append(answer)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @pytest.fixture
