@@ -7,8 +7,6 @@ sampled it.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from stages import schemas, tables
 from stages.served_fingerprint import write_fingerprint
 from stages.serving.detach import start_detached, stop
 from stages.stage import Artifact
+from tests import processes
 from tests.e2e.conftest import SETTINGS, World
 from tests.e2e.tiny import nudge_checkpoint
 
@@ -51,8 +50,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def rtrl(world: World, *arguments: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--json"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = processes.rtrl(*arguments, "-w", str(world.workspace.root), "--json")
     return done.returncode, json.loads(done.stdout)
 
 
