@@ -55,7 +55,7 @@ def rtrl(*arguments: str, env: Mapping[str, str] | None = None, timeout: float =
 def python(
     module: str, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 600.0
 ) -> Done:
-    """`python -m MODULE ARGUMENTS`, as `rtrl`.
+    """`python -m MODULE ARGUMENTS`, as `rtrl`; with `-c` for a module, `python -c CODE ARGUMENTS`.
 
     Raises:
         TimeoutError: it took longer than `timeout` seconds; it is killed.
@@ -82,4 +82,8 @@ def _run(module: str, arguments: Sequence[str], environment: dict[str, str], str
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if module == "-c":
+        code, *sys.argv[1:] = arguments
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
