@@ -30,6 +30,7 @@ class TrainStage:
     name = "train"
     config = TrainConfig
     takes: tuple[Kind, ...] = ("experience", "checkpoint", "line_state")
+    explain: str = ""  # the episode that `plan` explains, in place of the batch
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """Input artifacts by role, see `inputs.py`."""
@@ -53,10 +54,17 @@ class TrainStage:
         extra: Mapping[str, Any],
         ctx: RunContext,
     ) -> Mapping[str, Any]:
-        """The batch table of `--dry-run`: what would be trained on, what not and why."""
+        """The batch table of `--dry-run`: what would be trained on, what not and why.
+
+        With `explain` the terms of that episode instead.
+        """
+        assert isinstance(config, TrainConfig)
+        if self.explain:
+            from stages.train.explain import explain
+
+            return explain(self.explain, config, inputs, extra, ctx).to_dict()
         from stages.train.load import batch_table, load_batch
 
-        assert isinstance(config, TrainConfig)
         return {"batch": batch_table(load_batch(inputs, config, ctx.workspace, ctx.store))}
 
     def run(
