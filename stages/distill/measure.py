@@ -203,7 +203,6 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         calls=_sum(of, calls, n),
         turns=np.array(counts, dtype=np.float64),
     )
-    invalid = column["invalid_tool_calls"].astype(np.int64)
     return {
         "n_generations": counts,
         "n_calls": lengths.calls.astype(np.int64),
@@ -211,7 +210,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "request_tokens": column["prompt_tokens"][first].astype(np.int64),
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
-        "invalid_tool_calls": invalid_tool_calls(of, invalid, n),
+        "invalid_tool_calls": invalid_tool_calls(of, column["invalid_tool_calls"], n),
         "length_cost": np.where(
             _sum(of, (column["prompt_tokens"] == 0).astype(np.float64), n) > 0,
             np.nan,  # texts of a log: how many tokens they were is not known
