@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,23 +31,39 @@ def command(
     quiet: options.Quiet = False,
     from_run: options.FromRun = None,
     seed: options.Seed = None,
+    import_dir: Annotated[
+        Path | None,
+        typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
+    ] = None,
+    parent: Annotated[
+        str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")
+    ] = "",
+    consumed: Annotated[
+        list[str] | None,
+        typer.Option("--consumed", metavar="REF", help="An experience --import was trained on; repeatable."),
+    ] = None,
     workspace: options.Workspace = None,
 ) -> None:
-    """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state."""
+    """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state.
+
+    --import DIR --parent REF makes a candidate of what your own trainer wrote (docs/train.md).
+    """
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
+    outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
     if explain is not None:
-        _explain(explain, flags)
+        _explain(explain, flags, any(outside.values()))
         return
-    run_command("train", flags, text=train_text)
+    run_command("train", flags, text=train_text, **outside)
 
 
-def _explain(episode: str, flags: StageFlags) -> None:
+def _explain(episode: str, flags: StageFlags, outside: bool) -> None:
     given = {
         "--dry-run": flags.dry_run,
         "--force": flags.force,
         "--lock-timeout": flags.lock_timeout is not None,
+        "--import": outside,
     }
     if named := ", ".join(name for name, is_given in given.items() if is_given):
         raise UsageError(
