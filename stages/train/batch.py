@@ -134,7 +134,7 @@ def build_batch(
     batch = Batch(seen=len(episodes))
     wanted: dict[str, ExperienceEpisode] = {}
     for episode in episodes:
-        if reason := _why_not(episode, consumed):
+        if reason := why_not(episode, consumed):
             batch.excluded[reason] += 1
         else:
             wanted[episode.episode_id] = episode
@@ -153,7 +153,8 @@ def build_batch(
     return batch
 
 
-def _why_not(episode: ExperienceEpisode, consumed: set[str]) -> str:
+def why_not(episode: ExperienceEpisode, consumed: set[str]) -> str:
+    """Why an episode cannot be trained on whatever its tokens are; "" when it can."""
     if not episode.trainable:
         return episode.why_not or "not_trainable"
     if episode.reward is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.state import Happened, Record
 from stages.collect.logs.survival import Survivals, survivals
 from stages.collect.logs.turns import Turns
+from stages.collect.logs.vanished import Vanished, vanished
 from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
 from stages.stage import Outcome, Output, RunContext
@@ -75,7 +77,20 @@ def collect_logs(
         writer.finish()
     finally:
         vault.close()
-    return _outcome(config, facts, writer, turns, kinds, unknown, stands)
+    found = _outcome(config, facts, writer, turns, kinds, unknown, stands)
+    return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
+
+
+def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
+    """Said, and in no artifact: it depends on what the store holds."""
+    if gone is None:
+        return found
+    warning = (
+        f"{gone.sessions} sessions ({gone.episodes} episodes) of {gone.ref}, the last collect of them, "
+        "are not in the logs any more: `rtrl report --all` has them"
+    )
+    counts = {"sessions": gone.sessions, "episodes": gone.episodes}
+    return replace(found, metrics={**found.metrics, "vanished": counts}, warnings=[*found.warnings, warning])
 
 
 def _survivals(

@@ -19,7 +19,8 @@ from stages.distill.spec import COLUMNS
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
-from stages.report.episodes import CALLS, TOLD_CALLS, load
+from stages.report.episodes import CALLS, TOLD_CALLS
+from stages.report.load import load
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.train.run import TrainStage
