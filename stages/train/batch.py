@@ -53,9 +53,8 @@ class Row:
         """[n] indices of the row's tokens in the flat order."""
         return np.arange(self.first, self.first + len(self.targets))
 
-    def of_sampler(self, sampler: int) -> Row:
-        """The row with only the trained tokens that `sampler` drew."""
-        mine = self.sampler == sampler
+    def only(self, mine: NDArray[np.bool_]) -> Row:
+        """The row with only these of its n trained tokens."""
         return replace(
             self,
             targets=self.targets[mine],
