@@ -24,7 +24,7 @@ ZONELESS = frozenset({"aider"})  # kinds of logs whose times are a wall clock's
 _AROUND = 14 * 86_400_000  # ms within which commits tell a zone together
 _AGREE = 0.9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-I = TypeVar("I", bound=Item)
+AnItem = TypeVar("AnItem", bound=Item)
 OF_LOG, OF_OTHERS, NONE = "commits that the log names", "commits of the weeks around", "nothing: UTC"
 
 
@@ -50,7 +50,7 @@ class Clock:
         self._named, self._others = sorted(named), sorted(others)
         self.used: Counter[str] = Counter()
 
-    def item(self, kind: str, item: I) -> I:
+    def item(self, kind: str, item: AnItem) -> AnItem:
         """The item with its true time."""
         if kind not in ZONELESS or item.at is None:
             return item
