@@ -15,6 +15,7 @@ from typing import Any
 from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
+from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -53,7 +54,8 @@ def collect_logs(
     unknown: list[str] = []
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
-        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym)
+        clock = Clock(source.zone) if source.zone is not None else stands.clock
+        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, clock=clock)
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
         ctx.progress.start("collect: reading session logs")
         pending: list[Record] = []
@@ -109,7 +111,7 @@ def _survivals(
                 pass
         for _ in turns.done():
             pass
-        return survivals(source.repo, facts["repo"]["head"], edits)
+        return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
 
 
 def _write(writer: LogWriter, vault: Vault, records: list[Record]) -> None:

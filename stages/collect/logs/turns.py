@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cursorbench.sessions import items as said
+from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
@@ -29,6 +30,7 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
+        clock: tells the zone of times without one; UTC without it.
         edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
@@ -44,10 +46,11 @@ class Turns:
         *,
         pseudonym: Callable[[bytes], str],
         edits: KeptEdits | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits = edits
+        self._edits, self._clock = edits, clock
         self._sessions: dict[str, Session] = {}
         self._early: list[said.Feedback] = []
         self._all_read = False
@@ -59,6 +62,8 @@ class Turns:
         """What this item completes. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
+        if self._clock is not None:
+            item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
             yield from self._about_an_answer(item)
             return
