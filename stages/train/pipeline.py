@@ -17,7 +17,7 @@ from stages import modelio
 from stages.errors import InconclusiveError, IntegrityError, RtrlError
 from stages.linestate import MASTERS_FILE, OPTIMIZER_FILE, LineState
 from stages.stage import Artifact, Outcome, Output, RunContext
-from stages.train import attention, export
+from stages.train import attention, export, routing
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
@@ -241,6 +241,7 @@ def _metrics(
     return {
         "batch": table,
         "proof": proven.proof,
+        **({"routing": proven.routing} if proven.routing else {}),
         "trained_episodes": len(updated.used),
         "advantage_mean": float(objective.advantage.mean()),
         "advantage_std": float(objective.advantage.std()),
@@ -265,6 +266,7 @@ def _metrics(
 
 def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[str]:
     found = []
+    found += routing.warnings(proven.routing)
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
     if count := len(objective.capped.users):

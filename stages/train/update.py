@@ -29,6 +29,7 @@ from stages.train.guards import Watch, limit_exceeded
 from stages.train.loss import policy_loss
 from stages.train.moments import Moments, moments_of, restore
 from stages.train.parallel import Replicas, copies_for
+from stages.train.routing import Decisions, decisions_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -162,13 +163,13 @@ def _step(
     """One optimizer step over `rows`; its figures. With "stopped" not "", the step was not taken."""
     started = time.monotonic()
 
-    def one(copy: PreTrainedModel, chosen: list[Row]) -> tuple[float, tuple[Any, ...]]:
+    def one(copy: PreTrainedModel, chosen: list[Row]) -> tuple[float, Decisions, tuple[Any, ...]]:
         return _backward(copy, chosen, data, config, budget)
 
     replicas.zero_gradients()
     results = replicas.map(one, plan(rows, budget))
     replicas.add_gradients()
-    total = sum(loss for loss, _ in results)
+    total = sum(loss for loss, _, _ in results)
     parameters = replicas.models[0].parameters()
     norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm))
     if not (math.isfinite(total) and math.isfinite(norm)):
@@ -177,8 +178,9 @@ def _step(
             hint="nothing was published; the last good state is kept. Look at the batch, lower the rate",
         )
     watch = Watch()
-    for _, seen in results:
+    for _, decisions, seen in results:
         watch.add(*seen)
+        watch.routing.append(decisions)
     figures = watch.figures()
     stopped = limit_exceeded(figures, kl_stop=config.kl_stop, ess_stop=config.ess_stop)
     if not stopped:
@@ -196,8 +198,8 @@ def _step(
 
 def _backward(
     model: PreTrainedModel, rows: list[Row], data: TokenData, config: TrainConfig, budget: Budget
-) -> tuple[float, tuple[Any, ...]]:
-    """Add the gradient of one micro-batch; (its part of the loss, what `Watch.add` wants)."""
+) -> tuple[float, Decisions, tuple[Any, ...]]:
+    """Add the gradient of one micro-batch; (part of the loss, replayed routing, what `Watch.add` wants)."""
     micro = assemble(rows, model.device)
     logp, entropy = logprobs(model, micro, budget)
 
@@ -216,7 +218,8 @@ def _backward(
     )
     loss.backward()
     anchor = column(data.anchor) if data.anchor is not None else None
-    return float(loss.detach()), (logp.detach(), entropy, weights, logged, column(data.parent), anchor)
+    seen = (logp.detach(), entropy, weights, logged, column(data.parent), anchor)
+    return float(loss.detach()), decisions_of(micro.pack.replay), seen
 
 
 def _remember(path: Path, parameters: dict[str, torch.nn.Parameter], result: Updated, digest: str) -> None:

@@ -1,0 +1,406 @@
+"""Router replay: against numbers by hand, finite differences, and an engine that routes as it likes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stages import modelio
+from stages.errors import IntegrityError, UsageError
+from stages.progress import Silent
+from stages.routing import Routing
+from stages.train import attention
+from stages.train.batch import Batch
+from stages.train.config import TrainConfig
+from stages.train.logprobs import hidden_states, output_head
+from stages.train.moments import NEW
+from stages.train.packing import Pack, pack
+from stages.train.routing import Decisions, Replay, attach, decisions_of, routers
+from stages.train.update import TokenData, run_update
+from tests.stages.train.moe import ARCHITECTURES, TOP_K, choice, forced, moe_model, routing
+from tests.stages.train.test_update import Quiet
+from tests.stages.train.world import Told, TrainWorld
+
+DECISIONS = 2 * TOP_K  # of a token: two layers have experts
+
+
+def packed_logits(model: Any, packed: Pack) -> Tensor:
+    model.set_attn_implementation(attention.register())
+    return output_head(model)(hidden_states(model, packed))
+
+
+class ToyLayer(nn.Module):
+    """x -> the weighted sum of two experts' outputs, by a router of transformers'."""
+
+    def __init__(self, top_k: int) -> None:
+        super().__init__()
+        from transformers import Qwen3MoeConfig
+        from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter
+
+        config = Qwen3MoeConfig(hidden_size=1, num_experts=2, num_experts_per_tok=top_k, norm_topk_prob=False)
+        self.gate = Qwen3MoeTopKRouter(config)
+
+    def forward(self, x: Tensor, pack: Any = None) -> Tensor:
+        _, weights, chosen = self.gate(x)
+        return (weights * torch.tensor([10.0, 100.0])[chosen]).sum(-1)  # experts of 10 and of 100
+
+
+class Toy(nn.Module):
+    def __init__(self, top_k: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([ToyLayer(top_k)])
+        text = SimpleNamespace(num_hidden_layers=1)
+        self.config = SimpleNamespace(get_text_config=lambda: text)
+
+
+def test_a_two_expert_toy_by_hand() -> None:
+    """Logits 0 and ln 3: the router would take expert 1 with weight 3/4; replayed is expert 0 with 1/4."""
+    toy = Toy()
+    gate: Any = toy.layers[0].gate
+    with torch.no_grad():
+        gate.weight.copy_(torch.tensor([[0.0], [np.log(3.0)]]))
+    x = torch.ones(3, 1)
+    assert toy.layers[0](x).tolist() == pytest.approx([75.0, 75.0, 75.0])
+    known = torch.tensor([[True], [True], [False]])
+    replay = Replay(torch.tensor([0, 1, 0], dtype=torch.int32).view(3, 1, 1), known)
+    attach(toy, replay)  # type: ignore[arg-type]
+    out = toy.layers[0](x, pack=SimpleNamespace(replay=replay))
+    assert out.tolist() == pytest.approx([2.5, 75.0, 75.0])
+    assert decisions_of(replay) == Decisions(replayed=2, differed=1)
+    out[0].backward()  # d p0 / d z0 = 1/4 * 3/4, d p0 / d z1 = -1/4 * 3/4, times the expert's 10
+    assert gate.weight.grad.ravel().tolist() == pytest.approx([1.875, -1.875])
+    assert toy.layers[0](x).tolist() == pytest.approx([75.0, 75.0, 75.0]), "without a pack it routes itself"
+
+
+def test_what_names_an_expert_twice_is_no_choice() -> None:
+    """Rows of zeros of a layer that the engine did not watch."""
+    packed = pack(
+        [np.arange(3, dtype=np.int32)],
+        routings=[Routing(np.array([[[0, 0]], [[1, 0]], [[0, 1]]], np.uint8), np.array([True, True, False]))],
+    )
+    assert packed.replay is not None
+    assert packed.replay.known.tolist() == [[False], [True], [False]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "largest", "match"),
+    [
+        ((2, 2), 1, "of 2 layers, 2 choices.*the model has 1, 2 and 2"),
+        ((1, 1), 1, "of 1 layers, 1 choices"),
+        ((1, 2), 2, "ids up to 2"),
+    ],
+)
+def test_routing_of_another_architecture_is_refused(shape: Any, largest: int, match: str) -> None:
+    experts = torch.zeros(3, *shape, dtype=torch.int32)
+    experts[0, 0, 0] = largest
+    with pytest.raises(IntegrityError, match=match):
+        attach(Toy(2), Replay(experts, torch.ones(3, shape[0], dtype=torch.bool)))  # type: ignore[arg-type]
+
+
+def test_a_router_that_chooses_otherwise_is_refused() -> None:
+    toy = Toy()
+    gate: Any = toy.layers[0].gate
+    gate.forward = lambda x: (x, x.new_ones(len(x), 1), torch.zeros(len(x), 1).long())
+    replay = Replay(torch.zeros(3, 1, 1, dtype=torch.int32), torch.ones(3, 1, dtype=torch.bool))
+    attach(toy, replay)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="does not choose experts by one topk"):
+        toy.layers[0](torch.ones(3, 1), pack=SimpleNamespace(replay=replay))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_replay_of_its_own_choice_is_no_replay_exactly(architecture: str) -> None:
+    model = moe_model(1, architecture)
+    names = routers(model)
+    assert list(names.values()) == [1, 2]
+    ids = np.random.default_rng(0).integers(0, 64, 24).astype(np.int32)
+    own = choice(24)
+    hooks = [
+        model.get_submodule(name).register_forward_hook(
+            lambda module, args, out, layer=layer: own.__setitem__((slice(None), layer), out[2].numpy())
+        )
+        for name, layer in names.items()
+    ]
+    weight = torch.randn(24, 64, generator=torch.Generator().manual_seed(0))
+
+    def run(packed: Pack) -> tuple[Tensor, dict[str, Tensor]]:
+        logits = packed_logits(model, packed)
+        model.zero_grad()
+        (logits * weight).sum().backward()
+        gradients = {
+            name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None
+        }
+        return logits.detach(), gradients
+
+    plain, expected = run(pack([ids]))
+    for hook in hooks:
+        hook.remove()
+    again = pack([ids], routings=[Routing(own, np.ones(24, bool))])
+    logits, gradients = run(again)
+    assert torch.equal(logits, plain)
+    assert gradients.keys() == expected.keys()
+    assert all(torch.equal(gradients[name], each) for name, each in expected.items())
+    assert decisions_of(again.replay) == Decisions(24 * DECISIONS, 0)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_packed_replay_is_each_sequence_alone_with_its_experts(architecture: str) -> None:
+    """Sequences that begin alike share positions only as far as their tokens went to the same experts."""
+    model = moe_model(2, architecture)
+    rng = np.random.default_rng(1)
+    seeds = (0, 0, 1, 0)
+    sequences = [rng.integers(0, 64, length).astype(np.int32) for length in (20, 26, 15, 9)]
+    sequences[1][:12] = sequences[2][:12] = sequences[0][:12]
+    routings = [
+        Routing(choice(len(ids), seed), np.ones(len(ids), bool))
+        for ids, seed in zip(sequences, seeds, strict=True)
+    ]
+    weight = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    alone, differed = [], Counter[str]()
+    for ids, seed in zip(sequences, seeds, strict=True):
+        with forced(model, seed) as counted:
+            alone.append(model(torch.from_numpy(ids.astype(np.int64))[None]).logits[0])
+        differed[str(len(alone) - 1)] = sum(counted.values())
+    sum((logits @ weight).tanh().sum() for logits in alone).backward()
+    expected = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+    model.zero_grad()
+
+    packed = pack(sequences, routings=routings)
+    assert packed.tokens == 20 + 26 - 12 + 15 + 9
+    logits = packed_logits(model, packed)
+    for cells, one in zip(packed.cells, alone, strict=True):
+        assert (logits[cells] - one).abs().max() < 1e-4
+    sum((logits[cells] @ weight).tanh().sum() for cells in packed.cells).backward()
+    for name, each in model.named_parameters():
+        if name in expected:
+            assert each.grad is not None
+            assert (each.grad - expected[name]).abs().max() < 1e-3 * (1 + expected[name].abs().max()), name
+    found = decisions_of(packed.replay)
+    assert found.replayed == packed.tokens * DECISIONS
+    model.set_attn_implementation("sdpa")
+    with forced(model) as counted:
+        model(torch.from_numpy(sequences[0][:12].astype(np.int64))[None])
+    assert found.differed == sum(differed.values()) - sum(counted.values())
+    assert 0 < found.differed < found.replayed
+
+
+def test_tokens_of_unknown_routing_go_where_the_router_sends_them() -> None:
+    model = moe_model(3)
+    ids = np.random.default_rng(2).integers(0, 64, 18).astype(np.int32)
+    known = np.zeros(18, bool)
+    known[12:] = True
+    logits = packed_logits(model, pack([ids], routings=[Routing(choice(18), known)]))
+    plain = packed_logits(model, pack([ids]))
+    assert (logits[:12] - plain[:12]).abs().max() < 1e-5
+    assert (logits[12:] - plain[12:]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_gates_gradient_is_that_of_finite_differences(architecture: str) -> None:
+    model = moe_model(4, architecture).double()
+    model.set_experts_implementation("eager")  # grouped products know no float64
+    ids = np.random.default_rng(3).integers(0, 64, 16).astype(np.int32)
+    packed = pack([ids], routings=[routing(16)])
+    targets = torch.from_numpy(ids[1:].astype(np.int64))[:, None]
+
+    def loss() -> Tensor:
+        model.set_attn_implementation(attention.register())
+        logits = model.lm_head(hidden_states(model, packed))
+        return logits.log_softmax(-1)[:-1].gather(1, targets).sum()
+
+    loss().backward()
+    for layer in (1, 2):
+        gate = model.model.layers[layer].mlp.gate.weight
+        for place in gate.grad.abs().flatten().topk(5).indices.tolist():
+            expert, column = divmod(place, gate.shape[1])
+            step = 1e-3  # the router's softmax is in float32 whatever the model's dtype
+            with torch.no_grad():
+                before = float(gate[expert, column])
+                gate[expert, column] = before + step
+                above = float(loss())
+                gate[expert, column] = before - step
+                below = float(loss())
+                gate[expert, column] = before
+            assert abs(float(gate.grad[expert, column])) > 0.1
+            assert float(gate.grad[expert, column]) == pytest.approx(
+                (above - below) / (2 * step), rel=5e-3, abs=1e-3
+            )
+
+
+def test_gradient_checkpointing_replays_again() -> None:
+    model = moe_model(5)
+    ids = np.random.default_rng(4).integers(0, 64, 16).astype(np.int32)
+
+    def gradients() -> tuple[dict[str, Tensor], Decisions]:
+        packed = pack([ids], routings=[routing(16)])
+        model.zero_grad()
+        packed_logits(model, packed).square().sum().backward()
+        found = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+        return found, decisions_of(packed.replay)
+
+    expected, counted = gradients()
+    model.train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    again, twice = gradients()
+    assert twice == counted
+    for name, each in expected.items():
+        torch.testing.assert_close(again[name], each, msg=name)
+
+
+def told(world: TrainWorld, count: int, *, seed: int = 0, turns: int = 1, prefix: str = "e") -> list[Told]:
+    """Episodes of an engine whose routers choose by position."""
+    with forced(world.model(world.live)):
+        episodes = world.episodes(count, seed=seed, turns=turns, prefix=prefix)
+    for episode in episodes:
+        for turn in episode.turns:
+            turn.experts = choice(len(turn.prompt) + len(turn.output) - 1)
+    return episodes
+
+
+@pytest.fixture
+def moe_world(tmp_path: Path) -> TrainWorld:
+    """A workspace whose live checkpoint has experts."""
+    world = TrainWorld(tmp_path / "world")
+    world.promote(world.checkpoint(0, model=moe_model(0)).digest)
+    world.store.move_alias("auto", "anchor", world.live, reason="test", by="test")
+    return world
+
+
+def lines(world: TrainWorld, run_id: str, event: str) -> list[dict[str, Any]]:
+    import json
+
+    text = (world.workspace.store_dir / "logs" / f"{run_id}.jsonl").read_text()
+    return [line for line in map(json.loads, text.splitlines()) if line["event"] == event]
+
+
+def test_a_run_replays_and_says_how_much_differed(moe_world: TrainWorld) -> None:
+    episodes = told(moe_world, 12, turns=2)
+    moe_world.experience(episodes)
+    result = moe_world.train()
+    (proof,) = result.metrics["proof"].values()
+    assert proof["mean"] < 1e-5, "the engine's experts, the engine's logprobs"
+    assert result.metrics["batch"]["sequences"] == 12
+    found = result.metrics["routing"]
+    inputs = sum(len(e.turns[-1].prompt) + len(e.turns[-1].output) - 1 for e in episodes)
+    assert (found["sequences"], found["replayed_sequences"]) == (12, 12)
+    assert (found["tokens"], found["replayed_tokens"]) == (inputs, inputs)
+    assert found["decisions"] <= inputs * DECISIONS, "shared beginnings are computed once"
+    assert 0.2 < found["differed"] / found["decisions"] < 0.95
+    assert not [text for text in result.warnings if "routing" in text]
+    (line,) = lines(moe_world, result.run_id, "train.routing")
+    assert line["differed"] == found["differed"]
+    steps = result.metrics["optimizer_steps"]
+    assert steps[0]["ess"] == pytest.approx(1.0, abs=1e-4)
+    assert all(0 < step["routing_differed"] < step["routing_decisions"] for step in steps)
+
+    # gates and experts have moved; the checkpoint is in the layout it came in and loads elsewhere
+    before, after = modelio.tensors(moe_world.store.resolve(moe_world.live).path), moe_world.weights(result)
+    moved = {name for name, value in before if not torch.equal(value, after[name])}
+    assert "model.layers.1.mlp.gate.weight" in moved
+    assert "model.layers.2.mlp.experts.5.down_proj.weight" in moved
+    child = modelio.load_model(result.outputs["checkpoint"].path)
+    assert len(routers(child)) == 2
+
+
+def test_without_replay_the_proof_fails(moe_world: TrainWorld) -> None:
+    moe_world.experience(told(moe_world, 12))
+    with pytest.raises(IntegrityError, match="on-policy proof"):
+        moe_world.train("train.router_replay=false")
+
+
+def test_routing_that_is_not_told_is_said_not_to_be_replayed(moe_world: TrainWorld) -> None:
+    moe_world.experience(moe_world.episodes(12))
+    result = moe_world.train()
+    assert result.metrics["routing"]["decisions"] == 0
+    assert [text for text in result.warnings if text.startswith("routing was not replayed")]
+    (line,) = lines(moe_world, result.run_id, "train.routing")
+    assert line["replayed_sequences"] == 0
+    assert "routing_decisions" not in result.metrics["optimizer_steps"][0]
+
+
+def test_a_dense_model_says_nothing_of_routing(world: TrainWorld) -> None:
+    world.experience(world.episodes(8))
+    assert "routing" not in world.train().metrics
+
+
+def test_a_chain_of_which_only_some_is_told_is_replayed_in_part(moe_world: TrainWorld) -> None:
+    """As when one of the answers was streamed: its tokens' experts are those of the next prompt."""
+    episodes = told(moe_world, 10, turns=2)
+    for episode in episodes[:4]:
+        episode.turns[1].experts = None
+    moe_world.experience(episodes)
+    with pytest.raises(IntegrityError, match="on-policy proof"):
+        moe_world.train()
+    result = moe_world.train("train.proof_mean_tolerance=9", "train.proof_p99_tolerance=99")
+    found = result.metrics["routing"]
+    assert found["replayed_sequences"] == 10
+    unknown = sum(
+        len(e.turns[1].prompt) + len(e.turns[1].output) - len(e.turns[0].prompt) - len(e.turns[0].output)
+        for e in episodes[:4]
+    )
+    assert found["tokens"] - found["replayed_tokens"] == unknown
+
+
+def test_wrong_lengths_are_quarantined(moe_world: TrainWorld) -> None:
+    episodes = told(moe_world, 10)
+    for episode in episodes[:2]:
+        episode.turns[0].experts = episode.turns[0].experts[:-1]  # type: ignore[index]
+    moe_world.experience(episodes)
+    batch = moe_world.train().metrics["batch"]
+    assert batch["excluded_episodes"] == {"quarantined": 2}
+    assert batch["masked_tokens"] == {"quarantined_generations": 2}
+
+
+def test_a_killed_update_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    world = TrainWorld(tmp_path / "world")
+    world.promote(world.checkpoint(0, model=moe_model(0)).digest)
+    batch = _batch(world)
+    coefficient = np.random.default_rng(0).standard_normal(batch.tokens).astype(np.float32)
+    data = TokenData(batch.logged, batch.logged, None, coefficient, batch.tokens / 3)
+
+    def run(scratch: Path, config: TrainConfig, steps: int = 99) -> Any:
+        model = modelio.load_model(world.store.resolve(world.live).path, attention=attention.register())
+        scratch.mkdir(exist_ok=True)
+        log = Quiet()
+
+        class Killed(Exception):
+            pass
+
+        def write(event: str, **fields: Any) -> None:
+            log.lines.append((event, fields))
+            if event == "train.step" and fields["step"] > steps:
+                raise Killed
+
+        log.write = write  # type: ignore[method-assign]
+        try:
+            run_update(
+                model, batch, data, config, moments=NEW, threads=2, seed=0,
+                digest="d", scratch=scratch, log=log, progress=Silent(),
+            )  # fmt: skip
+        except Killed:
+            return None
+        return model.state_dict(), log.lines
+
+    config = TrainConfig(optimizer_steps=3, learning_rate=1e-3, micro_batch_tokens=64)
+    whole, _ = run(tmp_path / "whole", config)
+    assert run(tmp_path / "killed", config, steps=1) is None
+    again, told_lines = run(tmp_path / "killed", config)
+    assert told_lines[0] == ("train.resumed", {"steps": 1})
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def _batch(world: TrainWorld) -> Batch:
+    from stages.tokens import load_episodes, load_sequences
+    from stages.train.batch import build_batch
+
+    experience = world.experience(told(world, 9, turns=2))
+    sequences = load_sequences(experience, world.store, world.vault)
+    return build_batch(
+        load_episodes(experience), sequences, consumed=set(), lag_of=lambda digest: 0, max_lag=1
+    )
