@@ -26,9 +26,8 @@ from stages.runner import run_stage
 from stages.train.run import TrainStage
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests.samples import DATA, real
 from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
-
-DATA = Path(__file__).parents[4].parent / "shared/data/interactions"
 
 EXPERIENCE = schemas.experience_episodes(COLUMNS)
 
@@ -174,7 +173,7 @@ def test_a_part_holds_so_many_episodes_and_late_events_find_theirs(
     assert run_stage(*place, DistillStage()).metrics["episodes"] == 7
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+@real
 def test_real_sessions_of_all_kinds(place: tuple[Workspace, Store]) -> None:
     made = collect(place, DATA)
     said, found = Counter(made.metrics["said"]), made.metrics
