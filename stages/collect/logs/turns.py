@@ -54,8 +54,7 @@ class Turns:
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits, self._clock = edits, clock
-        self._verdicts = verdicts or Verdicts()
+        self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
         self._early: list[said.Feedback] = []
         self._all_read = False
