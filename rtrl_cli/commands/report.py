@@ -177,7 +177,7 @@ def _left_out(report: Report) -> str:
 
 
 def _extremes(report: Report) -> str:
-    from stages.report.text import visible
+    from cursorbench.redaction import visible
 
     rows = [
         (
