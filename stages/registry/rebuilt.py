@@ -37,6 +37,11 @@ LOCK_S = 1800.0  # how long one waits for another process to rebuild
 UNUSED_S = 3600.0  # what somebody was given more recently than this stays, whatever gc thinks of it
 
 
+def is_delta(artifact: Artifact) -> bool:
+    """Whether it is a checkpoint whose weights are a delta to another's."""
+    return artifact.kind == "checkpoint" and artifact.base is not None
+
+
 def folder_of(store: Store, digest: str) -> Path:
     """Where the rebuilt folder of a checkpoint is, or would be."""
     return store.dir / FOLDER / digest.removeprefix("sha256:")
@@ -52,7 +57,7 @@ def checkpoint_folder(store: Store, checkpoint: Artifact) -> Path:
         DependencyDownError: (exit 13) the disk has no room for the weights.
         LockedError: (exit 11) another process has been rebuilding for half an hour.
     """
-    if checkpoint.base is None:
+    if not is_delta(checkpoint):
         return checkpoint.path
     folder = folder_of(store, checkpoint.digest)
     if _mark_used(folder):
@@ -74,7 +79,7 @@ def checkpoint_folder(store: Store, checkpoint: Artifact) -> Path:
 def present(store: Store, checkpoint: Artifact) -> Path | None:
     """The rebuilt folder if there is one."""
     folder = folder_of(store, checkpoint.digest)
-    return folder if checkpoint.base is not None and _mark_used(folder) else None
+    return folder if is_delta(checkpoint) and _mark_used(folder) else None
 
 
 def check_rebuilt(store: Store, checkpoint: Artifact) -> bool:

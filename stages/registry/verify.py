@@ -73,9 +73,8 @@ def verify(store: Store, depth: Depth, progress: Progress, *, seed: int = 0) -> 
         progress.advance()
     _check_bytes(_choose(hashed, depth, seed), result, progress)
     if depth == "full":
-        _check_weights(
-            [store.artifact_of(row) for row in rows if row.base is not None], store, result, progress
-        )
+        deltas = [row for row in rows if row.base is not None and row.kind == "checkpoint"]
+        _check_weights([store.artifact_of(row) for row in deltas], store, result, progress)
     result.problems += _strangers(store)
     return result
 
@@ -114,9 +113,7 @@ def _check_weights(deltas: list[Artifact], store: Store, result: Verified, progr
             result.bytes_read += check(weights_of(store, checkpoint))
             result.rebuilt += 1
             if not check_rebuilt(store, checkpoint):
-                result.problems.append(
-                    f"rebuilt/{checkpoint.digest.removeprefix('sha256:')}: changed since it was rebuilt; removed"
-                )
+                result.problems.append(f"rebuilt folder of {checkpoint.ref}: it was changed; now removed")
         except IntegrityError as error:
             result.problems.append(f"{checkpoint.ref}: {error.message}")
         progress.advance()
