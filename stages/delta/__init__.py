@@ -3,6 +3,7 @@
     blocks.py    one block of a tensor as its difference to another, and back
     layout.py    where the tensors of a safetensors file lie
     file.py      the delta file: how it is framed, read and found damaged
+    pieces.py    reading a file here and there
     source.py    weights to read from: whole files, or deltas on other weights
     write.py     the delta files of a checkpoint folder
     rebuild.py   the safetensors file again, byte for byte

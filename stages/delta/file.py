@@ -13,7 +13,6 @@ Not here: what a payload means (`blocks.py`), where the base comes from (`source
 from __future__ import annotations
 
 import hashlib
-import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import zstandard
 
 from stages.delta import SUFFIX
 from stages.delta.layout import Layout, Tensor, parse
+from stages.delta.pieces import Pieces
 from stages.errors import IntegrityError
 
 SCHEMA = "rtrl-delta/1"
@@ -95,7 +95,7 @@ class DeltaFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._bytes = _map(path)
+        self._pieces = Pieces(path)
         self.index = self._read_index()
         self.layout = parse(self.index.head, self.index.size, f"what {path} stands for")
         blocks = list(blocks_of(self.layout, self.index.block))
@@ -108,13 +108,14 @@ class DeltaFile:
             raise self.damaged("its index does not fit its payloads")
 
     def _read_index(self) -> Index:
-        if len(self._bytes) < len(_MAGIC) + _TAIL.size or self._bytes[: len(_MAGIC)] != _MAGIC:
+        read, tail = self._pieces.read, self._pieces.size - _TAIL.size
+        if tail < len(_MAGIC) or read(0, len(_MAGIC)) != _MAGIC:
             raise self.damaged("it is no delta file, or cut short")
-        digest, length, magic = _TAIL.unpack(self._bytes[-_TAIL.size :])
-        self._payloads_end = len(self._bytes) - _TAIL.size - length
+        digest, length, magic = _TAIL.unpack(read(tail, tail + _TAIL.size))
+        self._payloads_end = tail - length
         if magic != _MAGIC or length > _LONGEST_INDEX or self._payloads_end < len(_MAGIC):
             raise self.damaged("it is cut short")
-        packed = self._bytes[self._payloads_end : -_TAIL.size]
+        packed = read(self._payloads_end, tail)
         if hashlib.sha256(packed).digest() != digest:
             raise self.damaged("its index was changed")
         try:
@@ -148,15 +149,8 @@ class DeltaFile:
     def payload(self, block: Block) -> tuple[int, bytes]:
         """Kind and payload of a block."""
         at = self._at[block.number]
-        return self.index.kinds[block.number], self._bytes[at : at + self.index.lengths[block.number]]
+        return self.index.kinds[block.number], self._pieces.read(at, at + self.index.lengths[block.number])
 
     def damaged(self, why: str) -> IntegrityError:
         """The error (exit 12) that says so."""
         return IntegrityError(f"{self.path} is damaged: {why}", hint=HINT)
-
-
-def _map(path: Path) -> mmap.mmap | bytes:
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -8,7 +8,6 @@ shorter there counts as far as it goes.
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +15,7 @@ from typing import Protocol
 from stages.delta import blocks
 from stages.delta.file import Block, DeltaFile
 from stages.delta.layout import Tensor, read_layout
+from stages.delta.pieces import Pieces
 from stages.errors import IntegrityError
 
 
@@ -46,22 +46,20 @@ class WholeWeights:
     """
 
     def __init__(self, files: Iterable[Path], digests: Mapping[str, str] | None = None) -> None:
-        self._tensors: dict[str, tuple[mmap.mmap, Tensor]] = {}
+        self._tensors: dict[str, tuple[Pieces, Tensor]] = {}
         paths = list(files)
         for path in paths:
-            layout = read_layout(path)
-            with path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._tensors |= {tensor.name: (mapped, tensor) for tensor in layout.tensors}
+            pieces = Pieces(path)
+            self._tensors |= {tensor.name: (pieces, tensor) for tensor in read_layout(path).tensors}
         self.digests = digests or {path.name: sha256(path) for path in paths}
 
     def read(self, name: str, dtype: str, begin: int, end: int) -> bytes:
         """See `Weights`."""
-        mapped, tensor = self._tensors.get(name, (None, None))
-        if mapped is None or tensor is None or tensor.dtype != dtype:
+        pieces, tensor = self._tensors.get(name, (None, None))
+        if pieces is None or tensor is None or tensor.dtype != dtype:
             return bytes(end - begin)
-        last = min(tensor.begin + end, tensor.end)
-        return mapped[tensor.begin + begin : last].ljust(end - begin, b"\0")
+        first = min(tensor.begin + begin, tensor.end)
+        return pieces.read(first, min(tensor.begin + end, tensor.end)).ljust(end - begin, b"\0")
 
 
 class DeltaWeights:

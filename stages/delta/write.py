@@ -6,7 +6,6 @@ Not here: whether that is what gets published (`stages/train/export.py`).
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from stages import faults
 from stages.delta import SUFFIX, blocks
 from stages.delta.file import SCHEMA, Block, Index, begin_file, blocks_of, end_file
 from stages.delta.layout import read_layout
+from stages.delta.pieces import Pieces
 from stages.delta.source import Weights
 from stages.delta.threads import in_order
 
@@ -34,35 +34,35 @@ def write_delta(child: Path, base: Weights, *, block: int = BLOCK) -> Path:
     target = child.with_name(child.name + SUFFIX)
     digest = hashlib.sha256(layout.head)
     kinds, lengths = bytearray(), []
-    with child.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    pieces = Pieces(child)
 
-        def encoded(one: Block) -> tuple[bytes, int, bytes]:
-            tensor = one.tensor
-            mine = mapped[tensor.begin + one.begin : tensor.begin + one.end]
-            theirs = base.read(tensor.name, tensor.dtype, one.begin, one.end)
-            return mine, *blocks.encode(mine, theirs, tensor.width)
+    def encoded(one: Block) -> tuple[bytes, int, bytes]:
+        tensor = one.tensor
+        mine = pieces.read(tensor.begin + one.begin, tensor.begin + one.end)
+        theirs = base.read(tensor.name, tensor.dtype, one.begin, one.end)
+        return mine, *blocks.encode(mine, theirs, tensor.width)
 
-        faults.point("delta.write.before")
-        with target.open("wb") as file:
-            begin_file(file)
-            for mine, kind, payload in in_order(encoded, blocks_of(layout, block)):
-                digest.update(mine)
-                kinds.append(kind)
-                lengths.append(len(payload))
-                file.write(payload)
-            end_file(
-                file,
-                Index(
-                    schema=SCHEMA,
-                    block=block,
-                    size=layout.size,
-                    sha256=digest.hexdigest(),
-                    head=layout.head,
-                    base=dict(base.digests),
-                    kinds=bytes(kinds),
-                    lengths=lengths,
-                ),
-            )
+    faults.point("delta.write.before")
+    with target.open("wb") as file:
+        begin_file(file)
+        for mine, kind, payload in in_order(encoded, blocks_of(layout, block)):
+            digest.update(mine)
+            kinds.append(kind)
+            lengths.append(len(payload))
+            file.write(payload)
+        end_file(
+            file,
+            Index(
+                schema=SCHEMA,
+                block=block,
+                size=layout.size,
+                sha256=digest.hexdigest(),
+                head=layout.head,
+                base=dict(base.digests),
+                kinds=bytes(kinds),
+                lengths=lengths,
+            ),
+        )
     faults.point("delta.write.after")
     return target
 
