@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
+from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
@@ -31,7 +30,8 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
-        edits_of: keep the edits made in this repository for `changes`; their texts stay in memory.
+        clock: tells the zone of times without one; UTC without it.
+        edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
@@ -45,11 +45,12 @@ class Turns:
         repository: str = "",
         *,
         pseudonym: Callable[[bytes], str],
-        edits_of: Path | None = None,
+        edits: KeptEdits | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits = None if edits_of is None else KeptEdits(edits_of, all_of_it=bool(repository))
+        self._edits, self._clock = edits, clock
         self._sessions: dict[str, Session] = {}
         self._early: list[said.Feedback] = []
         self._all_read = False
@@ -57,19 +58,12 @@ class Turns:
         self._answers: dict[str, tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
 
-    def changes(self) -> list[Change]:
-        """The edits of all items so far that the user's code received, in order; sessions are episodes."""
-        return [] if self._edits is None else self._edits.changes()
-
-    @property
-    def edits_elsewhere(self) -> int:
-        """Edits that were made in other folders than the repository's."""
-        return 0 if self._edits is None else self._edits.elsewhere
-
     def add(self, kind: str, item: said.Read) -> Iterator[Record]:
         """What this item completes. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
+        if self._clock is not None:
+            item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
             yield from self._about_an_answer(item)
             return

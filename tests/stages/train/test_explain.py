@@ -18,7 +18,7 @@ from stages.linestate import Baseline, LineState
 from stages.runner import run_stage
 from stages.train.run import STAGE
 from tests.stages.train import naive
-from tests.stages.train.test_proof import attributed
+from tests.stages.train.test_diagnosis import attributed
 from tests.stages.train.tiny import WORDS
 from tests.stages.train.world import SPEC, TrainWorld, other_model
 
