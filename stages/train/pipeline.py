@@ -13,21 +13,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from stages import modelio
 from stages.errors import InconclusiveError
-from stages.linestate import MASTERS_FILE, OPTIMIZER_FILE, LineState
+from stages.linestate import OPTIMIZER_FILE
 from stages.stage import Artifact, Outcome, Output, RunContext
-from stages.train import attention, export
+from stages.train import crew, export, ranks
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget
 from stages.train.load import refuse_small
-from stages.train.moments import NEW, read_moments
+from stages.train.models import (
+    Finished,
+    Models,
+    compute_dtype,
+    device_of,
+    placement,
+    process_count,
+)
+from stages.train.moments import NEW, Moments, read_moments
 from stages.train.objective import Objective, build_objective
-from stages.train.parallel import copies_for
 from stages.train.proof import TOLERANCES, Tolerance
+from stages.train.shard import whole_on_first
 from stages.train.update import TokenData, Updated, run_update
 
 if TYPE_CHECKING:
@@ -48,20 +55,62 @@ def train(
     Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
     stop being finite; InconclusiveError (exit 4) when it teaches nothing.
     """
-    with _deterministic():
+    with _deterministic(), _joined(batch, config, inputs, extra, ctx):
         run = _Run(config, inputs, extra, ctx)
-        check_tokenizers(batch, run.parent, ctx.store)
-        proven = run.gather(batch)
-        refuse_small(proven.batch, inputs["experience"], config)
-        objective = run.objective(proven)
-        model = run.policy()
-        updated = run.update(model, proven, objective)
-        outputs = run.write(model, proven.batch, updated, out_dir)
+        model, proven, objective, updated = run.trained(batch)
+        finished = run.models.finished(model)
+        moments = run.whole_moments(updated)
+        about = placement(run.models, ranks.count())
+    assert finished is not None
+    outputs = run.write(finished, proven.batch, updated, moments, out_dir)
     return Outcome(
         outputs=outputs,
-        metrics=_metrics(table, proven, objective, updated),
+        metrics=about | _metrics(table, proven, objective, updated),
         warnings=_warnings(proven, objective, updated),
     )
+
+
+def follow_run(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> None:
+    """The same on the other ranks, which write nothing."""
+    with _deterministic():
+        run = _Run(config, inputs, extra, ctx)
+        model, _, _, updated = run.trained(batch)
+        run.models.finished(model)
+        run.whole_moments(updated)
+
+
+@contextmanager
+def _joined(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> Iterator[None]:
+    """With the other processes of the run; a small float32 model on a CPU trains without a group."""
+    count, device = process_count(config), device_of(config)
+    if count == 1 and not crew.from_torchrun() and compute_dtype(config) == "float32" and device == "cpu":
+        yield
+        return
+    job = crew.Job(
+        workspace=str(ctx.workspace.root),
+        store=str(ctx.workspace.store_dir),
+        scratch=str(ctx.scratch),
+        run_id=ctx.run_id,
+        seed=ctx.seed,
+        config=config.model_dump(mode="json"),
+        extra=dict(extra),
+        inputs={role: artifact.digest for role, artifact in inputs.items()},
+        batch=batch_digest(batch),
+    )
+    with crew.together(job, count, device, ctx.scratch):
+        yield
 
 
 class _Run:
@@ -76,32 +125,25 @@ class _Run:
     ) -> None:
         self.config, self.ctx = config, ctx
         self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
-        self.state_folder = inputs["line_state"].path
         self.before = inputs["line_state"]
-        self.state = LineState.load(self.state_folder)
         self.spec = str(self.experience.meta["spec"])
-        found = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = found if config.device == "auto" else config.device
+        self.models = Models(config, self.parent, self.before.path, ctx.store, ctx.seed)
+        self.state = self.models.state
         self.shared_keys = extra["shared_keys"]
-        self.threads = config.threads or torch.get_num_threads()
-        self.attention = attention.register()
-        usual = TOLERANCES[extra["engine_dtype"]]
+        usual = [TOLERANCES[dtype] for dtype in (extra["engine_dtype"], compute_dtype(config))]
         self.tolerance = Tolerance(
-            config.proof_mean_tolerance or usual.mean, config.proof_p99_tolerance or usual.p99
+            config.proof_mean_tolerance or max(each.mean for each in usual),
+            config.proof_p99_tolerance or max(each.p99 for each in usual),
         )
-        self._parent_model: PreTrainedModel | None = None
 
-    def load(self, checkpoint: Artifact) -> PreTrainedModel:
-        """The model of a checkpoint in float32, with packed attention."""
-        if checkpoint.digest == self.parent.digest and self._parent_model is not None:
-            return self._parent_model
-        model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
-        if checkpoint.digest == self.parent.digest:
-            self._parent_model = model
-        torch.set_num_threads(
-            max(1, self.threads // copies_for(model, self.threads, self.config.model_copies))
-        )
-        return model
+    def trained(self, batch: Batch) -> tuple[PreTrainedModel, Evidence, Objective, Updated]:
+        """Everything up to the last step. The same on every rank."""
+        check_tokenizers(batch, self.parent, self.ctx.store)
+        proven = self.gather(batch)
+        refuse_small(proven.batch, self.experience, self.config)
+        objective = self.objective(proven)
+        model = self.models.policy()
+        return model, proven, objective, self.update(model, proven, objective)
 
     def gather(self, batch: Batch) -> Evidence:
         """The batch with its proven logprobs."""
@@ -111,9 +153,12 @@ class _Run:
             self.anchor,
             tolerance=self.tolerance,
             budget=Budget(
-                self.config.micro_batch_tokens, self.config.logits_mib, self.threads, self.config.model_copies
+                self.config.micro_batch_tokens,
+                self.config.logits_mib,
+                self.models.threads,
+                self.config.model_copies,
             ),
-            load=self.load,
+            load=self.models.load,
             ctx=self.ctx,
         )
 
@@ -130,18 +175,9 @@ class _Run:
             )
         return objective
 
-    def policy(self) -> PreTrainedModel:
-        """What is trained: the parent's model, taken over, with the float32 master weights."""
-        model = self.load(self.parent)
-        self._parent_model = None
-        if self.state.masters == MASTERS_FILE:
-            modelio.load_masters(model, self.state_folder / MASTERS_FILE)
-        return model
-
     def update(self, model: PreTrainedModel, proven: Evidence, objective: Objective) -> Updated:
         """Train `model` in place. Raises InconclusiveError when a limit forbade the very first step."""
         config, batch = self.config, proven.batch
-        carried = self.state_folder / OPTIMIZER_FILE
         updated = run_update(
             model,
             batch,
@@ -153,8 +189,8 @@ class _Run:
                 constant=batch.tokens / min(config.optimizer_steps, len(batch.episodes)),
             ),
             config,
-            moments=read_moments(carried) if config.carry_moments and carried.is_file() else NEW,
-            threads=self.threads,
+            moments=self.carried_moments(),
+            threads=self.models.threads,
             seed=self.ctx.seed,
             digest=batch_digest(batch),
             scratch=self.ctx.scratch,
@@ -168,8 +204,22 @@ class _Run:
             )
         return updated
 
+    def carried_moments(self) -> Moments:
+        """Adam's moments of the run before; new ones where other weights are trained than then."""
+        path = self.before.path / OPTIMIZER_FILE
+        if not self.config.carry_moments or not path.is_file() or self.models.other_weights:
+            return NEW
+        return read_moments(path)
+
+    def whole_moments(self, updated: Updated) -> Moments | None:
+        """Those after the update, put together, on rank 0."""
+        if not self.config.carry_moments:
+            return None
+        tensors = updated.moments.tensors
+        return Moments(updated.moments.step, whole_on_first(tensors) if self.models.sharded else tensors)
+
     def write(
-        self, model: PreTrainedModel, batch: Batch, updated: Updated, out_dir: Path
+        self, finished: Finished, batch: Batch, updated: Updated, moments: Moments | None, out_dir: Path
     ) -> dict[str, Output]:
         """Checkpoint and line state; only the episodes that were used count as seen."""
         used = sorted(updated.used)
@@ -180,14 +230,14 @@ class _Run:
             self.config.baseline_half_life,
         )
         return {
-            export.CHECKPOINT: export.write_checkpoint(model, self.parent, out_dir, self.config),
+            export.CHECKPOINT: export.write_checkpoint(finished, self.parent, out_dir, self.config),
             export.LINE_STATE: export.write_line_state(
-                model,
+                finished,
                 self.before,
                 out_dir,
                 baselines={**self.state.baselines, self.spec: table},
                 consumed=[batch.episodes[index].episode_id for index in used],
-                moments=updated.moments if self.config.carry_moments else None,
+                moments=moments,
                 config=self.config,
             ),
         }
