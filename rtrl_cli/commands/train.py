@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from rtrl_cli import options
 from rtrl_cli.stage import StageFlags, run_command
 from rtrl_cli.train_view import train_text
@@ -17,10 +22,25 @@ def command(
     quiet: options.Quiet = False,
     from_run: options.FromRun = None,
     seed: options.Seed = None,
+    import_dir: Annotated[
+        Path | None,
+        typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
+    ] = None,
+    parent: Annotated[
+        str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")
+    ] = "",
+    consumed: Annotated[
+        list[str] | None,
+        typer.Option("--consumed", metavar="REF", help="An experience --import was trained on; repeatable."),
+    ] = None,
     workspace: options.Workspace = None,
 ) -> None:
-    """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state."""
+    """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state.
+
+    --import DIR --parent REF makes a candidate of what your own trainer wrote (docs/train.md).
+    """
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
-    run_command("train", flags, text=train_text)
+    outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
+    run_command("train", flags, text=train_text, **outside)

@@ -32,6 +32,7 @@ SIGNALS = (
 LATER = {"edit_persistence_24h": "a day", "edit_persistence_7d": "a week"}  # metric horizons
 LABELS = ("agent", "model", "repository", "work", "stratum", "arm", "checkpoint")
 CALLS = "calls"  # how many tool calls an episode made, from its interactions
+TOLD_CALLS = "told_calls"  # those of them of which the source says whether they were valid
 FORGOTTEN = "forgotten"
 _YEAR_9999 = 253_370_764_800_000  # ms
 _TOLD = ("episode_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
@@ -110,7 +111,7 @@ def load(store: Store, experience: Artifact) -> Loaded:
     own = tuple(n for n in table.column_names if n in named - {*SIGNALS, "length_cost", *_UNSHOWN})
     later = [name for name in LATER if name in table.column_names]
     values = {name: _floats(table[name]) for name in (*SIGNALS, *later, "reward", *own)}
-    values[CALLS] = calls_of(store, experience, table["episode_id"])
+    values[CALLS], values[TOLD_CALLS] = calls_of(store, experience, table["episode_id"])
     episodes = Episodes(
         user=_codes(table["user"]).codes,
         session=_codes(table["session"]).codes,
@@ -132,9 +133,12 @@ def told_times(at: Any) -> Ints:
     return np.where((times > 0) & (times < _YEAR_9999), times, 0)
 
 
-def calls_of(store: Store, experience: Artifact, ids: pa.ChunkedArray) -> Floats:
-    """Tool calls of each episode [N], those that broke included; nan where its interactions were removed."""
-    total = np.full(len(ids), np.nan)
+def calls_of(store: Store, experience: Artifact, ids: pa.ChunkedArray) -> tuple[Floats, Floats]:
+    """(tool calls of each episode [N], those that broke included; those of which validity is told [N]).
+
+    nan where its interactions were removed.
+    """
+    total, told = np.full(len(ids), np.nan), np.full(len(ids), np.nan)
     for digest in experience.meta["interactions"]:
         interactions = store.artifact(digest)
         if interactions is None:
@@ -143,13 +147,24 @@ def calls_of(store: Store, experience: Artifact, ids: pa.ChunkedArray) -> Floats
             read = tables.read(
                 part / schemas.GENERATIONS_FILE, schemas.GENERATIONS, ["episode", "tool_calls"]
             )
-            calls = np.asarray(pc.list_value_length(read["tool_calls"]).to_numpy(), dtype=np.float64)
+            calls = np.nan_to_num(
+                np.asarray(pc.list_value_length(read["tool_calls"]).to_numpy(), dtype=np.float64)
+            )
             at = np.asarray(pc.index_in(read["episode"], ids.combine_chunks()).to_numpy(), dtype=np.float64)
             known = ~np.isnan(at)
             rows = at[known].astype(np.int64)
-            total[rows] = np.nan_to_num(total[rows])
-            np.add.at(total, rows, np.nan_to_num(calls[known]))
-    return total
+            for column, counted in ((total, calls), (told, calls - _untold(read["tool_calls"]))):
+                column[rows] = np.nan_to_num(column[rows])
+                np.add.at(column, rows, counted[known])
+    return total, told
+
+
+def _untold(calls: pa.ChunkedArray) -> Floats:
+    """How many calls of each generation [G] nobody said of whether they were valid."""
+    of = np.asarray(pc.list_parent_indices(calls).to_numpy(), dtype=np.int64)
+    errors = pc.struct_field(pc.list_flatten(calls), "error")
+    untold = np.asarray(pc.fill_null(pc.equal(errors, "untold"), False).to_numpy(), dtype=np.bool_)
+    return np.bincount(of[untold], minlength=len(calls)).astype(np.float64)
 
 
 def _interactions_ref(store: Store, experience: Artifact) -> str:

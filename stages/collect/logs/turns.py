@@ -17,6 +17,7 @@ from typing import Any
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
 from stages.collect.logs.edits import KeptEdits, repository_of
+from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
 from stages.records import Event, EventType, ToolCall
@@ -174,8 +175,7 @@ class Turns:
         turn.at = session.at
         if isinstance(item, said.ToolUse):
             self.counts["tool_calls"] += 1
-            turn.calls.append(ToolCall(item.id, item.name, "", "unparsable" if item.invalid else ""))
-            turn.invalid += bool(item.invalid)
+            turn.calls.append(ToolCall(item.id, item.name, "", fault_of_use(session, item)))
             if item.id:
                 session.calls[item.id] = (item.name, episode.last, episode.id)
             return
@@ -192,6 +192,8 @@ class Turns:
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
+        if fault := fault_of_end(session, item, name):
+            self.counts[fault] += 1
         data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
         yield from self._event(session, "tool_result", data, generation, episode)
         if session.open and session.open.turn:
