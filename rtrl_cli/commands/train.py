@@ -10,6 +10,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.stage import StageFlags, run_command
 from rtrl_cli.train_view import train_text
+from stages.train import crew
 
 
 def command(
@@ -37,10 +38,16 @@ def command(
 ) -> None:
     """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state.
 
+    Under torchrun every process runs this command: the first does what is said here, the others help.
     --import DIR --parent REF makes a candidate of what your own trainer wrote (docs/train.md).
     """
+    if crew.follows():
+        from stages.train.worker import follow
+
+        raise typer.Exit(follow())
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
     outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
-    run_command("train", flags, text=train_text, **outside)
+    with crew.leading():
+        run_command("train", flags, text=train_text, **outside)

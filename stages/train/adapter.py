@@ -63,7 +63,10 @@ def attach(model: PreTrainedModel, shape: Shape, seed: int) -> None:
     from peft import LoraConfig, get_peft_model
 
     config: Any = LoraConfig(
-        r=shape.rank, lora_alpha=shape.alpha, target_modules=shape.wanted, task_type="CAUSAL_LM"  # type: ignore[arg-type]
+        r=shape.rank,
+        lora_alpha=shape.alpha,
+        target_modules=shape.wanted,
+        task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -147,16 +150,21 @@ def write_peft(folder: Path, tensors: Mapping[str, Tensor], shape: Shape, base: 
     names = sorted({name.partition(".lora_")[0].rpartition(".")[2] for name in tensors})
     config: Any = LoraConfig(
         r=shape.rank,
-        lora_alpha=shape.alpha,  # type: ignore[arg-type]
+        lora_alpha=shape.alpha,
         target_modules=names,
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
         inference_mode=True,
     )
-    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()}
-    (folder / "adapter_config.json").write_text(json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n")
+    plain = {
+        key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()
+    }
+    (folder / "adapter_config.json").write_text(
+        json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n"
+    )
     renamed = {
-        f"base_model.model.{name.replace(f'.{NAME}.', '.')}": value.contiguous() for name, value in tensors.items()
+        f"base_model.model.{name.replace(f'.{NAME}.', '.')}": value.contiguous()
+        for name, value in tensors.items()
     }
     with disk_errors():
         save_file(renamed, folder / "adapter_model.safetensors", metadata={"format": "pt"})

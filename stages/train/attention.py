@@ -19,6 +19,7 @@ included. Not for: models with attention biases, sinks or soft-capped scores (re
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 from functools import cache
@@ -139,13 +140,11 @@ def _flash(
     ends = (ragged.query_ends, ragged.key_ends, ragged.longest_query, ragged.longest_key)
     window = (-1, 0) if sliding_window is None else (sliding_window - 1, 0)
     if path == "flash-attn":
-        from flash_attn import flash_attn_varlen_func
-
-        out: Tensor = flash_attn_varlen_func(
-            query, k, v, *ends, softmax_scale=scaling, causal=True, window_size=(window[0], -1 if window[0] < 0 else 0)
-        )
+        flash = importlib.import_module("flash_attn").flash_attn_varlen_func
+        out: Tensor = flash(query, k, v, *ends, softmax_scale=scaling, causal=True, window_size=window)
         return out
     from torch.nn.attention.varlen import varlen_attn
 
     grouped = query.shape[1] != key.shape[1]
-    return varlen_attn(query, k, v, *ends, scale=scaling, window_size=window, enable_gqa=grouped)  # type: ignore[no-any-return]
+    found: Any = varlen_attn(query, k, v, *ends, scale=scaling, window_size=window, enable_gqa=grouped)
+    return found

@@ -145,11 +145,11 @@ class TrainConfig(BaseModel):
         1,
         ge=0,
         exclude=True,  # a run goes on with another number of them
-        description="processes on this machine that train together, 0 for one per GPU; torchrun starts its own",
+        description="processes on this machine that train together, 0 for one per GPU (not for torchrun)",
     )
     compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="of forward and backward; auto is bfloat16 on CUDA. Masters, sums and moments are float32",
+        description="of forward and backward; auto: bfloat16 on CUDA. Masters and moments are float32",
     )
     activation_checkpointing: Literal["auto", "on", "off"] = Field(
         "auto", description="compute each layer again in the backward pass, for less memory; auto: on CUDA"

@@ -34,9 +34,9 @@ from stages.errors import DependencyDownError
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-JOB_KEY = "rtrl/job"
+JOB_KEY = "job"
 PATIENCE = timedelta(hours=12)  # of a rank for the others; one that is dead is noticed at once
-NOTICE_S = 60.0  # in which rank 0 has noticed by itself that another one is dead
+NOTICE_S = 20.0  # in which rank 0 has noticed by itself that another one is dead
 END_S = 20.0  # in which the others end by themselves once rank 0 has failed
 
 
@@ -91,9 +91,10 @@ def together(job: Job, processes: int, device: str, log: Path) -> Iterator[None]
         store: dist.Store = _meeting_point()
         count = int(os.environ["WORLD_SIZE"])
     else:
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+        host = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+        store = dist.PrefixStore(_prefix(), host)
         count = processes
-        children = [_start(rank, count, store.port, log) for rank in range(1, count)]
+        children = [_start(rank, count, host.port, log) for rank in range(1, count)]
     store.set(JOB_KEY, json.dumps(asdict(job)))
     over = threading.Event()
     try:
@@ -125,7 +126,7 @@ def join(store: dist.Store, rank: int, count: int, device: str) -> None:
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-    group = dist.PrefixStore("rtrl/group", store)
+    group = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=group, rank=rank, world_size=count, timeout=PATIENCE)
 
 
@@ -137,10 +138,19 @@ def _meeting_point() -> dist.Store:
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     first = os.environ.get("RANK", "0") == "0"
     store = dist.TCPStore(
-        host, port, is_master=first and not hosted, wait_for_workers=False, timeout=PATIENCE, multi_tenant=True
+        host,
+        port,
+        is_master=first and not hosted,
+        wait_for_workers=False,
+        timeout=PATIENCE,
+        multi_tenant=True,
     )
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return dist.PrefixStore(f"rtrl/{attempt}", store)
+    return dist.PrefixStore(_prefix(), store)
+
+
+def _prefix() -> str:
+    """Of this run's keys: torchrun may start the processes again."""
+    return f"rtrl/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
 def _start(rank: int, count: int, port: int, log: Path) -> subprocess.Popen[bytes]:
@@ -215,8 +225,9 @@ def _explained(children: Sequence[subprocess.Popen[bytes]], log: Path) -> Iterat
             raise
         who = ", ".join(f"rank {rank} ended with {code}" for rank, code in dead) or "another rank ended"
         said = _last_words(_log_of(log, dead[0][0])) if dead else str(error).splitlines()[0]
+        count = len(children) + 1 if children else int(os.environ["WORLD_SIZE"])
         raise DependencyDownError(
-            f"training in {len(children) + 1 if children else os.environ['WORLD_SIZE']} processes: {who}: {said}",
+            f"training in {count} processes: {who}: {said}",
             hint="nothing was published; the next `rtrl train` goes on behind the last optimizer step",
         ) from error
 
@@ -245,4 +256,3 @@ def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-

@@ -35,7 +35,7 @@ LINE_STATE = "line_state"
 
 
 def write_checkpoint(finished: Finished, parent: Artifact, out_dir: Path, config: TrainConfig) -> Output:
-    """Write `out_dir/checkpoint`, an adapter beside the weights. Raises IntegrityError on a weight not finite."""
+    """Write `out_dir/checkpoint`, with its adapter. Raises IntegrityError on a weight that is not finite."""
     folder = out_dir / CHECKPOINT
     modelio.save_checkpoint(finished.model, folder, companions=parent.path, dtype=config.export_dtype)
     if (adapted := finished.adapted) is not None:

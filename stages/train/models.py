@@ -8,7 +8,7 @@ Not here: how a placed model runs micro-batches (`parallel.py`, `shard.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +48,13 @@ class Finished:
     """
 
     model: PreTrainedModel
-    adapted: Adapted | None
-    adapter: dict[str, Tensor]
-    base: dict[str, Tensor]
+    adapted: Adapted | None = None
+    adapter: dict[str, Tensor] = field(default_factory=dict)
+    base: dict[str, Tensor] = field(default_factory=dict)
 
 
 def device_of(config: TrainConfig) -> str:
-    """"cpu" or "cuda". Raises UsageError when there is no CUDA and it is asked for."""
+    """ "cpu" or "cuda". Raises UsageError when there is no CUDA and it is asked for."""
     available = torch.cuda.is_available()
     if config.device == "cuda" and not available:
         raise UsageError("train.device is cuda, and torch sees none here", hint="train.device = 'auto'")
@@ -130,7 +130,7 @@ class Models:
             model = self._unsharded(found)
             trained = {name: value for name, value in model.named_parameters() if name in found}
         if self.adapted is None:
-            return Finished(model, None, {}, {})
+            return Finished(model)
         changed = {name: value.detach().cpu().clone() for name, value in trained.items()}
         base = {}
         if self.adapted.masters:

@@ -54,7 +54,10 @@ def empty_moments(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], moments: Moments) -> None:
-    """Make the optimizer go on from `moments`, whole ones or cut as the parameters are. Raises IntegrityError when they are of another model."""
+    """Make the optimizer go on from `moments`, whole ones or cut as the parameters are.
+
+    Raises IntegrityError when they are of another model.
+    """
     if not moments.tensors:
         return
     expected = {f"{kind}.{name}" for name in parameters for kind in _KINDS}

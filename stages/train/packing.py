@@ -103,8 +103,8 @@ class Ragged:
 
     def to(self, device: torch.device | str) -> Ragged:
         """The same with its tensors on `device`."""
-        tensors = (each.to(device) for each in (self.keys, self.query_ends, self.key_ends))
-        return Ragged(*tensors, self.longest_query, self.longest_key)
+        keys, queries, ends = (each.to(device) for each in (self.keys, self.query_ends, self.key_ends))
+        return Ragged(keys, queries, ends, self.longest_query, self.longest_key)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Where micro-batches run: on copies of a small model in threads, or on a model cut over processes.
 
-`placed` decides. Copies are for a float32 model in one process on a CPU: a thread each. They share the weights and have gradients of their own, added up in a fixed order, so that the
-result is the same every time. Two cores each working on their own micro-batch are faster than two
-cores sharing every small matrix product, and do not stand still when one of them is needed elsewhere
-(docs/lab-notes.md, Training). Models whose gradients are large have one copy. All else: `shard.py`.
+`placed` decides. Copies are for a float32 model in one process on a CPU, each with a thread. They share
+the weights and have gradients of their own, added up in a fixed order, so that the result is the same
+every time. Two cores each working on their own micro-batch are faster than two cores sharing every
+small matrix product, and do not stand still when one of them is needed elsewhere (docs/lab-notes.md,
+Training). Models whose gradients are large have one copy. All else: `shard.py`.
 """
 
 from __future__ import annotations

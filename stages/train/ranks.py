@@ -17,7 +17,7 @@ def joined() -> bool:
     """Whether this process is in a process group (of one or more)."""
     import torch.distributed as dist
 
-    return dist.is_available() and dist.is_initialized()
+    return bool(dist.is_available() and dist.is_initialized())
 
 
 def count() -> int:

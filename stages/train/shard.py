@@ -65,8 +65,8 @@ def layers(model: PreTrainedModel) -> list[torch.nn.Module]:
     names = set(model._no_split_modules or ())
     if found := [module for module in model.modules() if type(module).__name__ in names]:
         return found
-    lists = [module for module in model.base_model.children() if isinstance(module, torch.nn.ModuleList)]
-    return list(max(lists, key=len, default=torch.nn.ModuleList()))
+    lists = [list(each) for each in model.base_model.children() if isinstance(each, torch.nn.ModuleList)]
+    return max(lists, key=len, default=[])
 
 
 def through(model: PreTrainedModel, work: Callable[[PreTrainedModel], Result]) -> Result:

@@ -52,7 +52,9 @@ def _take_part(job: crew.Job, meeting_point: object) -> None:
     inputs = {role: store.resolve(digest) for role, digest in job.inputs.items()}
     batch = load_batch(inputs, config, workspace, store)
     if batch_digest(batch) != job.batch:
-        raise IntegrityError("another batch than rank 0's was loaded", hint="all ranks must see the same files")
+        raise IntegrityError(
+            "another batch than rank 0's was loaded", hint="all ranks must see the same files"
+        )
     ctx = RunContext(workspace, store, job.run_id, job.seed, Path(job.scratch), Silent(), NoLog())
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     crew.join(meeting_point, rank, count, device_of(config))
