@@ -1,6 +1,6 @@
-"""A training run from batch to outputs: prove it on-policy, build the objective, update, write.
+"""A training run from batch to outputs, in one process or several: what `rtrl train` and `--explain` call.
 
-Not here: the algorithms, each in a file of its own; the runner's view (`run.py`).
+Not here: the phases (`phases.py`); the runner's view (`run.py`).
 """
 
 from __future__ import annotations
@@ -8,37 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from stages.errors import InconclusiveError
-from stages.linestate import OPTIMIZER_FILE
-from stages.stage import Artifact, Outcome, Output, RunContext
-from stages.train import crew, export, ranks
-from stages.train.advantage import is_degenerate, updated_baselines
+from stages.errors import IntegrityError, RtrlError
+from stages.stage import Artifact, Outcome, RunContext
+from stages.train import crew, ranks
+from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
-from stages.train.forward import Budget
+from stages.train.evidence import Evidence, batch_digest, check_tokenizers
 from stages.train.load import refuse_small
-from stages.train.models import (
-    Finished,
-    Models,
-    compute_dtype,
-    device_of,
-    placement,
-    process_count,
-)
-from stages.train.moments import NEW, Moments, read_moments
-from stages.train.objective import Objective, build_objective
-from stages.train.proof import TOLERANCES, Tolerance
-from stages.train.shard import whole_on_first
-from stages.train.update import TokenData, Updated, run_update
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from stages.train.models import compute_dtype, device_of, placement, process_count
+from stages.train.objective import Objective
+from stages.train.phases import Phases
+from stages.train.update import Updated
 
 
 def train(
@@ -56,7 +42,7 @@ def train(
     stop being finite; InconclusiveError (exit 4) when it teaches nothing.
     """
     with _deterministic(), _joined(batch, config, inputs, extra, ctx):
-        run = _Run(config, inputs, extra, ctx)
+        run = Phases(config, inputs, extra, ctx)
         model, proven, objective, updated = run.trained(batch)
         finished = run.models.finished(model)
         moments = run.whole_moments(updated)
@@ -79,7 +65,7 @@ def follow_run(
 ) -> None:
     """The same on the other ranks, which write nothing."""
     with _deterministic():
-        run = _Run(config, inputs, extra, ctx)
+        run = Phases(config, inputs, extra, ctx)
         model, _, _, updated = run.trained(batch)
         run.models.finished(model)
         run.whole_moments(updated)
@@ -113,134 +99,31 @@ def _joined(
         yield
 
 
-class _Run:
-    """One run's configuration, inputs and device, and the parent's model, loaded once."""
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        inputs: Mapping[str, Artifact],
-        extra: Mapping[str, Any],
-        ctx: RunContext,
-    ) -> None:
-        self.config, self.ctx = config, ctx
-        self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
-        self.before = inputs["line_state"]
-        self.spec = str(self.experience.meta["spec"])
-        self.models = Models(config, self.parent, self.before.path, ctx.store, ctx.seed)
-        self.state = self.models.state
-        self.shared_keys = extra["shared_keys"]
-        usual = [TOLERANCES[dtype] for dtype in (extra["engine_dtype"], compute_dtype(config))]
-        self.tolerance = Tolerance(
-            config.proof_mean_tolerance or max(each.mean for each in usual),
-            config.proof_p99_tolerance or max(each.p99 for each in usual),
-        )
-
-    def trained(self, batch: Batch) -> tuple[PreTrainedModel, Evidence, Objective, Updated]:
-        """Everything up to the last step. The same on every rank."""
-        check_tokenizers(batch, self.parent, self.ctx.store)
-        proven = self.gather(batch)
-        refuse_small(proven.batch, self.experience, self.config)
-        objective = self.objective(proven)
-        model = self.models.policy()
-        return model, proven, objective, self.update(model, proven, objective)
-
-    def gather(self, batch: Batch) -> Evidence:
-        """The batch with its proven logprobs."""
-        return gather(
-            batch,
-            self.parent,
-            self.anchor,
-            tolerance=self.tolerance,
-            budget=Budget(
-                self.config.micro_batch_tokens,
-                self.config.logits_mib,
-                self.models.threads,
-                self.config.model_copies,
-            ),
-            load=self.models.load,
-            ctx=self.ctx,
-        )
-
-    def objective(self, proven: Evidence) -> Objective:
-        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
-        table = self.state.baselines.get(self.spec, {})
-        objective = build_objective(
-            proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
-        )
-        if why := is_degenerate(proven.batch.rewards, objective.advantage):
-            raise InconclusiveError(
-                f"the batch teaches nothing: {why}",
-                hint="`rtrl distill --explain EPISODE` shows where a reward comes from; else collect more",
-            )
-        return objective
-
-    def update(self, model: PreTrainedModel, proven: Evidence, objective: Objective) -> Updated:
-        """Train `model` in place. Raises InconclusiveError when a limit forbade the very first step."""
-        config, batch = self.config, proven.batch
-        updated = run_update(
-            model,
-            batch,
-            TokenData(
-                logged=batch.logged,
-                parent=proven.parent,
-                anchor=proven.anchor,
-                coefficient=objective.coefficient,
-                constant=batch.tokens / min(config.optimizer_steps, len(batch.episodes)),
-            ),
-            config,
-            moments=self.carried_moments(),
-            threads=self.models.threads,
-            seed=self.ctx.seed,
-            digest=batch_digest(batch),
-            scratch=self.ctx.scratch,
-            log=self.ctx.log,
-            progress=self.ctx.progress,
-        )
-        if not updated.steps:
-            raise InconclusiveError(
-                f"no optimizer step was taken: {updated.stopped}",
-                hint="the batch is too far off-policy; collect again from the live checkpoint",
-            )
-        return updated
-
-    def carried_moments(self) -> Moments:
-        """Adam's moments of the run before; new ones where other weights are trained than then."""
-        path = self.before.path / OPTIMIZER_FILE
-        if not self.config.carry_moments or not path.is_file() or self.models.other_weights:
-            return NEW
-        return read_moments(path)
-
-    def whole_moments(self, updated: Updated) -> Moments | None:
-        """Those after the update, put together, on rank 0."""
-        if not self.config.carry_moments:
-            return None
-        tensors = updated.moments.tensors
-        return Moments(updated.moments.step, whole_on_first(tensors) if self.models.sharded else tensors)
-
-    def write(
-        self, finished: Finished, batch: Batch, updated: Updated, moments: Moments | None, out_dir: Path
-    ) -> dict[str, Output]:
-        """Checkpoint and line state; only the episodes that were used count as seen."""
-        used = sorted(updated.used)
-        table = updated_baselines(
-            batch.rewards[used],
-            [batch.episodes[index].stratum for index in used],
-            self.state.baselines.get(self.spec, {}),
-            self.config.baseline_half_life,
-        )
-        return {
-            export.CHECKPOINT: export.write_checkpoint(finished, self.parent, out_dir, self.config),
-            export.LINE_STATE: export.write_line_state(
-                finished,
-                self.before,
-                out_dir,
-                baselines={**self.state.baselines, self.spec: table},
-                consumed=[batch.episodes[index].episode_id for index in used],
-                moments=moments,
-                config=self.config,
-            ),
-        }
+def prepare(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> tuple[Evidence, Objective, list[str]]:
+    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
+    problems: list[str] = []
+    with _deterministic():
+        run = Phases(config, inputs, extra, ctx)
+        check_tokenizers(batch, run.parent, ctx.store)
+        try:
+            proven = run.gather(batch)
+        except IntegrityError as error:
+            problems.append(error.message)
+            proven = run.unproven(batch)
+        try:
+            refuse_small(proven.batch, inputs["experience"], config)
+        except RtrlError as error:
+            problems.append(error.message)
+        objective = run.terms(proven)
+    if why := is_degenerate(proven.batch.rewards, objective.advantage):
+        problems.append(f"the batch teaches nothing: {why}")
+    return proven, objective, problems
 
 
 def _metrics(

@@ -36,6 +36,7 @@ class TrainStage:
     name = "train"
     config = TrainConfig
     takes: tuple[Kind, ...] = ("experience", "checkpoint", "line_state")
+    explain: str = ""  # the episode that `plan` explains, in place of the batch
     import_dir: Path | None = None
     parent: str = ""
     consumed: Sequence[str] = ()
@@ -74,14 +75,25 @@ class TrainStage:
         extra: Mapping[str, Any],
         ctx: RunContext,
     ) -> Mapping[str, Any]:
-        """The batch table of `--dry-run`: what would be trained on, what not and why; an import's checks."""
+        """The batch table of `--dry-run`: what would be trained on, what not and why; an import's checks.
+
+        With `explain` the terms of that episode instead.
+        """
         if "imported" in extra:
             from stages.train.outside.adopt import plan_import
 
+            if self.explain:
+                raise UsageError(
+                    "a run that imported a model has no loss to explain", hint="name another run"
+                )
             return plan_import(self._folder(), inputs, ctx)
+        assert isinstance(config, TrainConfig)
+        if self.explain:
+            from stages.train.explain import explain
+
+            return explain(self.explain, config, inputs, extra, ctx).to_dict()
         from stages.train.load import batch_table, load_batch
 
-        assert isinstance(config, TrainConfig)
         return {"batch": batch_table(load_batch(inputs, config, ctx.workspace, ctx.store))}
 
     def run(

@@ -24,8 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stages import faults
 from stages.errors import IntegrityError
-from stages.train import resume
+from stages.train import ranks, resume
 from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
 from stages.train.correction import correction_of
@@ -118,6 +119,8 @@ def run_update(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             rows = _rows_of(batch, parts[number])
+            if not ranks.is_first():
+                faults.point(f"train.rank{ranks.rank()}.step.before")
             figures = _step(workers, optimizer, rows, data, config, budget, number)
             result.stopped = figures.pop("stopped")
             figures |= {"step": number + 1, "episodes": len(parts[number]), "learning_rate": rate}

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
@@ -31,7 +29,7 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
-        edits_of: keep the edits made in this repository for `changes`; their texts stay in memory.
+        edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
@@ -45,26 +43,17 @@ class Turns:
         repository: str = "",
         *,
         pseudonym: Callable[[bytes], str],
-        edits_of: Path | None = None,
+        edits: KeptEdits | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits = None if edits_of is None else KeptEdits(edits_of, all_of_it=bool(repository))
+        self._edits = edits
         self._sessions: dict[str, Session] = {}
         self._early: list[said.Feedback] = []
         self._all_read = False
         # a log's id: session name, generation, episode; nothing when two answers have it
         self._answers: dict[str, tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
-
-    def changes(self) -> list[Change]:
-        """The edits of all items so far that the user's code received, in order; sessions are episodes."""
-        return [] if self._edits is None else self._edits.changes()
-
-    @property
-    def edits_elsewhere(self) -> int:
-        """Edits that were made in other folders than the repository's."""
-        return 0 if self._edits is None else self._edits.elsewhere
 
     def add(self, kind: str, item: said.Read) -> Iterator[Record]:
         """What this item completes. `Quarantined` items are the caller's."""

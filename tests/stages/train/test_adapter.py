@@ -1,4 +1,4 @@
-"""LoRA: the published weights are the base plus the adapter, and the adapter goes on over cycles and kills."""
+"""LoRA: published weights are base plus adapter, and the adapter goes on over cycles and kills."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def test_the_checkpoint_is_merged_and_the_next_run_goes_on_with_the_adapter(lora
 
     told = json.loads((child.path / "adapter" / "adapter_config.json").read_text())
     assert (told["r"], told["target_modules"]) == (2, ["down_proj", "q_proj"])
-    theirs = PeftModel.from_pretrained(modelio.load_model(lora.store.resolve(base).path), child.path / "adapter")
+    theirs = PeftModel.from_pretrained(
+        modelio.load_model(lora.store.resolve(base).path), child.path / "adapter"
+    )
     ids = torch.arange(4, 20)[None]
     assert torch.allclose(theirs(input_ids=ids).logits, lora.model(child.digest)(ids).logits, atol=1e-4)
 

@@ -14,6 +14,7 @@ from stages.train.config import TrainConfig
 from stages.train.correction import Weights, correction_of
 from stages.train.loss import policy_loss
 from stages.train.sequence_ratio import sequence_ratio
+from tests.stages.train.world import TrainWorld
 
 
 def weights(correction: str, ratios: list[float], signs: list[float], **settings: Any) -> Weights:
@@ -143,3 +144,18 @@ def test_a_bound_of_another_correction_is_refused() -> None:
         TrainConfig(**TrainConfig(correction="ppo_clip", ppo_clip_low=0.1).model_dump()).ppo_clip_low == 0.1
     )
     assert math.isclose(TrainConfig(importance_cap=2.0).importance_cap, 2.0)
+
+
+@pytest.mark.parametrize("correction", ["ppo_clip", "sequence_ratio", "plausibility_mask"])
+def test_every_correction_trains_and_is_in_the_fingerprint(world: TrainWorld, correction: str) -> None:
+    world.experience(world.episodes(12))
+    first = world.train()
+    result = world.train(f"train.correction={correction}")
+    assert result.status == "succeeded"
+    assert result.run_id != first.run_id
+    # the first step is on-policy: the same gradient whatever the correction
+    steps = [each.metrics["optimizer_steps"] for each in (first, result)]
+    assert steps[0][0]["grad_norm"] == pytest.approx(steps[1][0]["grad_norm"], rel=1e-3)
+    assert steps[0][-1]["clipped"] == 0.0
+    if correction == "sequence_ratio":
+        assert steps[1][-1]["clipped"] > 0  # its range is narrow

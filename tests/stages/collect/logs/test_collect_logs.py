@@ -19,7 +19,8 @@ from stages.distill.spec import COLUMNS
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
-from stages.report.episodes import CALLS, TOLD_CALLS, load
+from stages.report.episodes import CALLS, TOLD_CALLS
+from stages.report.load import load
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.train.run import TrainStage
@@ -250,3 +251,15 @@ def test_broken_calls_are_checked_where_the_tools_are_logged_and_not_known_elsew
     episodes = load(place[1], experience).episodes
     assert episodes.values[CALLS].tolist() == [1.0, 1.0]
     assert sorted(episodes.values[TOLD_CALLS].tolist()) == [0.0, 1.0]
+
+
+def test_a_part_is_full_by_bytes_too(
+    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request and the message after it are 3 kB each: a part of 10 kB is full with two episodes."""
+    monkeypatch.setattr(schemas, "PART_BYTES", 10_000)
+    log_of(tmp_path / "one.jsonl", "s1", [f"{n}" + "x" * 3000 for n in range(5)])
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log").outputs["interactions"]
+    read = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES) for part in tables.parts(made.path)]
+    assert [part.num_rows for part in read] == [2, 2, 1]
+    assert run_stage(*place, DistillStage()).metrics["episodes"] == 5
