@@ -112,7 +112,7 @@ def events(batch: pa.RecordBatch) -> Iterator[SealedEvent]:
             type=row["type"],
             at=row["at"],
             wall=row["wall"],
-            data=msgspec.json.decode(row["data"]),
+            data=msgspec.json.decode(row["data"]) if row["data"] != "{}" else {},
         )
         yield SealedEvent(row["seq"], event, row["user"], row["sealed"], row["episode"], row["derived"])
 

@@ -38,6 +38,10 @@ Repo = Annotated[
     list[Path] | None,
     typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
 ]
+Timezone = Annotated[
+    str | None,
+    typer.Option("--timezone", metavar="NAME", help="Zone of times that a log tells without one (Aider's)."),
+]
 
 
 def command(
@@ -46,6 +50,7 @@ def command(
     user: User = None,
     repos: Repo = None,
     repository: RepositoryName = None,
+    timezone: Timezone = None,
     inputs: options.Input = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
@@ -66,14 +71,25 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
     if not paths:
-        given = {"--from": kind, "--user": user, "--repo": repos, "--repository": repository}
+        given = {
+            "--from": kind,
+            "--user": user,
+            "--repo": repos,
+            "--repository": repository,
+            "--timezone": timezone,
+        }
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
         run_command("collect", flags)
         return
     if from_run is not None:
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
-    run_command("collect", flags, text=_text, source=_source(paths, kind, user, repos, repository, workspace))
+    run_command(
+        "collect",
+        flags,
+        text=_text,
+        source=_source(paths, kind, user, repos, repository, timezone, workspace),
+    )
 
 
 def _source(
@@ -82,9 +98,11 @@ def _source(
     user: str | None,
     repos: list[Path] | None,
     repository: str | None,
+    timezone: str | None,
     workspace: Path | None,
 ) -> Source:
     """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
+    from stages.collect.logs.clock import zone_of
     from stages.collect.logs.source import Source
     from stages.workspace import Workspace
 
@@ -98,6 +116,7 @@ def _source(
         user=user or "",
         repository=repository or "",
         repo=repos[0].resolve() if repos else None,
+        zone=zone_of(timezone) if timezone is not None else None,
         leave_out=Workspace.find(workspace, ()).root.resolve(),
     )
 

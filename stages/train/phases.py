@@ -131,7 +131,8 @@ class Phases:
         if not updated.steps:
             raise InconclusiveError(
                 f"no optimizer step was taken: {updated.stopped}",
-                hint="the batch is too far off-policy; collect again from the live checkpoint",
+                hint="too far off-policy: collect again from the live checkpoint; too far from the anchor: "
+                "go back to an earlier checkpoint, or move the anchor",
             )
         return updated
 
