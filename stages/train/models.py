@@ -141,9 +141,9 @@ class Models:
     def _unsharded(self, trained: dict[str, Tensor]) -> PreTrainedModel:
         """A plain model on the CPU with these weights, on rank 0 alone."""
         if self.adapted is None:
-            model = modelio.load_model(self.parent.path, attention=self.attention)
+            model = self._plain(self.parent)
         else:
-            model = modelio.load_model(self.store.resolve(self.adapted.base).path, attention=self.attention)
+            model = self._plain(self.store.resolve(self.adapted.base))
             if self._masters_of_base:
                 modelio.load_masters(model, self._masters_of_base)
             adapter.attach(model, self.adapted.shape, self.seed)
@@ -171,7 +171,8 @@ class Models:
         return model
 
     def _plain(self, checkpoint: Artifact) -> PreTrainedModel:
-        return modelio.load_model(checkpoint.path, attention=self.attention)
+        """In float32, on the CPU."""
+        return modelio.load_model(self.store.checkpoint_folder(checkpoint), attention=self.attention)
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         model = model.to(self.device)

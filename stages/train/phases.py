@@ -16,6 +16,7 @@ from stages.train import export
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.delta import Published
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget, score
 from stages.train.load import refuse_small
@@ -152,8 +153,11 @@ class Phases:
 
     def write(
         self, finished: Finished, batch: Batch, updated: Updated, moments: Moments | None, out_dir: Path
-    ) -> dict[str, Output]:
-        """Checkpoint and line state; only the episodes that were used count as seen."""
+    ) -> tuple[dict[str, Output], Published]:
+        """Checkpoint and line state, and how the weights are published. On rank 0.
+
+        Only the episodes that were used count as seen.
+        """
         used = sorted(updated.used)
         table = updated_baselines(
             batch.rewards[used],
@@ -161,15 +165,14 @@ class Phases:
             self.state.baselines.get(self.spec, {}),
             self.config.baseline_half_life,
         )
-        return {
-            export.CHECKPOINT: export.write_checkpoint(finished, self.parent, out_dir, self.config),
-            export.LINE_STATE: export.write_line_state(
-                finished,
-                self.before,
-                out_dir,
-                baselines={**self.state.baselines, self.spec: table},
-                consumed=[batch.episodes[index].episode_id for index in used],
-                moments=moments,
-                config=self.config,
-            ),
-        }
+        checkpoint, published = export.write_checkpoint(finished, self.parent, out_dir, self.config, self.ctx)
+        state = export.write_line_state(
+            finished,
+            self.before,
+            out_dir,
+            baselines={**self.state.baselines, self.spec: table},
+            consumed=[batch.episodes[index].episode_id for index in used],
+            moments=moments,
+            config=self.config,
+        )
+        return {export.CHECKPOINT: checkpoint, export.LINE_STATE: state}, published

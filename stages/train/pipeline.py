@@ -48,10 +48,10 @@ def train(
         moments = run.whole_moments(updated)
         about = placement(run.models, ranks.count())
     assert finished is not None
-    outputs = run.write(finished, proven.batch, updated, moments, out_dir)
+    outputs, published = run.write(finished, proven.batch, updated, moments, out_dir)
     return Outcome(
         outputs=outputs,
-        metrics=about | _metrics(table, proven, objective, updated),
+        metrics=about | _metrics(table, proven, objective, updated) | {"weights": published.as_dict()},
         warnings=_warnings(proven, objective, updated),
     )
 

@@ -121,7 +121,7 @@ def test_rounded_checkpoints_lose_nothing_of_the_adapter(lora: TrainWorld) -> No
     lora.promote(bfloat["checkpoint"].digest)
     lora.experience(lora.episodes(12, seed=3, prefix="n"))
     whole = lora.train("train.lora_rank=0", "train.learning_rate=1e-12", "train.export_dtype=float32")
-    merged = dict(modelio.tensors(exact["checkpoint"].path))
+    merged = dict(modelio.tensors(lora.store.checkpoint_folder(exact["checkpoint"])))
     assert all(torch.allclose(value, merged[name], atol=1e-9) for name, value in lora.weights(whole).items())
     assert LineState.load(whole.outputs["line_state"].path).masters == "checkpoint"
 

@@ -54,7 +54,10 @@ def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes
     assert len(list((world.store.dir / "logs").glob("train-*.jsonl"))) == 2  # runs: not one per process
     from stages import modelio
 
-    assert far_apart(world.weights(alone), dict(modelio.tensors(published.path))) < 1e-6
+    assert (
+        far_apart(world.weights(alone), dict(modelio.tensors(world.store.checkpoint_folder(published))))
+        < 1e-6
+    )
 
 
 def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: TrainWorld) -> None:
