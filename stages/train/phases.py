@@ -133,7 +133,7 @@ class Phases:
             raise InconclusiveError(
                 f"no optimizer step was taken: {updated.stopped}",
                 hint="too far off-policy: collect again from the live checkpoint; too far from the anchor: "
-                "go back to an earlier checkpoint, or move the anchor",
+                "go back to an earlier checkpoint, or `rtrl anchor`",
             )
         return updated
 
