@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 SUMMARY = "summary.txt"  # a file with this name in a report is what people are shown
 
 
-def command(ref: options.Ref, as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def command(
+    ref: options.Ref,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
     """Show one artifact (its record, files, who made it), one run or one deployment."""
     found, store = open_store(workspace)
     line = found.settings.workspace.line
