@@ -75,6 +75,7 @@ def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool, quiet: b
         (f"spool segment {row.id}", size(row.bytes), at)
         for row, at in zip(segments.remove, begun, strict=True)
     ]
+    rows += [(f"rebuilt weights {folder.name[:12]}", size(bytes_), "") for folder, bytes_ in plan.rebuilt]
     done = "removed" if yes else "would_remove"
     metrics = {
         done: [row[0] for row in rows],
