@@ -64,8 +64,8 @@ SCENARIOS = (
     Scenario("sweep", "half", ("collect",), r"(sweep|discard)\..*"),
     Scenario("sweep-verify", "half", ("verify", "--full"), r"(sweep|discard)\..*"),
     Scenario("distill", "collected", ("distill",), r"(publish|distill)\..*"),
-    Scenario("train", "distilled", ("train",), r"train\..*|publish\.(rename|commit).*", hits=2),
-    Scenario("eval", "trained", ("eval",), r"eval\..*|publish\.(rename|commit).*", hits=2),
+    Scenario("train", "distilled", ("train",), r"(train|delta)\..*|publish\.(rename|commit).*", hits=2),
+    Scenario("eval", "trained", ("eval",), r"(eval|rebuilt)\..*|publish\.(rename|commit).*", hits=2),
     Scenario(
         "deploy",
         "trained",
