@@ -76,7 +76,7 @@ SCENARIOS = (
         "deploy-online",
         "trained",
         (*DEPLOY, "--lock-timeout", "30"),
-        r"(alias|switch)\..*",
+        r"(alias|switch|rebuilt)\..*",
         good=(0,),
         hits=1,
         online=True,
