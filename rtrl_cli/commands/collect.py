@@ -39,6 +39,10 @@ Repo = Annotated[
     typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
 ]
 
+Received = Annotated[
+    bool, typer.Option("--received", help="Read what the gateway was sent of other systems' sessions.")
+]
+
 
 def command(
     paths: Paths = None,
@@ -46,6 +50,7 @@ def command(
     user: User = None,
     repos: Repo = None,
     repository: RepositoryName = None,
+    received: Received = False,
     inputs: options.Input = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
@@ -65,6 +70,15 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
+    if received:
+        if paths or kind is not None or user is not None or from_run is not None:
+            raise UsageError(
+                "--received knows whose records these are and of which kind",
+                hint="leave PATH, --from, --user and --from-run away",
+            )
+        source = _source([], None, None, repos, repository, workspace, received=True)
+        run_command("collect", flags, text=_text, source=source)
+        return
     if not paths:
         given = {"--from": kind, "--user": user, "--repo": repos, "--repository": repository}
         if named := ", ".join(name for name, value in given.items() if value is not None):
@@ -83,6 +97,8 @@ def _source(
     repos: list[Path] | None,
     repository: str | None,
     workspace: Path | None,
+    *,
+    received: bool = False,
 ) -> Source:
     """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
     from stages.collect.logs.source import Source
@@ -92,13 +108,15 @@ def _source(
         raise UsageError("--user names nobody", hint="leave it away, or say whose sessions these are")
     if repos and len(repos) > 1:
         raise UsageError("--repo names two repositories", hint="collect the logs of each by themselves")
+    found = Workspace.find(workspace, ())
     return Source(
         paths=tuple(path.resolve() for path in paths),
         kind=kind or "",
         user=user or "",
         repository=repository or "",
         repo=repos[0].resolve() if repos else None,
-        leave_out=Workspace.find(workspace, ()).root.resolve(),
+        leave_out=found.root.resolve(),
+        received=found.inbox_dir if received else None,
     )
 
 

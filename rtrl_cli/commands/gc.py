@@ -38,6 +38,7 @@ def command(
 ) -> None:
     """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
     from stages.collect import retention
+    from stages.inbox.reader import delete_segments, old_segments
     from stages.registry import gc
 
     found, store = open_store(workspace)
@@ -51,7 +52,13 @@ def command(
         segments = retention.delete(found, store, keep_spool_days, time.time())
     else:
         segments = retention.plan(found, store, keep_spool_days, time.time())
-    _show(plan, segments, yes=yes, as_json=as_json)
+    old = old_segments(found.inbox_dir, keep_spool_days, time.time())
+    received = [
+        (f"received segment {int(path.stem)}", path.stat().st_size, path.stat().st_mtime) for path in old
+    ]
+    if yes:
+        delete_segments(old)
+    _show(plan, segments, received, yes=yes, as_json=as_json)
 
 
 def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> None:
@@ -65,17 +72,21 @@ def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: s
         message(f"{unpin} was not pinned")
 
 
-def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool) -> None:
+def _show(
+    plan: Plan, segments: Retention, received: list[tuple[str, int, float]], *, yes: bool, as_json: bool
+) -> None:
     rows = [(f"{row.kind}@v{row.version}", size(row.bytes or 0), row.created_at[:19]) for row in plan.remove]
     begun = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.created / 1000)) for row in segments.remove]
     rows += [
         (f"spool segment {row.id}", size(row.bytes), at)
         for row, at in zip(segments.remove, begun, strict=True)
     ]
+    rows += [(name, size(n), time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))) for name, n, at in received]
+    freed = plan.bytes + segments.bytes + sum(n for _, n, _ in received)
     done = "removed" if yes else "would_remove"
     metrics = {
         done: [row[0] for row in rows],
-        "bytes": plan.bytes + segments.bytes,
+        "bytes": freed,
         "kept": len(plan.keep),
         "kept_because": Counter(plan.keep.values()),
         "spool_kept": segments.kept.total(),
@@ -87,8 +98,9 @@ def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool) -> None:
         lambda: table(("REMOVED" if yes else "WOULD REMOVE", "SIZE", "MADE"), rows),
     )
     message(
-        f"{done.replace('_', ' ')} {len(plan.remove)} artifacts and {len(segments.remove)} spool segments, "
-        f"{size(plan.bytes + segments.bytes)}; kept {len(plan.keep)} and {segments.kept.total()}"
+        f"{done.replace('_', ' ')} {len(plan.remove)} artifacts, {len(segments.remove)} spool segments "
+        f"and {len(received)} segments of received records, {size(freed)}; "
+        f"kept {len(plan.keep)} and {segments.kept.total()}"
     )
     if rows and not yes:
         message("`rtrl gc --yes` removes them", kind="hint")
