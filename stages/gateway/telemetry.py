@@ -112,7 +112,7 @@ def _resources(
 
 
 def _whose(who: Who, told: dict[str, Any]) -> Who:
-    """What a resource says of itself; who forwards for many people has one set of headers. Raises ApiError."""
+    """What a resource says of itself: who forwards for many has one set of headers. Raises ApiError."""
     metadata = {"rtrl_user": told.get("rtrl.user"), "rtrl_no_train": told.get("rtrl.no_train")}
     of_resource = attribute({"headers": []}, {"metadata": metadata}, who.user, client_clock=False)
     return who._replace(user=of_resource.user, no_train=who.no_train or of_resource.no_train)
