@@ -43,6 +43,7 @@ TABLE: dict[str, Entry] = {
     "report": Entry(STORE, "report", "Say how the agent does, over time and by population."),
     "verify": Entry(STORE, "verify", "Check the store: present, sampled or all bytes."),
     "gc": Entry(STORE, "gc", "Plan, and with --yes do, the removal of what nothing needs."),
+    "export": Entry(STORE, "export", "Write an experience for a trainer of your own."),
     "forget": Entry(STORE, "forget", "Destroy a user's keys; list what was trained on them."),
     "doctor": Entry(STORE, "doctor", "Check machine, installation and workspace."),
     "db": Entry(STORE, "db", "Upgrade, back up or check the registry."),

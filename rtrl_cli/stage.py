@@ -6,8 +6,8 @@ A stage's command is a few lines: its flags and `run_command(...)`. Not for: any
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,15 @@ def run_command(
         text: the result for people; default its outputs and metrics.
         changes: attributes for a copy of the stage (flags only this stage has, e.g. deploy's reason).
     """
+    finish(_run(name, flags, changes), as_json=flags.as_json, quiet=flags.quiet, text=text)
+
+
+def dry_plan(name: str, flags: StageFlags, **changes: Any) -> StageResult:
+    """What the stage would begin with, and nothing run; `metrics["plan"]` is what its `plan` says."""
+    return _run(name, replace(flags, dry_run=True), changes)
+
+
+def _run(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResult:
     from stages.runner import run_stage
 
     workspace, store = open_store(flags.workspace)
@@ -74,7 +83,7 @@ def run_command(
             setattr(stage, key, value)
     progress = make_progress(flags.quiet)
     try:
-        result = run_stage(
+        return run_stage(
             workspace,
             store,
             stage,
@@ -90,7 +99,6 @@ def run_command(
     finally:
         if close := getattr(progress, "close", None):
             close()
-    finish(result, as_json=flags.as_json, quiet=flags.quiet, text=text)
 
 
 def finish(

@@ -48,7 +48,8 @@ EventType = Literal[
 
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 
-CallError = Literal["", "unparsable", "unknown_tool", "schema"]
+# "untold": read from a log that does not say whether its calls were valid
+CallError = Literal["", "unparsable", "unknown_tool", "schema", "untold"]
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One tool call of an answer. `error` is "" for a valid call."""
+    """One tool call of an answer. `error` is "" for a valid call, "untold" where nobody said."""
 
     id: str
     name: str
@@ -122,7 +123,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float
     duration_ms: float
     tool_calls: tuple[ToolCall, ...] = ()  # arguments are blanked here; the answer in the payload has them
-    invalid_tool_calls: int = 0
+    invalid_tool_calls: int | None = 0  # None: none is known to be, and of some it is not told
     tools_digest: str = ""
     prompt_base: str = ""  # generation id whose tokens this prompt extends, "" for none
     prompt_prefix: int = 0

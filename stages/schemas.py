@@ -26,6 +26,7 @@ INTERACTIONS_SCHEMA = "rtrl-interactions/1"
 EXPERIENCE_SCHEMA = "rtrl-experience/2"
 
 PART_EPISODES = 16_384  # a part's payloads fit in memory many times over
+PART_BYTES = 128 << 20  # sealed bytes after which a part of session logs is full: theirs may be large
 
 GENERATIONS_FILE = "generations.parquet"
 EVENTS_FILE = "events.parquet"

@@ -50,6 +50,7 @@ class Sequence:
         sampled: True where the policy chose the token: prompts and tool outputs are masked out.
         checkpoint_index: int16 into `checkpoints` (digests of the samplers), -1 where not sampled.
         generation_index: int16 into `generations`, -1 where not sampled.
+        request: text of the user's message that the first generation answers, "" where there was none.
     """
 
     episode_id: str
@@ -61,6 +62,7 @@ class Sequence:
     checkpoints: tuple[str, ...]
     generation_index: npt.NDArray[np.int16]
     generations: tuple[GenerationInfo, ...]
+    request: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ class Record:
     prompt_prefix: int
     spans: tuple[Span, ...]
     sampling: Sampling
+    request: str = ""
 
 
 def not_reproducible(sampling: Sampling) -> str:
@@ -185,4 +188,5 @@ def assemble(episode_id: str, generations: Rows[tuple[Record, Int32]]) -> Sequen
         checkpoints=tuple(checkpoints),
         generation_index=generation_index,
         generations=tuple(infos),
+        request=generations[0][0].request,
     )

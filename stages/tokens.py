@@ -205,4 +205,5 @@ def _record(row: Mapping[str, Any], vault: Vault) -> Record:
         prompt_prefix=row["prompt_prefix"],
         spans=tuple(Span(**span) for span in row["spans"]),
         sampling=sampling(row["sampling"]),
+        request=payload.request,
     )

@@ -10,19 +10,19 @@ Method and limits: docs/persistence.md. Not for: deciding what counts for a rewa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cursorbench.errors import UsageError
 from cursorbench.history.branch import Branch, branch_of
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival, Units, units_of
-from cursorbench.history.matching import WINDOW, Match, Matcher
+from cursorbench.history.matching import WINDOW, Claims, Match, Matcher
 from cursorbench.history.repository import Repository
 from cursorbench.history.standing import standing
 from cursorbench.history.superseding import supersede
 from cursorbench.history.tracked import Tracked, suffix_of
 from cursorbench.sessions.lines import Kept
 
-__all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "text_at"]
+__all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "follow_all", "text_at"]
 
 _HEX = re.compile(r"[0-9a-f]{4,64}")
 _NO_TEXT = "the log has no text of the change, or it changes nothing"
@@ -38,17 +38,45 @@ def follow(repository: Repository, changes: Iterable[Change], head: str = "HEAD"
         InputMissingError: (exit 5) the repository has no commit `head`.
         IntegrityError: (exit 12) git cannot read its history.
     """
+    every = list(changes)
+    named = [name for change in every for name in change.commits]
+    for _, found in follow_all(repository, [every], head, named=named):
+        yield from found
+
+
+def follow_all(
+    repository: Repository, batches: Iterable[Sequence[Change]], head: str = "HEAD", *, named: Iterable[str]
+) -> Iterator[tuple[Sequence[Change], list[Survival]]]:
+    """The same of more changes than fit into memory: each list with what became of it.
+
+    A line of a commit is one change's only over all lists: what an earlier one took is not there for a
+    later one. Changes of one session and file belong into one list, and of equal attempts the last one
+    into the earlier list.
+
+    Args:
+        named: what the logs of all lists call the commits that took a change.
+
+    Raises:
+        as `follow`.
+    """
     branch = branch_of(repository, head)
-    units = [units_of(change) for change in changes]
-    lines = {line for one in units for side in (one.added, one.deleted) for line in side}
-    tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
-    matcher = Matcher(branch, tracked, units)
-    matches = matcher.match(units)
-    supersede(units, [match is not None for match in matches])
-    matcher.again(units, matches)
-    ours = any(branch.named(name) for one in units for name in one.change.commits)
-    for one, match in zip(units, matches, strict=True):
-        yield _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)
+    ours = any(branch.named(name) for name in named)
+    claims: Claims = {}
+    for changes in batches:
+        units = [units_of(change) for change in changes]
+        lines = {line for one in units for side in (one.added, one.deleted) for line in side}
+        tracked = Tracked(repository, lines, {suffix_of(one.change.path) for one in units})
+        matcher = Matcher(branch, tracked, units, claims)
+        matches = matcher.match(units)
+        supersede(units, [match is not None for match in matches])
+        matcher.again(units, matches)
+        yield (
+            changes,
+            [
+                _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)
+                for one, match in zip(units, matches, strict=True)
+            ],
+        )
 
 
 def text_at(repository: Repository, survival: Survival, path: str, horizon: str, head: str = "HEAD") -> str:

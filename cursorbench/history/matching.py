@@ -31,6 +31,7 @@ CLOSE = 0.1  # a commit with so much less than the best one is as good, when it 
 TOLERANCE = 300_000  # ms that a commit may be older than the change it took: two clocks
 WINDOW = 30 * 86_400_000  # ms after a change in which a commit can have taken it, by content
 
+_NONE: Counter[str] = Counter()
 _ANY = 1e-9  # a share above nothing
 _TRAILER = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}: *(\S.{0,300})$", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:-]{5,}")
@@ -44,11 +45,19 @@ class Match(NamedTuple):
     how: How
 
 
-class Matcher:
-    """Finds the commits of one set of changes; every change is asked once."""
+Claims = dict[Changed, tuple[Counter[str], Counter[str]]]  # lines added and deleted that changes took
 
-    def __init__(self, branch: Branch, tracked: Tracked, changes: Sequence[Units]) -> None:
+
+class Matcher:
+    """Finds the commits of one set of changes; every change is asked once.
+
+    Args:
+        claims: what earlier sets took; what this one takes is added.
+    """
+
+    def __init__(self, branch: Branch, tracked: Tracked, changes: Sequence[Units], claims: Claims) -> None:
         self.branch = branch
+        self._claims = claims
         self.tracked = tracked
         self._gained: dict[Changed, tuple[Counter[str], Counter[str]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
@@ -166,13 +175,16 @@ class Matcher:
         """The tracked lines that a commit added to and deleted from a file, without claimed ones."""
         if file not in self._gained:
             old, new = self.tracked.of_blob(file.old), self.tracked.of_blob(file.new)
-            self._gained[file] = new - old, old - new
+            added, deleted = self._claims.get(file, (_NONE, _NONE))
+            self._gained[file] = new - old - added, old - new - deleted
         return self._gained[file]
 
     def _claim(self, units: Units, file: Changed) -> None:
         added, deleted = self._lines(file)
         wanted = units.minus(self.tracked.of_blob(file.old))
         self._gained[file] = added - wanted, deleted - units.deleted
+        before = self._claims.get(file, (_NONE, _NONE))
+        self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
 
 
 def _names(units: Units) -> list[str]:

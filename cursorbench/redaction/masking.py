@@ -79,6 +79,25 @@ def redact(text: str) -> Redacted:
     return Redacted(text, {kind: counts[kind] for kind in KINDS if counts[kind]})
 
 
+def findings(text: str) -> list[tuple[int, int, Kind]]:
+    """What `redact` would mask: (start, end, kind) in `text`, in order, none overlapping another.
+
+    For text whose pieces are shown one by one. What only a mask uncovers is found as well.
+    """
+    found: list[Span] = []
+    starts, ends = list(range(len(text))), list(range(1, len(text) + 1))  # of each character, in the original
+    for _ in range(MOST_PASSES):
+        spans = list(_free(text))
+        if not spans:
+            break
+        for span in reversed(spans):
+            start, end, size = starts[span.start], ends[span.end - 1], len(mask(span.kind))
+            found.append(Span(start, end, span.kind, start))
+            starts[span.start : span.end], ends[span.start : span.end] = [start] * size, [end] * size
+        text = _masked(text, spans)
+    return [(span.start, span.end, span.kind) for span in _merged(found)]
+
+
 def _free(text: str) -> Iterator[Span]:
     """Findings in order, overlapping ones made one, without what is masked already."""
     masks = [match.span() for match in _MASK.finditer(text)]

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import calls
 from cursorbench.sessions.calls import Arguments, Open, arguments_of, changes_of, edits
 from cursorbench.sessions.claude_code_said import automatic_of
+from cursorbench.sessions.definitions import Checked, Definitions
 from cursorbench.sessions.items import AgentTurn, Automatic, Outcome, Place, Read, ToolEnd, ToolUse, UserTurn
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
@@ -93,7 +95,7 @@ def message_of(value: object) -> Message | None:
     )
     for call in [*list_of(value.get("tool_calls")), value.get("function_call")]:
         if isinstance(call, dict):
-            _add_call(message, {**call, **table_of(call.get("function"))})
+            _add_call(message, {**call, **table_of(call.get("function")), **table_of(call.get("custom"))})
     if message.role == "tool" and not message.results:
         one = first_text(value, "tool_call_id", "id", "name")
         message.results.append(Result(one, texts))
@@ -128,7 +130,11 @@ def _add(message: Message, part: dict[str, Any]) -> None:
 
 
 def _add_call(message: Message, call: dict[str, Any]) -> None:
-    arguments = arguments_of(call.get("arguments", call.get("input")))
+    given = call.get("arguments", call.get("input"))
+    if call.get("type") in ("custom", "custom_tool_call") and isinstance(given, str):
+        arguments = Arguments(text=calls.json_text(given))  # free text by its kind, no JSON
+    else:
+        arguments = arguments_of(given)
     message.calls.append(Call(first_text(call, "call_id", "id"), text_of(call.get("name")), arguments))
 
 
@@ -159,29 +165,33 @@ class Conversation:
         at: int | None,
         place: Place,
         times: Counter[str] | None = None,
+        tools: Definitions | None = None,
     ) -> Iterator[Read]:
         """What this request said for the first time: its new messages and the answer.
 
         A request that is logged in pieces brings `times`, how often each message came in it so far.
+        `tools` are those that it offered.
         """
         times = Counter() if times is None else times
         for message in messages:
             if self._new(session, message, times):
-                yield from self._said(message, session, at, place, Answer(message=None))
+                yield from self._said(message, session, at, place, Answer(message=None), tools)
         if answer is None or answer.message is None:
             return
         new = self._new(session, answer.message, times)
         if self._seen.first(session, f"{self._kind}:answer:{answer.id}") if answer.id else new:
-            yield from self._said(answer.message, session, at, place, answer)
+            yield from self._said(answer.message, session, at, place, answer, tools, offered=True)
 
-    def call(self, session: str, call: Call, at: int | None, place: Place) -> Iterator[Read]:
+    def call(
+        self, session: str, call: Call, at: int | None, place: Place, checked: Checked = ""
+    ) -> Iterator[Read]:
         """A tool call, unless its id is told already."""
         if not self._seen.first(session, self._key("call", call.id)):
             return
         arguments = call.arguments
         yield ToolUse(
             session=session, id=call.id, at=at, place=place, name=call.name,
-            arguments=arguments.text, invalid=arguments.invalid,
+            arguments=arguments.text, invalid=arguments.invalid, checked=checked,
         )  # fmt: skip
         changes = changes_of(call.name, arguments.table)
         self._open.add(f"{session}\0{call.id}" if call.id else "", changes)
@@ -207,7 +217,15 @@ class Conversation:
         return f"{self._kind}:{what}:{one}" if len(one) >= _DISTINCT else ""
 
     def _said(
-        self, message: Message, session: str, at: int | None, place: Place, told: Answer
+        self,
+        message: Message,
+        session: str,
+        at: int | None,
+        place: Place,
+        told: Answer,
+        tools: Definitions | None,
+        *,
+        offered: bool = False,
     ) -> Iterator[Read]:
         for result in message.results:
             yield from self.result(session, result, at, place)
@@ -215,14 +233,16 @@ class Conversation:
             automatic = _automatic(message.text)
             yield UserTurn(session=session, at=at, place=place, text=message.text, automatic=automatic)
         if message.role == "assistant":
-            if message.text or message.thinking or not message.calls:
+            # an answer that only calls is told for its id, model and times
+            if message.text or message.thinking or not message.calls or told.id or told.model:
                 yield AgentTurn(
                     session=session, id=told.id, at=at, place=place, text=message.text, model=told.model,
                     thinking=message.thinking, first_token_ms=told.first_token_ms,
                     duration_ms=told.duration_ms,
                 )  # fmt: skip
             for call in message.calls:
-                yield from self.call(session, call, at, place)
+                fit = tools.check(call.name, call.arguments.text, offered=offered) if tools else ""
+                yield from self.call(session, call, at, place, "" if call.arguments.invalid else fit)
 
 
 def _automatic(text: str) -> Automatic:

@@ -242,7 +242,7 @@ def _tool(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     if not seen.first("continue", f"tool:{one}:{accepted is True}:{succeeded is True}:{at}" if one else ""):
         return
     if seen.first("continue", f"call:{one}" if one else ""):
-        told = {"name": name, "arguments": arguments.text, "invalid": arguments.invalid}
+        told: dict[str, Any] = {"name": name, "arguments": arguments.text, "invalid": arguments.invalid}
         yield ToolUse(session="", id=one, at=at, place=place, **told)
     if isinstance(succeeded, bool) or isinstance(accepted, bool):
         text = "\n".join(_output(each) for each in list_of(event.get("output")))

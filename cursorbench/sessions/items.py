@@ -63,11 +63,15 @@ class AgentTurn(Item, frozen=True, kw_only=True):
 
 
 class ToolUse(Item, frozen=True, kw_only=True):
-    """The agent calls a tool. `arguments` is JSON text as the log has it; `invalid`: why it is none."""
+    """The agent calls a tool. `arguments` is JSON text as the log has it; `invalid`: why it is none.
+
+    `checked`: what a check against the tool definitions in the same log found; "" where it has none.
+    """
 
     name: str
     arguments: str = ""
     invalid: str = ""
+    checked: Literal["", "ok", "unknown_tool", "schema"] = ""
 
 
 class ToolEnd(Item, frozen=True, kw_only=True):

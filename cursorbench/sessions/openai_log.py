@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions.chat import Answer, Conversation, Message, content_of, message_of
+from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Completion, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
@@ -58,6 +59,7 @@ class _Log:
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._conversation = Conversation(seen, KIND)
+        self._definitions = KnownDefinitions()
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def exchange(self, record: dict[str, Any], place: Place) -> Iterator[Read]:
@@ -79,7 +81,8 @@ class _Log:
         session = self._session(record, request, messages, answer)
         self._remember(answer.id, session)
         yield from opening(self._seen, session, place, at)
-        yield from self._conversation.request(session, messages, answer, at=at, place=place)
+        tools = self._definitions.of(request.get("tools"), request.get("functions"))
+        yield from self._conversation.request(session, messages, answer, at=at, place=place, tools=tools)
 
     def _completion(
         self, request: dict[str, Any], answer: Answer, at: int | None, place: Place

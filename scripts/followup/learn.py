@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 
-from stages.distill.signals.followup.features import ngrams, readable
+from stages.distill.signals.followup.features import Followup, ngrams, readable
 from stages.distill.signals.followup.model import Model
 
 HERE = Path(__file__).resolve().parent
@@ -65,14 +65,14 @@ class Labelled(msgspec.Struct, frozen=True, kw_only=True):
 class Examples:
     """Features, labels and weights of messages, in one order."""
 
-    readable: list[dict[str, float]]
+    readable: dict[str, Floats]
     ngrams: list[list[str]]
     label: Floats
     weight: Floats
 
     def __add__(self, other: Examples) -> Examples:
         return Examples(
-            self.readable + other.readable,
+            {name: np.concatenate([mine, other.readable[name]]) for name, mine in self.readable.items()},
             self.ngrams + other.ngrams,
             np.concatenate([self.label, other.label]),
             np.concatenate([self.weight, other.weight]),
@@ -82,7 +82,7 @@ class Examples:
         """Some of them."""
         index = np.asarray(chosen, dtype=np.int64)
         return Examples(
-            [self.readable[i] for i in index],
+            {name: values[index] for name, values in self.readable.items()},
             [self.ngrams[i] for i in index],
             self.label[index],
             self.weight[index],
@@ -95,12 +95,17 @@ def read(path: Path = DATA) -> list[Labelled]:
     return [row for row in rows if row.label != "unusable"]
 
 
+def case(row: Labelled) -> Followup:
+    """A message as the model sees it."""
+    return Followup(row.message, row.request, row.answer_end)
+
+
 def examples(rows: Sequence[Labelled]) -> Examples:
     """Real messages, weighed as the module says."""
     grams = [ngrams(row.message) for row in rows]
     forms = one_per_form(grams)
     return Examples(
-        [readable(row.message, row.request, row.answer_end, False) for row in rows],
+        readable([case(row) for row in rows]),
         grams,
         np.array([float(row.label) for row in rows]),
         np.array([0.0 if row.rule == "8" else form for row, form in zip(rows, forms, strict=True)]),
@@ -112,7 +117,7 @@ def written(path: Path = WRITTEN) -> Examples:
     lines = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
     texts = [text.replace("\\n", "\n") for _, text in lines]
     return Examples(
-        [readable(text, "", "", False) for text in texts],
+        readable([Followup(text) for text in texts]),
         [ngrams(text) for text in texts],
         np.array([float(label) for label, _ in lines]),
         np.full(len(lines), float(RECIPE["written_weight"])),
@@ -156,7 +161,7 @@ class Fitted:
 
 def fit(found: Examples) -> Fitted:
     """The weights, see the module. Deterministic."""
-    names = sorted(found.readable[0])
+    names = sorted(found.readable)
     counts = Counter(gram for grams in found.ngrams for gram in grams)
     known = sorted(gram for gram, n in counts.items() if n >= int(RECIPE["ngram_in_messages"]))
     vocabulary = {gram: n for n, gram in enumerate(known)}
@@ -184,7 +189,7 @@ def fit(found: Examples) -> Fitted:
 
 
 def _matrix(found: Examples, names: Sequence[str], vocabulary: dict[str, int]) -> Any:
-    dense = sparse.csr_matrix(np.array([[row[name] for name in names] for row in found.readable]))
+    dense = sparse.csr_matrix(np.column_stack([found.readable[name] for name in names]))
     rows, columns, values = [], [], []
     for row, grams in enumerate(found.ngrams):
         known = [vocabulary[gram] for gram in grams if gram in vocabulary]

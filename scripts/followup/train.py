@@ -28,7 +28,14 @@ PATTERNS = MODEL.parent / "patterns.toml"
 
 def digests() -> dict[str, str]:
     """sha256 of each file that the weights follow from."""
-    files = (learn.DATA, learn.WRITTEN, learn.PRIORS, PATTERNS, MODEL.parent / "features.py")
+    files = (
+        learn.DATA,
+        learn.WRITTEN,
+        learn.PRIORS,
+        PATTERNS,
+        MODEL.parent / "features.py",
+        MODEL.parent / "patterns.py",
+    )
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

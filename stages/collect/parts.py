@@ -7,6 +7,7 @@ from pathlib import Path
 from stages import rows, schemas, tables
 
 _BUFFER = 512  # rows turned into columns at a time
+_BUFFER_BYTES = 16 << 20  # of what they hold sealed
 
 
 class OpenPart:
@@ -20,17 +21,21 @@ class OpenPart:
         )
         self._generations: list[rows.SealedGeneration] = []
         self._events: list[rows.SealedEvent] = []
+        self._bytes = 0
 
     def add_generation(self, row: rows.SealedGeneration) -> None:
         """The next generation of the file."""
         self._generations.append(row)
-        if len(self._generations) >= _BUFFER:
-            self._flush()
+        self._added(len(self._generations), row.sealed)
 
     def add_event(self, row: rows.SealedEvent) -> None:
         """The next event of the file."""
         self._events.append(row)
-        if len(self._events) >= _BUFFER:
+        self._added(len(self._events), row.sealed)
+
+    def _added(self, rows_: int, sealed: bytes) -> None:
+        self._bytes += len(sealed)
+        if rows_ >= _BUFFER or self._bytes >= _BUFFER_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -45,4 +50,4 @@ class OpenPart:
             generations.write(rows.generation_batch(self._generations))
         if self._events:
             events.write(rows.event_batch(self._events))
-        self._generations, self._events = [], []
+        self._generations, self._events, self._bytes = [], [], 0

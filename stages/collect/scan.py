@@ -135,7 +135,7 @@ class _Scanner:
             self._samplers.code(frozenset(span.checkpoint for span in generation.spans)),
             self._arms.code(generation.arm),
             generation.at,
-            generation.invalid_tool_calls,
+            generation.invalid_tool_calls or 0,
             generation.output_tokens,
             generation.prompt_prefix,
             generation.no_train,

@@ -5,7 +5,7 @@ What needs the window as a whole (running medians, the price of asking, unknown 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ import pyarrow as pa
 from stages.distill.facts import Episode
 from stages.distill.own import OwnSignal
 from stages.distill.signals.completion_accepted import completion_accepted
-from stages.distill.signals.dissatisfied_followup import dissatisfied_followup
+from stages.distill.signals.dissatisfied_followup import followup, probabilities
 from stages.distill.signals.edit_persistence import edit_persistence
 from stages.distill.signals.edit_rejected import edit_rejected
-from stages.distill.signals.edits import edits_of
+from stages.distill.signals.edits import Edits, edits_of
+from stages.distill.signals.followup.features import Followup
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import outcome
+from stages.distill.signals.outcome import asks, edited
 from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
@@ -70,67 +71,96 @@ def columns_of(spec: RewardSpec) -> pa.Schema:
     return pa.schema([*MEASURED, *((name, pa.float64()) for name in spec.own)])
 
 
-def measure(episodes: Iterable[Episode], spec: RewardSpec, own: Sequence[OwnSignal] = ()) -> pa.Table:
-    """One row of `columns_of(spec)` per episode; null where a signal is not known."""
+def measure(
+    episodes: Iterable[Episode], spec: RewardSpec, own: Sequence[OwnSignal] = ()
+) -> tuple[pa.Table, dict[int, Followup]]:
+    """What the episodes tell.
+
+    Returns:
+        One row of `columns_of(spec)` per episode, null where a signal is not known; and, by row, the
+        follow-ups that text decides: their `dissatisfied_followup` is null until `with_followups`.
+    """
     kept = list(episodes)
     columns: dict[str, Any] = {name: [e.row[name] for e in kept] for name in _FROM_ROW}
     columns["episode_id"] = [e.row["id"] for e in kept]
     columns["at"] = [e.row["first_at"] for e in kept]
-    per_episode = [_signals(e, spec) for e in kept]
-    for name in ("agent", "model", "repository", "work", "stratum", "why_not", "n_reactions", *_TOLD, *LATER):
+    edits = [edits_of(e.events, _answered_at(e), _ms(spec.horizons.persistence_s)) for e in kept]
+    columns["edited"] = [float(edited(of)) for of in edits]
+    columns["clarified"] = clarified = _clarified(kept, columns["edited"])
+    columns["work"] = works = kind_of_work([e.request for e in kept])
+    per_episode = [_signals(e, spec, of, work) for e, of, work in zip(kept, edits, works, strict=True)]
+    for name in _TOLD:
         columns[name] = [row[name] for row in per_episode]
+    found = [_followup(e, spec, of, bool(ask)) for e, of, ask in zip(kept, edits, clarified, strict=True)]
+    columns["dissatisfied_followup"] = [None if isinstance(value, Followup) else value for value in found]
     columns |= _numbers(kept, spec)
     columns |= {signal.name: signal.values(kept) for signal in own}
     schema = columns_of(spec)
     arrays = [pa.array(columns[f.name], type=f.type) for f in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    asked = {row: value for row, value in enumerate(found) if isinstance(value, Followup)}
+    return pa.Table.from_arrays(arrays, schema=schema), asked
+
+
+def with_followups(measured: pa.Table, asked: Mapping[int, Followup]) -> pa.Table:
+    """The table with what the embedded model says of these rows' follow-ups."""
+    name = "dissatisfied_followup"
+    values = measured[name].to_pylist()
+    for row, probability in zip(asked, probabilities(list(asked.values())), strict=True):
+        values[row] = probability
+    index = measured.schema.get_field_index(name)
+    return measured.set_column(index, measured.schema.field(index), pa.array(values, type=pa.float64()))
 
 
 LATER = {"edit_persistence_24h": 86_400_000, "edit_persistence_7d": 604_800_000}  # ms
 _TOLD = (
-    "edit_persistence",
-    "edit_rejected",
-    "dissatisfied_followup",
-    "clarified",
-    "edited",
-    "completion_accepted",
-    "task_outcome",
+    *("agent", "model", "repository", "stratum", "why_not", "n_reactions"),
+    *("edit_persistence", "edit_rejected", "completion_accepted", "task_outcome"),
+    *LATER,
 )
 
 
-def _signals(episode: Episode, spec: RewardSpec) -> dict[str, Any]:
+def _clarified(episodes: Sequence[Episode], edits: Sequence[float]) -> list[float]:
+    """Which of the episodes ended in a question, code not changed."""
+    rows = [row for row, value in enumerate(edits) if not value]
+    found = [0.0] * len(edits)
+    for row, asked in zip(rows, asks([episodes[row].answer for row in rows]), strict=True):
+        found[row] = float(asked)
+    return found
+
+
+def _followup(episode: Episode, spec: RewardSpec, edits: Edits, asked: bool) -> float | Followup | None:
+    return followup(
+        episode.events,
+        episode.request,
+        episode.answer,
+        asked,
+        edits.undone,
+        _answered_at(episode),
+        _ms(spec.horizons.followup_s),
+    )
+
+
+def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dict[str, Any]:
     events = episode.events
-    answered_at = episode.generations[-1]["at"]
-    persistence_ms = _ms(spec.horizons.persistence_s)
-    edits = edits_of(events, answered_at, persistence_ms)
-    edited, clarified = outcome(edits, episode.answer)
+    answered_at = _answered_at(episode)
     told = dict(episode.generations[0]["features"])
-    work = kind_of_work(episode.request)
     return {
         "agent": told.get("agent") or told.get("client", ""),
         "model": _first_told("model", episode),
         "repository": told.get("repository", ""),
-        "work": work,
         "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
-        "edit_persistence": edit_persistence(events, persistence_ms, edits),
+        "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), edits),
         "edit_rejected": edit_rejected(edits),
-        "dissatisfied_followup": dissatisfied_followup(
-            events,
-            episode.request,
-            bool(clarified),
-            edits.undone,
-            answered_at,
-            _ms(spec.horizons.followup_s),
-            episode.answer,
-        ),
-        "clarified": clarified,
-        "edited": edited,
         "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),
         "task_outcome": task_outcome(events, answered_at, _ms(spec.horizons.outcome_s)),
         **{name: _later(events, answered_at, horizon) for name, horizon in LATER.items()},
     }
+
+
+def _answered_at(episode: Episode) -> int:
+    return int(episode.generations[-1]["at"])
 
 
 def _first_told(name: str, episode: Episode) -> str:
@@ -173,7 +203,6 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         calls=_sum(of, calls, n),
         turns=np.array(counts, dtype=np.float64),
     )
-    invalid = column["invalid_tool_calls"].astype(np.int64)
     return {
         "n_generations": counts,
         "n_calls": lengths.calls.astype(np.int64),
@@ -181,7 +210,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         "request_tokens": column["prompt_tokens"][first].astype(np.int64),
         "total_ms": _sum(of, column["duration_ms"], n),
         "first_token_ms": column["ttft_ms"][first],
-        "invalid_tool_calls": invalid_tool_calls(of, invalid, n),
+        "invalid_tool_calls": invalid_tool_calls(of, column["invalid_tool_calls"], n),
         "length_cost": np.where(
             _sum(of, (column["prompt_tokens"] == 0).astype(np.float64), n) > 0,
             np.nan,  # texts of a log: how many tokens they were is not known

@@ -86,11 +86,12 @@ def behaviour(measured: pa.Table) -> dict[str, float | None]:
     turns = measured["n_generations"].to_numpy()
     calls = measured["n_calls"].to_numpy()
     invalid = measured["invalid_tool_calls"].to_numpy()
+    told = ~np.isnan(invalid)  # of session logs it is not always
     return {
         "edit_rate": mean("edited"),
         "ask_rate": mean("clarified"),
-        "invalid_calls": float(invalid.sum() / max(1, turns.sum())),
-        "broken_episodes": float((invalid > 0).mean()) if len(invalid) else None,
+        "invalid_calls": float(invalid[told].sum() / max(1, turns[told].sum())) if told.any() else None,
+        "broken_episodes": float((invalid[told] > 0).mean()) if told.any() else None,
         "output_tokens": mean("output_tokens"),
         "turns": mean("n_generations"),
         "calls_per_turn": float(calls.sum() / max(1, turns.sum())),

@@ -6,15 +6,10 @@ that no cut hides a secret from it. Not for: asking (`judge.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cursorbench.redaction import redact
-from stages.distill.facts import Episode
-from stages.distill.signals.dissatisfied_followup import Followup, followup
-from stages.distill.signals.edits import edits_of
-from stages.distill.signals.outcome import outcome
-from stages.distill.spec import RewardSpec
+from stages.distill.signals.followup.features import Followup
 
 READ_CHARACTERS = 20_000  # of each end of a longer text
 MESSAGE_CHARACTERS = 1400
@@ -31,30 +26,14 @@ class Question:
     answer_end: str
 
 
-def questions(episodes: Iterable[Episode], spec: RewardSpec) -> Iterator[Question]:
-    """Those of the episodes whose follow-up is known by its text alone, in their order."""
-    for episode in episodes:
-        if episode.forgotten:
-            continue
-        answered_at = episode.generations[-1]["at"]
-        edits = edits_of(episode.events, answered_at, round(1000 * spec.horizons.persistence_s))
-        _, asked = outcome(edits, episode.answer)
-        found = followup(
-            episode.events,
-            episode.request,
-            episode.answer,
-            bool(asked),
-            edits.undone,
-            answered_at,
-            round(1000 * spec.horizons.followup_s),
-        )
-        if isinstance(found, Followup):
-            yield Question(
-                episode.row["id"],
-                shown(found.message, MESSAGE_CHARACTERS),
-                shown(found.request, CONTEXT_CHARACTERS),
-                _safe(found.answer).strip()[-CONTEXT_CHARACTERS:],
-            )
+def question(episode: str, case: Followup) -> Question:
+    """What a judge is asked about one episode's follow-up."""
+    return Question(
+        episode,
+        shown(case.message, MESSAGE_CHARACTERS),
+        shown(case.request, CONTEXT_CHARACTERS),
+        _safe(case.answer).strip()[-CONTEXT_CHARACTERS:],
+    )
 
 
 def shown(text: str, limit: int) -> str:

@@ -23,8 +23,9 @@ import pyarrow as pa
 from stages import schemas
 from stages.distill import own
 from stages.distill.facts import Episode, PartReader
-from stages.distill.measure import columns_of, measure
-from stages.distill.questions import Question, questions
+from stages.distill.measure import columns_of, measure, with_followups
+from stages.distill.questions import Question, question
+from stages.distill.signals.followup.features import Followup, brief
 from stages.distill.spec import parse
 from stages.engine.lifetime import die_with_parent
 from stages.errors import DependencyDownError, InputMissingError
@@ -60,20 +61,29 @@ def measure_shard(shard: Shard) -> Measured:
     """Measure one part. Raises IntegrityError (12) on damage, UsageError (2) when a team's signal fails."""
     spec = parse(shard.spec, "spec")
     signals = own.load(spec, shard.root)
-    asked: list[Question] = []
+    asked: dict[int, Followup] = {}  # by row, shortened: a part's follow-ups are judged at once
+    questions: list[Question] = []
+    rows = 0
     vault = Vault.open(shard.keys_dir)
     try:
         reader = PartReader(vault)
         measured, sequences = [columns_of(spec).empty_table()], [schemas.SEQUENCES.empty_table()]
         for chunk in _chunks(reader.episodes(shard.part), _CHUNK):
-            measured.append(measure(chunk, spec, signals))
+            table, followups = measure(chunk, spec, signals)
+            measured.append(table)
             sequences.append(_sequences(chunk, shard.interactions))
+            asked |= {rows + row: brief(case) for row, case in followups.items()}
+            rows += table.num_rows
             if shard.judged:
-                asked += questions(chunk, spec)
+                questions += [
+                    question(chunk[row].row["id"], case)
+                    for row, case in followups.items()
+                    if not chunk[row].forgotten
+                ]
     finally:
         vault.close()
-    episodes = pa.concat_tables(measured).combine_chunks()
-    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine, asked)
+    episodes = with_followups(pa.concat_tables(measured).combine_chunks(), asked)
+    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine, questions)
 
 
 def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: int) -> Iterator[Measured]:

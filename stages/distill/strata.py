@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from stages.distill.text import LIMIT, has_trace, prose
+from stages.distill.text import LIMIT, column, has_trace, prose
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "rename": (
@@ -49,9 +49,6 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         r"^(?:what|why|how|where|when|which|who|is|are|does|do|can|could|should|explain|describe)\b",
     ),
 }
-_COMPILED = {
-    name: re.compile("|".join(patterns), re.IGNORECASE | re.MULTILINE) for name, patterns in _KINDS.items()
-}
 _EXTENSION = re.compile(r"[\w/-]+\.([A-Za-z][A-Za-z0-9]{0,5})\b")
 _FENCE_LANGUAGE = re.compile(r"```([A-Za-z+#]+)")
 _NAMES = """
@@ -66,17 +63,16 @@ _LANGUAGES = {
 }
 
 
-def kind_of_work(request: str) -> str:
-    """rename, test, document, refactor, remove, create, change, fix, question, vague or none."""
-    said = prose(request)
-    if not said:
-        return "fix" if has_trace(request) else "none"
-    if has_trace(request):
-        return "fix"
-    for kind, pattern in _COMPILED.items():
-        if pattern.search(said):
-            return kind
-    return "vague"
+def kind_of_work(requests: Sequence[str]) -> list[str]:
+    """rename, test, document, refactor, remove, create, change, fix, question, vague or none, for each."""
+    said = prose(requests)
+    traces = has_trace(requests)
+    kinds = ["vague" if text else "none" for text in said]
+    texts = column(said)
+    for kind, patterns in reversed(list(_KINDS.items())):
+        for row in texts.str.contains("(?im)" + "|".join(patterns)).arg_true():
+            kinds[row] = kind
+    return ["fix" if trace else kind for kind, trace in zip(kinds, traces, strict=True)]
 
 
 def language(request: str) -> str:
@@ -90,7 +86,7 @@ def stratum(request: str, work: str, tools_digest: str, parts: Sequence[str]) ->
     """The stratum's name, e.g. "change" or "fix/python".
 
     Args:
-        work: `kind_of_work(request)`.
+        work: its `kind_of_work`.
         parts: of "kind", "language", "tools", in this order of the spec.
     """
     values = {

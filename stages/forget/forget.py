@@ -4,6 +4,8 @@
     2. the vault's write-ahead log is emptied                          no page with the key is left
     3. an event `user ... forgotten` in the registry                   who, when, why; no content
 
+What killed exports left behind is removed on the way; whole ones are listed, they hold the data unsealed.
+
 A kill in between leaves a step undone that the next call does: each looks at what there is, not at how
 far an earlier call came. Not for: the vault (`stages/vault.py`), what the lists say (`holdings.py`).
 """
@@ -19,6 +21,7 @@ from sqlmodel import col, select
 from cursorbench.redaction import redact
 from stages.forget import holdings, names
 from stages.forget.names import KeyHistory, UnknownUserError
+from stages.registry import exports
 from stages.registry.models import EventRow
 from stages.registry.states import record
 from stages.vault import Vault
@@ -78,6 +81,8 @@ def forget(
         InputMissingError: (exit 5) the workspace has no vault.
         DependencyDownError: (exit 13) the key is destroyed but the vault's log could not be emptied: again.
     """
+    if not dry_run:
+        exports.sweep(store, by=by)
     vault = Vault.open(workspace.keys_dir)
     try:
         known = names.known_names(workspace)

@@ -6,6 +6,7 @@ Not for: opening anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 from stages import schemas
 from stages.errors import IntegrityError
 from stages.linestate import consumed_episodes
+from stages.registry import exports
+from stages.registry.exports import Export
 
 if TYPE_CHECKING:
     from stages.registry.models import RunRow
     from stages.registry.store import Store
     from stages.stage import Artifact
 
+NOT_TOLD = "trained elsewhere, on what was not told; the user's data had been exported before"
 NOT_KNOWN = "the experience was removed, and no list of what was trained on is left"
 
 
@@ -54,6 +58,7 @@ class Holdings:
 
     artifacts: list[Held] = field(default_factory=list)
     checkpoints: list[Learned] = field(default_factory=list)
+    exports: list[Export] = field(default_factory=list)  # folders outside, unsealed
     training: list[str] = field(default_factory=list)  # runs of train that read the user's episodes just now
     unreadable: list[str] = field(default_factory=list)  # artifacts with damaged or missing files
 
@@ -75,7 +80,9 @@ def find(store: Store, user: str) -> Holdings:
                 episodes[artifact.digest] = ids
             if held.generations or held.events or held.episodes:
                 found.artifacts.append(held)
-    found.checkpoints = _learned(store, episodes, known)
+    found.exports = exports.of_user(store, user)
+    first_export = min((one.at for one in found.exports), default="")
+    found.checkpoints = _learned(store, episodes, known, first_export)
     found.training = [
         run.id
         for run in store.runs("train", ("planned", "running"), limit=1_000)
@@ -110,12 +117,21 @@ def _of_user(path: Path, user: str, columns: list[str]) -> Iterator[dict[str, An
             yield from batch.filter(pc.equal(batch["user"], user)).to_pylist()
 
 
-def _learned(store: Store, episodes: dict[str, set[str]], known: set[str]) -> list[Learned]:
-    """Checkpoints of runs that trained on the user's episodes, and all that descend from them."""
+def _learned(
+    store: Store, episodes: dict[str, set[str]], known: set[str], first_export: str
+) -> list[Learned]:
+    """Checkpoints of runs that trained on the user's episodes, and all that descend from them.
+
+    Who trained elsewhere and did not say on what may have had what was exported; `first_export` is when
+    the user's data first was, "" for never.
+    """
     checkpoints = list(store.all_of("checkpoint", removed=True))
     own: dict[str, tuple[int | None, str]] = {}
     for checkpoint in checkpoints:
         for run in store.producers(checkpoint.digest):
+            if first_export and first_export < run.created_at and _untold(store, run):
+                own[checkpoint.digest] = None, NOT_TOLD
+                break
             if run.stage == "train" and (told := _trained_on(store, run, episodes, known)) is not None:
                 own[checkpoint.digest] = told
                 break
@@ -157,8 +173,9 @@ def _trained_on(
     What it took is the difference between what the line states after and before it have consumed.
     """
     inputs = store.inputs_by_role(run.id)
-    experience = next((one for one in inputs.values() if one.kind == "experience"), None)
-    offered = episodes.get(experience.digest) if experience else None
+    lists = [episodes.get(one.digest) for one in inputs.values() if one.kind == "experience"]
+    known_lists = [one for one in lists if one is not None]
+    offered = set[str]().union(*known_lists) if lists and len(known_lists) == len(lists) else None
     if offered is not None and not offered:
         return None
     after = next((one for one in store.outputs_of(run.id) if one.kind == "line_state"), None)
@@ -170,6 +187,12 @@ def _trained_on(
     if offered is None:
         return None, NOT_KNOWN
     return len(offered), ""
+
+
+def _untold(store: Store, run: RunRow) -> bool:
+    """Whether the run imported a checkpoint without naming what it had been trained on."""
+    imported = run.stage == "train" and "imported" in json.loads(run.extra)
+    return imported and not any(one.kind == "experience" for one in store.inputs_of(run.id))
 
 
 def _names(store: Store) -> dict[str, list[str]]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages import schemas
 from stages.errors import InputMissingError, UsageError
-from stages.report.episodes import LABELS, Loaded, load
+from stages.report.chosen import not_here
+from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
 from stages.report.figures import Figure, Reading, headline
 from stages.report.left_out import LeftOut, left_out
+from stages.report.load import Gone, Loaded, load
 from stages.report.populations import Group, Population, by_calendar, group, population
 from stages.stage import Artifact
+from stages.vault import Vault
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
 BY = ("agent", "model", "repository", "work")
+_NAMED = 4  # experiences that a head line names
 LAST = 20  # experiences of a line shown over time
 
 
@@ -39,14 +45,15 @@ class OverTime:
 class Report:
     """Everything a report says. Times are ms since the epoch, 0 where none is told."""
 
-    ref: str
-    digest: str
+    refs: tuple[str, ...]  # the experiences it is about, the oldest first
+    digests: tuple[str, ...]
     line: str
     made: str
     interactions: tuple[str, ...]
     spec: str
     served: bool  # captured by the gateway; else read from session logs
     episodes: int
+    repeated: int  # rows of earlier experiences whose episode a later one has too
     users: int
     sessions: int
     first_at: int
@@ -59,47 +66,22 @@ class Report:
     best: tuple[Example, ...]
     worst: tuple[Example, ...]
 
+    @property
+    def ref(self) -> str:
+        """The experiences by name; many by how many they are."""
+        few = len(self.refs) <= _NAMED
+        return ", ".join(self.refs) if few else f"{len(self.refs)} experiences up to {self.refs[-1]}"
+
     def to_json(self) -> dict[str, Any]:
         """Plain fields, for `--json`."""
         plain = {**self.__dict__, "figures": ()}
         found: dict[str, Any] = asdict(Report(**plain))
+        found["ref"] = self.ref
         found["figures"] = [
             {"name": f.name, "title": f.title, "about": f.about, "unit": f.unit, "better": f.better}
             for f in self.figures
         ]
         return found
-
-
-def resolve(store: Store, ref: str | None, line: str) -> Artifact:
-    """The experience that is meant: REF, the newest one made from interactions REF, or the newest.
-
-    Raises:
-        InputMissingError: (exit 5) there is none.
-        UsageError: (exit 2) REF is of another kind, or no reference.
-    """
-    if ref is None:
-        found = store.latest("experience", line)
-        if found is None:
-            raise InputMissingError(
-                "there is no experience to report on",
-                hint="`rtrl collect` (with paths of session logs, or after some use), then `rtrl distill`",
-            )
-        return found
-    named = store.resolve(ref, line)
-    if named.kind == "experience":
-        return named
-    if named.kind != "interactions":
-        raise UsageError(
-            f"a report is about an experience; {named.ref} is none",
-            hint="name experience@vN, or interactions@vN for the newest experience made from them",
-        )
-    made = (one for one in store.all_of("experience") if named.digest in one.meta["interactions"])
-    experience = next(made, None)
-    if experience is None:
-        raise InputMissingError(
-            f"no experience was made from {named.ref}", hint=f"rtrl distill --input {named.ref}"
-        )
-    return experience
 
 
 def parse_by(text: str) -> tuple[str, ...]:
@@ -113,8 +95,7 @@ def parse_by(text: str) -> tuple[str, ...]:
 def build(
     workspace: Workspace,
     store: Store,
-    experience: Artifact,
-    *,
+    *experiences: Artifact,
     by: Sequence[str] = BY,
     last: int = LAST,
     texts: bool = True,
@@ -122,29 +103,37 @@ def build(
     """Compute a report.
 
     Args:
+        experiences: what it is about, as `chosen.choose` gives them; several are joined.
         by: populations, of `episodes.LABELS`.
         last: how many experiences of the line to show over time.
         texts: open the texts of the examples.
 
     Raises:
-        InputMissingError: (exit 5) the experience was distilled by a version that told less.
+        InputMissingError: (exit 5) an experience was distilled by a version that told less.
         IntegrityError: (exit 12) an artifact is damaged.
     """
-    loaded = load(store, experience)
+    gone = partial(forgotten_of, workspace.keys_dir)
+    loaded = load(store, *experiences, gone=gone)
+    newest = experiences[-1]
     episodes = loaded.episodes
     figures = headline(episodes)
-    over_time, untimed = _over_time(store, loaded, figures, last)
-    best, worst = examples(workspace, store, experience, loaded.table, texts=texts)
+    over_time, untimed = _over_time(store, experiences, loaded, figures, last, gone)
+    best, worst = examples(workspace, store, experiences, loaded.table, texts=texts)
     timed = episodes.at[episodes.at > 0]
+    left = left_out(store, experiences, loaded.table["why_not"], loaded.forgotten, untimed)
+    elsewhere = not_here(store, experiences, loaded.table)
     return Report(
-        ref=experience.ref,
-        digest=experience.digest,
-        line=experience.line,
-        made=experience.created_at,
-        interactions=tuple(_name(store, digest) for digest in experience.meta["interactions"]),
-        spec=str(experience.meta["spec_name"]),
-        served=bool(experience.meta["checkpoint"]),
+        refs=tuple(one.ref for one in experiences),
+        digests=tuple(one.digest for one in experiences),
+        line=newest.line,
+        made=newest.created_at,
+        interactions=tuple(
+            _name(store, digest) for one in experiences for digest in one.meta["interactions"]
+        ),
+        spec=str(newest.meta["spec_name"]),
+        served=bool(newest.meta["checkpoint"]),
         episodes=len(episodes),
+        repeated=loaded.repeated,
         users=len(np.unique(episodes.user)),
         sessions=len(np.unique(episodes.session)),
         first_at=int(timed.min(initial=np.iinfo(np.int64).max)) if len(timed) else 0,
@@ -153,10 +142,23 @@ def build(
         readings={one.name: one.read(episodes) for one in figures},
         populations=tuple(population(name, episodes, figures) for name in by),
         over_time=over_time,
-        left_out=left_out(store, experience, loaded.forgotten, untimed),
+        left_out=replace(left, rows=(*elsewhere, *left.rows)),
         best=tuple(best),
         worst=tuple(worst),
     )
+
+
+def forgotten_of(keys_dir: Path, users: Iterable[str]) -> set[str]:
+    """Those of the users who were forgotten and have not come back; nobody where there are no keys."""
+    try:
+        vault = Vault.open(keys_dir)
+    except InputMissingError:
+        return set()
+    try:
+        living = set(vault.users(""))
+        return {user for user in users if user not in living and vault.forgotten(user)}
+    finally:
+        vault.close()
 
 
 def _name(store: Store, digest: str) -> str:
@@ -164,9 +166,17 @@ def _name(store: Store, digest: str) -> str:
     return found.ref if found is not None else f"{digest[:19]} (removed)"
 
 
-def _over_time(store: Store, loaded: Loaded, figures: Sequence[Figure], last: int) -> tuple[OverTime, int]:
+def _over_time(
+    store: Store,
+    experiences: Sequence[Artifact],
+    loaded: Loaded,
+    figures: Sequence[Figure],
+    last: int,
+    gone: Gone,
+) -> tuple[OverTime, int]:
     """By experience of the line where there are several, else by calendar; and how many have no time."""
-    past = _line_of(store, loaded.artifact, last) if loaded.artifact.meta["checkpoint"] else []
+    only = experiences[0] if len(experiences) == 1 else None
+    past = _line_of(store, only, last) if only and only.meta["checkpoint"] else []
     readable = [one for one in past if one.meta.get("schema") == schemas.EXPERIENCE_SCHEMA]
     skipped = [
         f"{one.ref} was distilled by another version: rtrl distill --input {_name(store, digest)}"
@@ -177,7 +187,7 @@ def _over_time(store: Store, loaded: Loaded, figures: Sequence[Figure], last: in
     if len(readable) > 1:
         windows = []
         for one in readable:
-            of = loaded if one.digest == loaded.artifact.digest else load(store, one)
+            of = loaded if only and one.digest == only.digest else load(store, one, gone=gone)
             windows.append(group(f"v{one.version}", of.episodes, figures_of(of, figures)))
         return OverTime("experience", tuple(windows), tuple(skipped)), 0
     unit, groups, not_shown = by_calendar(loaded.episodes, figures)

@@ -8,7 +8,7 @@ The user of an episode may have been forgotten since: then there is no text, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from stages import schemas, tables
 from stages.distill.spec import RewardSpec, parse
 from stages.errors import InputMissingError, IntegrityError
 from stages.report.episodes import told_times
+from stages.report.load import ORIGIN
 from stages.report.populations import shown_name
 from stages.report.text import fit, fit_end
 from stages.stage import Artifact
@@ -92,20 +93,23 @@ def _apart(table: pa.Table, order: np.ndarray[Any, Any], wanted: int) -> list[in
 
 
 def examples(
-    workspace: Workspace, store: Store, experience: Artifact, table: pa.Table, *, texts: bool
+    workspace: Workspace, store: Store, experiences: Sequence[Artifact], table: pa.Table, *, texts: bool
 ) -> tuple[list[Example], list[Example]]:
-    """(best, worst). Without `texts` none is opened.
+    """(best, worst) of experiences of one reward spec. Without `texts` none is opened.
 
     Raises:
         IntegrityError: (exit 12) an artifact is damaged.
     """
     best, worst = extremes(table)
-    text = (experience.path / schemas.SPEC_FILE).read_text("utf-8")
+    text = (experiences[-1].path / schemas.SPEC_FILE).read_text("utf-8")
     spec = parse(text, schemas.SPEC_FILE)
-    found = [_example(row, spec) for row in table.take(pa.array(best + worst, pa.int64())).to_pylist()]
-    if texts and found:
-        opened = _open(workspace, store, experience, {one.episode_id for one in found})
-        found = [_with_texts(one, opened.get(one.episode_id, (GONE, "", ""))) for one in found]
+    rows = table.take(pa.array(best + worst, pa.int64())).to_pylist()
+    found = [_example(row, spec) for row in rows]
+    for place in {row[ORIGIN] for row in rows} if texts else ():
+        mine = [n for n, row in enumerate(rows) if row[ORIGIN] == place]
+        opened = _open(workspace, store, experiences[place], {found[n].episode_id for n in mine})
+        for n in mine:
+            found[n] = _with_texts(found[n], opened.get(found[n].episode_id, (GONE, "", "")))
     return found[: len(best)], found[len(best) :]
 
 

@@ -12,7 +12,8 @@ value and says so:
   E: episodes with a change, U: those known to be 0 by rule.
 - `edit_rejected` needs changes that were told and stayed; refusals alone are no rate.
 - `dissatisfied_followup` needs messages or thumbs; interruptions and complaints alone are no rate.
-- `invalid_tool_calls` is of tool calls, and needs sources that tell calls.
+- `invalid_tool_calls` is of the tool calls whose source says whether they were valid. Broken calls alone,
+  from a source that does not tell of the others, are no rate.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
-from stages.report.episodes import CALLS, LATER, Episodes, Floats
+from stages.report.episodes import CALLS, LATER, TOLD_CALLS, Episodes, Floats
 from stages.report.estimates import interval
 
 SHARE = (0.0, 1.0)
 NONE_TOLD = "none is told"
+UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -131,15 +133,23 @@ def _dissatisfied(episodes: Episodes) -> Reading:
 
 
 def _invalid(episodes: Episodes) -> Reading:
-    broken, told = np.nan_to_num(episodes.values["invalid_tool_calls"]), episodes.values[CALLS]
-    if not len(episodes) or np.isnan(told).all():
+    value, made = episodes.values["invalid_tool_calls"], episodes.values[CALLS]
+    if not len(episodes) or np.isnan(made).all():
         return _untold("how many calls there were is not known: the interactions were removed")
-    calls = np.where(np.isnan(told), 0.0, np.maximum(told, broken))
-    of = int((calls > 0).sum())
+    broken, here = np.nan_to_num(value), ~np.isnan(made)
+    every = np.where(here, np.maximum(made, broken), 0.0)
+    of = int((every > 0).sum())
     if not of:
         return _untold("no tool call is told")
-    note = f"{broken[calls > 0].sum():.0f} of {calls.sum():.0f} calls"
-    return _reading(broken * (calls > 0), calls, episodes, SHARE, of, note)
+    calls = np.where(here, np.maximum(episodes.values[TOLD_CALLS], broken), 0.0)
+    if not calls.any():
+        return _untold(f"{UNKNOWN}: the logs do not tell whether a call was valid", of)
+    broken, left = broken * (calls > 0), int((every - calls).sum())
+    if left and broken.sum() == calls.sum():
+        return _untold(f"only broken calls are told ({calls.sum():.0f}, of {every.sum():.0f} calls)", of)
+    note = f"{broken.sum():.0f} of {calls.sum():.0f} calls"
+    note += f"; of {left} more it is {UNKNOWN}" if left else ""
+    return _reading(broken, calls, episodes, SHARE, of, note)
 
 
 def _share(name: str, none: str) -> Callable[[Episodes], Reading]:
@@ -193,7 +203,8 @@ FIGURES = (
     ),
     Figure(
         "invalid_tool_calls", "Invalid tool calls",
-        "share of the tool calls that do not parse, name no tool or fail its schema", "share", "lower",
+        "share of the tool calls that do not parse, name no tool or fail its schema, where that is told",
+        "share", "lower",
         _invalid,
     ),
     Figure(

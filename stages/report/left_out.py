@@ -6,9 +6,10 @@ Not for: deciding it (`stages/collect/plan.py`, `stages/distill/exits.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
@@ -59,43 +60,59 @@ class LeftOut:
     timing: Timing | None
 
 
-def left_out(store: Store, experience: Artifact, forgotten: int, untimed: int) -> LeftOut:
-    """Everything the experience and its interactions count.
+def left_out(
+    store: Store, experiences: Sequence[Artifact], why_not: pa.ChunkedArray, forgotten: int, untimed: int
+) -> LeftOut:
+    """Everything the experiences and their interactions count.
 
     Args:
-        forgotten: episodes of the experience that are in no figure.
+        why_not: per episode why it gives no gradient, "" where it does.
+        forgotten: episodes of the experiences that are in no figure.
         untimed: episodes that no window of time shows.
     """
     rows: list[Left] = []
-    for exit_ in experience.meta["audit"]:
-        name = str(exit_["exit"])
-        if exit_["episodes"] and name != "trainable":
-            about = _EXITS.get(name, "gives no gradient; it is in the figures")
-            rows.append(Left("from the gradient", name, exit_["episodes"], exit_["share"], about))
+    for name, n in _sorted(_counted(why_not)):
+        about = _EXITS.get(name, "gives no gradient; it is in the figures")
+        rows.append(Left("from the gradient", name, n, n / len(why_not), about))
     if forgotten:
         rows.append(Left("from the figures", "forgotten", forgotten, None, _EXITS["forgotten"]))
     if untimed:
         about = "no time is told, or it was long before the others; in the other figures"
         rows.append(Left("from the figures over time", "no window", untimed, None, about))
-    quarantine = tables.read(experience.path / schemas.QUARANTINE_FILE, schemas.QUARANTINE, ["reason"])
-    rows += [
-        Left(
-            "quarantined by distill", str(one["values"]), int(one["counts"]), None, "a record, not an episode"
-        )
-        for one in sorted(
-            pc.value_counts(quarantine["reason"]).to_pylist(), key=lambda one: (-one["counts"], one["values"])
-        )
-    ]
-    metas = [one.meta for one in _interactions(store, experience)]
+    for experience in experiences:
+        path = experience.path / schemas.QUARANTINE_FILE
+        reasons = tables.read(path, schemas.QUARANTINE, ["reason"])["reason"]
+        rows += [
+            Left("quarantined by distill", name, n, None, "a record, not an episode")
+            for name, n in _sorted(_counted(reasons))
+        ]
+    metas = [one.meta for one in _interactions(store, experiences)]
     for meta in metas:
         rows += _of_collect(meta)
     served = [meta for meta in metas if meta.get("checkpoint")]
-    return LeftOut(tuple(rows), _timing(served) if served else None)
+    return LeftOut(tuple(_joined(rows)), _timing(served) if served else None)
 
 
-def _interactions(store: Store, experience: Artifact) -> list[Artifact]:
-    """Those it was made from; their counts stay when gc has removed their bytes."""
-    wanted = set(experience.meta["interactions"])
+def _counted(names: pa.ChunkedArray) -> dict[str, int]:
+    return {
+        str(one["values"]): int(one["counts"]) for one in pc.value_counts(names).to_pylist() if one["values"]
+    }
+
+
+def _joined(rows: Sequence[Left]) -> list[Left]:
+    """One row for each reason, in the order met. The share of what several collects count is not known."""
+    found: dict[tuple[str, str], Left] = {}
+    for row in rows:
+        place = row.what, row.reason
+        if (known := found.get(place)) is not None:
+            row = replace(known, count=known.count + row.count, share=None)  # noqa: PLW2901
+        found[place] = row
+    return list(found.values())
+
+
+def _interactions(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
+    """Those they were made from; their counts stay when gc has removed their bytes."""
+    wanted = {digest for one in experiences for digest in one.meta["interactions"]}
     return [one for one in store.all_of("interactions", removed=True) if one.digest in wanted]
 
 

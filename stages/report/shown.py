@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from stages.report.figures import NONE_TOLD, Figure, Reading
+from stages.report.figures import NONE_TOLD, UNKNOWN, Figure, Reading
 
 POPULATIONS = {
     "agent": "Agent",
@@ -69,7 +69,7 @@ def cell(reading: Reading, figure: Figure) -> str:
     """For a narrow column: `16.2 % [11.3-21.2] n=579`."""
     shown = headline_value(reading, figure)
     if reading.value is None:
-        return shown if shown == "not measured" else "-"
+        return shown if shown in ("not measured", UNKNOWN) else "-"
     ends = interval(reading, figure).removesuffix(" %").replace(" to ", "-")
     return f"{shown} [{ends}] n={reading.n}" if ends else f"{shown} n={reading.n}"
 

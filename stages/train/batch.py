@@ -53,9 +53,8 @@ class Row:
         """[n] indices of the row's tokens in the flat order."""
         return np.arange(self.first, self.first + len(self.targets))
 
-    def of_sampler(self, sampler: int) -> Row:
-        """The row with only the trained tokens that `sampler` drew."""
-        mine = self.sampler == sampler
+    def only(self, mine: NDArray[np.bool_]) -> Row:
+        """The row with only these of its n trained tokens."""
         return replace(
             self,
             targets=self.targets[mine],
@@ -135,7 +134,7 @@ def build_batch(
     batch = Batch(seen=len(episodes))
     wanted: dict[str, ExperienceEpisode] = {}
     for episode in episodes:
-        if reason := _why_not(episode, consumed):
+        if reason := why_not(episode, consumed):
             batch.excluded[reason] += 1
         else:
             wanted[episode.episode_id] = episode
@@ -154,7 +153,8 @@ def build_batch(
     return batch
 
 
-def _why_not(episode: ExperienceEpisode, consumed: set[str]) -> str:
+def why_not(episode: ExperienceEpisode, consumed: set[str]) -> str:
+    """Why an episode cannot be trained on whatever its tokens are; "" when it can."""
     if not episode.trainable:
         return episode.why_not or "not_trainable"
     if episode.reward is None:

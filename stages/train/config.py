@@ -6,9 +6,17 @@ trained with is written into its workspace's rtrl.toml.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+# What belongs to one correction, and has no effect under another
+_OF_CORRECTION = {
+    "truncated": ("importance_cap",),
+    "ppo_clip": ("ppo_clip_low", "ppo_clip_high"),
+    "sequence_ratio": ("sequence_clip_low", "sequence_clip_high"),
+    "plausibility_mask": ("plausible_low", "plausible_high"),
+}
 
 
 class TrainConfig(BaseModel):
@@ -56,8 +64,32 @@ class TrainConfig(BaseModel):
     )
 
     # Objective
+    correction: Literal["truncated", "ppo_clip", "sequence_ratio", "plausibility_mask"] = Field(
+        "truncated",
+        description="the one off-policy correction; the settings of the others then keep their defaults",
+    )
     importance_cap: float = Field(
-        4.0, ge=1, description="truncation of the importance weight pi_now / pi_logged of a token"
+        4.0, ge=1, description="truncated: largest importance weight pi_now / pi_logged of a token"
+    )
+    ppo_clip_low: float = Field(
+        0.2, gt=0, lt=1, description="ppo_clip: below 1 minus this, a token is not made less likely"
+    )
+    ppo_clip_high: float = Field(
+        0.2, gt=0, description="ppo_clip: above 1 plus this, a token is not made more likely"
+    )
+    sequence_clip_low: float = Field(
+        3e-4, gt=0, lt=1, description="sequence_ratio: as ppo_clip_low, of a sequence's mean ratio"
+    )
+    sequence_clip_high: float = Field(
+        4e-4,
+        gt=0,
+        description="sequence_ratio: as ppo_clip_high; raise both where the serving dtype's noise is larger",
+    )
+    plausible_low: float = Field(
+        0.5, ge=0, lt=1, description="plausibility_mask: a token with a smaller ratio is left out"
+    )
+    plausible_high: float = Field(
+        5.0, gt=1, description="plausibility_mask: a token with a larger ratio is left out"
     )
     kl_coefficient: float = Field(
         0.05, ge=0, description="price in reward of one nat of k1 against the line's pinned anchor"
@@ -114,3 +146,15 @@ class TrainConfig(BaseModel):
     export_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
     )
+
+    @model_validator(mode="after")
+    def _one_correction(self) -> Self:
+        """A bound of another correction than the chosen one would have no effect: say so."""
+        for correction, names in _OF_CORRECTION.items():
+            for name in names:
+                default = type(self).model_fields[name].default
+                if correction != self.correction and getattr(self, name) != default:
+                    raise ValueError(
+                        f"{name} belongs to the correction {correction}; the chosen one is {self.correction}"
+                    )
+        return self

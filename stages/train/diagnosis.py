@@ -1,17 +1,20 @@
-"""Why an on-policy proof failed: the likeliest cause, found by trying each one on a sample of the batch.
+"""Why an on-policy proof failed: the likeliest cause, found by trying each one on answers that are off.
 
-Each hypothesis predicts the logged numbers; the first that brings |logp - logged| back into
-tolerance is the diagnosis:
+Each hypothesis predicts the logged numbers; the first that brings |logp - logged| of the answers that
+are off back into tolerance is the diagnosis. The others of the batch may be in order: an engine that was
+updated late, or one route that samples otherwise, spoils some answers only.
 
     tokenizer             the checkpoints' tokenizers differ, or ids lie outside the vocabulary
-    sampling parameters   the log fits other parameters (the raw logits, or another temperature)
-    stale engine          the log fits an ancestor: the engine kept serving old weights
+    sampling parameters   the log fits other parameters (`hypotheses.py`)
+    stale engine          the log fits an ancestor, from an answer's first token up to some token
     wrong checkpoint      the log fits another checkpoint of the store
     dtype                 small symmetric noise: the engine computes in a lower precision
-    template              the recorded prompts do not end as this checkpoint's chat template ends them
+    template              the log fits the prompt as another template renders it (`hypotheses.py`), or the
+                          recorded prompts do not end as this checkpoint's chat template ends them
     wrong checkpoint      the log fits nothing in this store
 
-Not here: the proof itself (`proof.py`). Nothing here changes what is trained on: the run stops.
+Not here: the proof itself (`proof.py`), tokenizers (`evidence.py`). Nothing here changes what is trained
+on: the run stops.
 """
 
 from __future__ import annotations
@@ -19,22 +22,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.records import Sampling
-from stages.sequences import GenerationInfo
 from stages.train.batch import Row
 from stages.train.forward import Budget, score
+from stages.train.hypotheses import (
+    other_prompts,
+    other_samplings,
+    prompt_endings,
+    reprompted,
+    resampled,
+)
 from stages.train.proof import TOLERANCES, Tolerance
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-SAMPLE = 64  # sequences
-_TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0)
+Array = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+SAMPLE = 64  # answers
+_LOWEST = -100.0  # nats; in place of -inf, of tokens that a hypothesis rules out
+_QUANTISED = 4  # times the noise of bfloat16
 
 
 @dataclass(frozen=True)
@@ -55,27 +67,46 @@ class Suspect:
     load: Callable[[], PreTrainedModel]
 
 
+@dataclass(frozen=True)
+class _Answers:
+    """Answers that are off: one row each, with the tokens of one generation; their logprobs [n], nats."""
+
+    rows: list[Row]
+    logged: Array
+    logp: Array  # under the recorded checkpoint, as recorded
+
+    def distances(self, logp: Array) -> Floats:
+        """[n] |logp - logged|."""
+        return np.abs(np.maximum(logp.astype(np.float64), _LOWEST) - self.logged)
+
+    def mean(self, logp: Array) -> float:
+        return float(self.distances(logp).mean())
+
+
 def diagnose(
     model: PreTrainedModel,
     rows: Sequence[Row],
+    sampler: int,
+    logp: Array,
     tolerance: Tolerance,
     budget: Budget,
     suspects: Iterable[Suspect],
     folder: Path,
 ) -> Diagnosis:
-    """The likeliest cause, for `rows` attributed to `model`, the checkpoint in `folder`."""
-    sample = _sample(rows)
-    logged = np.concatenate([row.logged for row in sample])
+    """The likeliest cause, for the tokens of `rows` that `sampler` (an index into `Batch.samplers`) drew.
 
-    def distance(of: PreTrainedModel, changed: Sequence[Row]) -> float:
-        logp, _ = score(of, changed, len(logged), budget)
-        return float(np.mean(np.abs(np.maximum(logp.astype(np.float64), -100.0) - logged)))
+    `model` is that checkpoint, in `folder`; `logp` [M] are its logprobs in the batch's flat order.
+    """
+    answers = _answers_that_are_off(rows, sampler, logp, tolerance)
+
+    def scored(of: PreTrainedModel, changed: Sequence[Row]) -> Array:
+        return score(of, changed, len(answers.logged), budget)[0]
 
     return (
-        _other_sampling(lambda changed: distance(model, changed), sample, tolerance)
-        or _other_checkpoint(lambda other: distance(other, sample), suspects, tolerance)
-        or _lower_precision(score(model, sample, len(logged), budget)[0], logged)
-        or _other_template(sample, folder)
+        _other_sampling(lambda changed: scored(model, changed), answers, tolerance, folder)
+        or _other_checkpoint(lambda other: scored(other, answers.rows), answers, suspects, tolerance)
+        or _lower_precision(answers)
+        or _other_template(lambda changed: scored(model, changed), answers, tolerance, folder)
         or Diagnosis(
             "wrong checkpoint",
             "the logged logprobs fit no checkpoint of this store",
@@ -84,40 +115,37 @@ def diagnose(
     )
 
 
-def _sample(rows: Sequence[Row]) -> list[Row]:
-    step = max(1, len(rows) // SAMPLE)
-    first, sample = 0, []
-    for row in list(rows)[::step][:SAMPLE]:
-        sample.append(replace(row, first=first))
-        first += len(row.targets)
-    return sample
-
-
-def _resampled(rows: Sequence[Row], change: Callable[[Sampling], Sampling]) -> list[Row]:
-    def changed(info: GenerationInfo) -> GenerationInfo:
-        return replace(info, sampling=change(info.sampling))
-
-    return [replace(row, generations=tuple(map(changed, row.generations))) for row in rows]
+def _answers_that_are_off(rows: Sequence[Row], sampler: int, logp: Array, tolerance: Tolerance) -> _Answers:
+    """At most SAMPLE of them, evenly over the batch; where none is, those with the largest differences."""
+    found: list[tuple[Row, Array, float, float]] = []
+    for row in rows:
+        for generation in np.unique(row.generation):
+            mine = (row.sampler == sampler) & (row.generation == generation)
+            if mine.any():
+                part = row.only(mine)
+                here = logp[row.flat[mine]]
+                away = np.abs(np.maximum(here.astype(np.float64), _LOWEST) - part.logged)
+                found.append((part, here, float(away.mean()), float(away.max())))
+    off = [each for each in found if not each[2] <= tolerance.mean]
+    chosen = off or sorted(found, key=lambda each: -each[3])[: max(1, len(found) // 10)]
+    chosen = chosen[:: max(1, len(chosen) // SAMPLE)][:SAMPLE]
+    first, numbered = 0, []
+    for part, *_ in chosen:
+        numbered.append(replace(part, first=first))
+        first += len(part.targets)
+    return _Answers(
+        numbered,
+        np.concatenate([part.logged for part, *_ in chosen]),
+        np.concatenate([here for _, here, *_ in chosen]),
+    )
 
 
 def _other_sampling(
-    distance: Callable[[Sequence[Row]], float], rows: Sequence[Row], tolerance: Tolerance
+    scored: Callable[[Sequence[Row]], Array], answers: _Answers, tolerance: Tolerance, folder: Path
 ) -> Diagnosis | None:
-    import msgspec
-
-    hypotheses: list[tuple[str, Callable[[Sampling], Sampling]]] = [
-        ("the raw logits (an engine run without --logprobs-mode processed_logprobs)", lambda s: Sampling()),
-        ("temperature alone", lambda s: Sampling(temperature=s.temperature)),
-    ]
-    for temperature in _TEMPERATURES:
-        hypotheses.append(
-            (
-                f"temperature {temperature:g}",
-                lambda s, t=temperature: msgspec.structs.replace(s, temperature=t),  # type: ignore[misc]
-            )
-        )
-    for name, change in hypotheses:
-        if distance(_resampled(rows, change)) <= tolerance.mean:
+    for name, change in other_samplings(folder):
+        changed = resampled(answers.rows, change)
+        if changed is not None and answers.mean(scored(changed)) <= tolerance.mean:
             return Diagnosis(
                 "sampling parameters",
                 f"the logged logprobs fit {name}, not the recorded sampling parameters",
@@ -127,68 +155,79 @@ def _other_sampling(
 
 
 def _other_checkpoint(
-    distance: Callable[[PreTrainedModel], float], suspects: Iterable[Suspect], tolerance: Tolerance
+    scored: Callable[[PreTrainedModel], Array],
+    answers: _Answers,
+    suspects: Iterable[Suspect],
+    tolerance: Tolerance,
 ) -> Diagnosis | None:
+    own = answers.distances(answers.logp)
     for suspect in suspects:
-        if distance(suspect.load()) <= tolerance.mean:
-            if suspect.relation == "ancestor":
-                return Diagnosis(
-                    "stale engine",
-                    f"the tokens were sampled by {suspect.ref}, an ancestor of the recorded checkpoint",
-                    "the engine kept old weights or an old prefix cache: deploy again, then collect",
-                )
-            return Diagnosis(
-                "wrong checkpoint",
-                f"the tokens were sampled by {suspect.ref}, not by the recorded checkpoint",
-                "the gateway attributed them wrongly: deploy again, then collect",
-            )
+        other = answers.distances(scored(suspect.load()))
+        if float(other.mean()) <= tolerance.mean:
+            return _named(suspect, "the tokens were")
+        if suspect.relation == "ancestor" and _switched(answers.rows, other, own) <= tolerance.mean:
+            return _named(suspect, "the answers begin as")
     return None
 
 
-def _lower_precision(logp: NDArray[np.float32], logged: NDArray[np.float32]) -> Diagnosis | None:
-    difference = logp.astype(np.float64) - logged
-    size = np.abs(difference)
-    limit = TOLERANCES["bfloat16"]
-    symmetric = abs(float(difference.mean())) <= 0.5 * float(size.mean())
-    if float(size.mean()) <= limit.mean and float(np.quantile(size, 0.99)) <= limit.p99 and symmetric:
+def _named(suspect: Suspect, what: str) -> Diagnosis:
+    if suspect.relation == "ancestor":
+        return Diagnosis(
+            "stale engine",
+            f"{what} sampled by {suspect.ref}, an ancestor of the recorded checkpoint",
+            "the engine kept old weights or an old prefix cache: deploy again, then collect",
+        )
+    return Diagnosis(
+        "wrong checkpoint",
+        f"{what} sampled by {suspect.ref}, not by the recorded checkpoint",
+        "the gateway attributed them wrongly: deploy again, then collect",
+    )
+
+
+def _switched(rows: Sequence[Row], before: Floats, after: Floats) -> float:
+    """Mean distance [n] when each answer is of `before` up to its best token and of `after` from there on."""
+    total = 0.0
+    for row in rows:
+        begun, rest = before[row.flat], after[row.flat]
+        sums = np.concatenate([[0.0], begun.cumsum()]) + np.concatenate([rest[::-1].cumsum()[::-1], [0.0]])
+        total += float(sums.min())
+    return total / len(before)
+
+
+def _lower_precision(answers: _Answers) -> Diagnosis | None:
+    difference = answers.logp.astype(np.float64) - answers.logged
+    if not np.isfinite(difference).all():
+        return None
+    size, limit = np.abs(difference), TOLERANCES["bfloat16"]
+    mean, p99 = float(size.mean()), float(np.quantile(size, 0.99))
+    if abs(float(difference.mean())) > 0.5 * mean:
+        return None
+    if mean <= limit.mean and p99 <= limit.p99:
         return Diagnosis(
             "dtype",
-            f"the differences are small and symmetric (mean {size.mean():.3g} nats)",
+            f"the differences are small and symmetric (mean {mean:.3g} nats)",
             "the engine computes in a lower precision than `engine.dtype` says: set it to what is served",
         )
-    return None
-
-
-def _other_template(rows: Sequence[Row], folder: Path) -> Diagnosis | None:
-    ending = generation_prompt(folder)
-    if not ending:
-        return None
-    fits = [
-        row.token_ids[info.output_start - len(ending) : info.output_start].tolist() == ending
-        for row in rows
-        for info in row.generations
-        if info.output_start >= len(ending)
-    ]
-    if fits and not any(fits):
+    if mean <= _QUANTISED * limit.mean and p99 <= _QUANTISED * limit.p99:
         return Diagnosis(
-            "template",
-            "no recorded prompt ends as the checkpoint's chat template begins an answer",
-            "the engine renders prompts with another chat template than the checkpoint's",
+            "dtype",
+            f"the differences are symmetric and larger than bfloat16's (mean {mean:.3g} nats)",
+            "the engine seems to serve quantised weights or a quantised cache (fp8, int4): serve bfloat16",
         )
     return None
 
 
-def generation_prompt(folder: Path) -> list[int]:
-    """The ids that the checkpoint's chat template puts before an answer; [] when it has none."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        message = [{"role": "user", "content": "x"}]
-        bare = tokenizer.apply_chat_template(message, tokenize=False)
-        asked = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-    except (ValueError, OSError, TypeError):  # no tokenizer, no template, or one that wants more
-        return []
-    if not asked.startswith(bare):
-        return []
-    return [int(token) for token in tokenizer.encode(asked[len(bare) :], add_special_tokens=False)]
+def _other_template(
+    scored: Callable[[Sequence[Row]], Array], answers: _Answers, tolerance: Tolerance, folder: Path
+) -> Diagnosis | None:
+    hint = "the engine renders prompts with another chat template than the checkpoint's"
+    for name, change in other_prompts(folder):
+        changed = reprompted(answers.rows, change)
+        if changed is not None and answers.mean(scored(changed)) <= tolerance.mean:
+            return Diagnosis("template", f"the logged logprobs fit the recorded prompts {name}", hint)
+    fits = prompt_endings(answers.rows, folder)
+    if fits and not any(fits):
+        return Diagnosis(
+            "template", "no recorded prompt ends as the checkpoint's chat template begins an answer", hint
+        )
+    return None

@@ -130,6 +130,7 @@ def _score(
     samplers = {int(index): batch.samplers[index] for index in used}
     progress.start("checkpoints scored", len({parent.digest, *samplers.values()}) + (anchor is not None))
     logp, entropy = score(load(parent), batch.rows, batch.tokens, budget)
+    _refuse_nan(logp, parent)
     progress.advance(1, note=parent.ref)
     dropped, proof = _prove_all(batch, parent, logp, samplers, tolerance, budget, load, ctx)
     tensors = {
@@ -140,6 +141,7 @@ def _score(
     if anchor is not None:
         same = anchor.digest == parent.digest
         values = logp if same else score(load(anchor), batch.rows, batch.tokens, budget)[0]
+        _refuse_nan(values, anchor)
         tensors["anchor"] = torch.from_numpy(values.copy())
         progress.advance(1, note=anchor.ref)
     return tensors, proof
@@ -167,6 +169,7 @@ def _prove_all(
         if digest != parent.digest:
             model = load(sampler)
             logp, _ = score(model, rows, batch.tokens, budget)
+            _refuse_nan(logp[mine], sampler)
             ctx.progress.advance(1, note=sampler.ref)
         numbers, row_of = np.unique(batch.row_of[mine], return_inverse=True)
         proof, off = prove(logp[mine], batch.logged[mine], row_of, len(numbers), tolerance)
@@ -178,12 +181,21 @@ def _prove_all(
         ctx.log.write("train.proof", sampler=sampler.ref, **figures[sampler.ref])
         if failures := proof.failures(tolerance):
             suspects = _suspects(ctx.store, sampler, load)
-            mixed = [row.of_sampler(index) for row in rows]
-            found = diagnose(model or load(parent), mixed, tolerance, budget, suspects, sampler.path)
+            scored = model or load(parent)
+            found = diagnose(scored, rows, index, logp, tolerance, budget, suspects, sampler.path)
             ctx.log.write("train.diagnosis", cause=found.cause, evidence=found.evidence)
             raise _refusal(sampler, failures, found)
         dropped |= {batch.rows[int(number)].episode for number in numbers[off]}
     return dropped, figures
+
+
+def _refuse_nan(logp: Array, checkpoint: Artifact) -> None:
+    """-inf is a token that its sampling parameters rule out; not a number is a broken model."""
+    if count := int(np.isnan(logp).sum()):
+        raise IntegrityError(
+            f"{checkpoint.ref} gives {count} tokens a logprob that is not a number",
+            hint="its weights are damaged, or overflow: `rtrl verify --full`, `rtrl rollback`",
+        )
 
 
 def _refusal(sampler: Artifact, failures: list[str], found: Diagnosis) -> IntegrityError:

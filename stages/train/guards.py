@@ -1,9 +1,11 @@
 """What is watched during an update, per optimizer step: figures of the tokens just used.
 
-    ratio        pi_now / pi_logged of a token: quantiles, and the share above the cap
-    ess          effective sample share of the truncated weights (1 when nothing is off-policy)
+    ratio        pi_now / pi_logged of a token: quantiles
+    clipped      share of the tokens whose weight the correction limits
+    ess          effective sample share of the weights (1 when nothing is off-policy)
     kl_parent    k3 of parent and policy per token, >= 0: how far this update has gone
-    kl_anchor    weighted k1 against the line's anchor per token: how far the line has gone
+    kl_anchor    weighted k1 against the line's anchor per token: how far the line has gone;
+                 kl_anchor_k3 the same by k3, to be compared with
     entropy      of the policy per token
 
 All in nats a token. They are measured before the step is taken, on episodes no earlier step has
@@ -19,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.train.importance import effective_sample_share
+from stages.train.correction import Weights
 from stages.train.kl import k1, k3
 
 
@@ -27,32 +29,36 @@ from stages.train.kl import k1, k3
 class Watch:
     """Collects the tokens of one optimizer step, micro-batch by micro-batch."""
 
-    cap: float
     log_ratio: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
+    limited: list[Tensor] = field(default_factory=list)
     kl_parent: list[Tensor] = field(default_factory=list)
     kl_anchor: list[Tensor] = field(default_factory=list)
+    kl_anchor_k3: list[Tensor] = field(default_factory=list)
     entropy: list[Tensor] = field(default_factory=list)
 
     def add(
         self,
         logp: Tensor,
         entropy: Tensor,
-        weights: Tensor,
+        weights: Weights,
         logged: Tensor,
         parent: Tensor,
         anchor: Tensor | None,
     ) -> None:
-        """All [n]: present logprobs and entropies, truncated weights, logprobs of log, parent and anchor."""
+        """All [n]: present logprobs and entropies, weights, logprobs of log, parent and anchor."""
         logp = logp.detach()
         inside = logp.isfinite() & parent.isfinite()
         self.log_ratio.append((logp - logged).cpu())
-        self.weights.append(weights.cpu())
+        self.weights.append(weights.value.cpu())
+        self.limited.append(weights.limited.cpu())
         self.kl_parent.append(k3(parent[inside], logp[inside]).cpu())
         self.entropy.append(entropy.cpu())
         if anchor is not None:
             both = logp.isfinite() & anchor.isfinite()
-            self.kl_anchor.append((weights[both] * k1(logp[both], anchor[both])).cpu())
+            weight = weights.value[both]
+            self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
+            self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
 
     def figures(self) -> dict[str, Any]:
         """The step's figures; None for what was not measured."""
@@ -65,13 +71,24 @@ class Watch:
             "ratio_p50": float(middle),
             "ratio_p99": float(high),
             "ratio_max": float(ratio.max()),
-            "clipped": float((ratio > self.cap).mean()),
+            "clipped": float(torch.cat(self.limited).double().mean()),
             "ruled_out": float(np.isneginf(log_ratio.numpy()).mean()),
             "ess": effective_sample_share(torch.cat(self.weights)),
             "kl_parent": _mean(self.kl_parent),
             "kl_anchor": _mean(self.kl_anchor),
+            "kl_anchor_k3": _mean(self.kl_anchor_k3),
             "entropy": _mean(self.entropy),
         }
+
+
+def effective_sample_share(weights: Tensor) -> float:
+    """(sum w)^2 / (N sum w^2), in (0, 1]: 1 when all weights are equal. 0 for no or only zero weights.
+
+    Source: Kong 1992; Liu 2001, "Monte Carlo Strategies", eq. 2.6.
+    """
+    values = weights.detach().double()
+    total, squares = float(values.sum()), float((values * values).sum())
+    return total * total / (values.numel() * squares) if squares > 0 else 0.0
 
 
 def _mean(parts: list[Tensor]) -> float | None:

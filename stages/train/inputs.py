@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.registry.store import Store
 from stages.stage import Artifact
 
@@ -31,15 +31,25 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
     return {"experience": experience, "line_state": state, "parent": parent, "anchor": anchor}
 
 
+def experience_named(store: Store, line: str, ref: str) -> Artifact:
+    """The experience that `ref` names.
+
+    Raises UsageError for another kind, InputMissingError (exit 5) for one of session logs, without tokens.
+    """
+    named = store.resolve(ref, line)
+    if named.kind != "experience":
+        raise UsageError(f"{ref} is of kind {named.kind}", hint="name an experience, e.g. experience@latest")
+    if not named.meta["checkpoint"]:
+        raise InputMissingError(
+            f"{named.ref} is of session logs: texts without tokens, nothing to train on",
+            hint="train on what `rtrl collect` seals from the spool of `rtrl serve`",
+        )
+    return named
+
+
 def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
     if "experience" in refs:
-        named = store.resolve(refs["experience"], line)
-        if not named.meta["checkpoint"]:
-            raise InputMissingError(
-                f"{named.ref} is of session logs: texts without tokens, nothing to train on",
-                hint="train on what `rtrl collect` seals from the spool of `rtrl serve`",
-            )
-        return named
+        return experience_named(store, line, refs["experience"])
     found = next((one for one in store.all_of("experience", line) if one.meta["checkpoint"]), None)
     if found is None:
         raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")

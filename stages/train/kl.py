@@ -6,8 +6,8 @@ With r = pi_ref(y) / pi(y) of a sampled token:
     k3 = (r - 1) - log r      never negative, but its variance explodes where r is large
 
 The reference is the line's pinned anchor. k1 is computed once, with the parent that the update starts
-from, on tokens sampled by their logged policies; the truncated importance weight w of the parent
-against the log corrects for the difference:
+from, on tokens sampled by their logged policies; the weight w of the parent against the log, within
+the correction's bounds, corrects for the difference:
 
     K_e = sum over the episode's tokens of w_t k1_t
     A_e' = A_e - c (K_e - mean of the other episodes' K)

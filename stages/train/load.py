@@ -28,9 +28,16 @@ ROLES = ("experience", "line_state", "parent", "anchor")
 
 
 def load_batch(
-    inputs: Mapping[str, Artifact], config: TrainConfig, workspace: Workspace, store: Store
+    inputs: Mapping[str, Artifact],
+    config: TrainConfig,
+    workspace: Workspace,
+    store: Store,
+    only: str = "",
 ) -> Batch:
-    """The batch of `inputs` (roles experience, line_state, parent). Raises IntegrityError on damage."""
+    """The batch of `inputs` (roles experience, line_state, parent). Raises IntegrityError on damage.
+
+    `only` names the one episode that the batch is to hold; for a look at why it does not.
+    """
     experience, parent = inputs["experience"], inputs["parent"]
     forgotten: set[str] = set()
     quarantined: Counter[str] = Counter()
@@ -44,7 +51,7 @@ def load_batch(
     vault = Vault.open(workspace.keys_dir)
     try:
         batch = build_batch(
-            load_episodes(experience),
+            [each for each in load_episodes(experience) if only in ("", each.episode_id)],
             load_sequences(experience, store, vault, on_forgotten=forgotten.add, on_quarantine=quarantine),
             consumed=consumed_episodes(inputs["line_state"].path),
             lag_of=lag_of,

@@ -5,8 +5,8 @@
 
 A_e: `advantage.py`; K and k1: `kl.py`; f_e = f_user f_key: `contributor_cap.py`, from contributions
 sum_t w_t |a_t|.
-w_t is the truncated weight of the parent against the log, c the KL coefficient. Every sampled token
-of every generation of an episode's chain has its episode's A.
+w_t is the correction's weight of the parent against the log (`correction.py`), c the KL coefficient.
+Every sampled token of every generation of an episode's chain has its episode's A.
 
 The terms are kept apart, so that each can be shown for one episode.
 """
@@ -25,7 +25,7 @@ from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
 from stages.train.contributor_cap import Capped, cap_contributions
-from stages.train.importance import truncated_weights
+from stages.train.correction import correction_of
 from stages.train.kl import episode_penalty, k1
 
 Array = NDArray[np.float32]
@@ -38,6 +38,7 @@ class Objective:
 
     Attributes:
         baseline, advantage: [E].
+        kl: [M] k1 of parent and anchor, nats; zeros without an anchor.
         penalty: [M] price of KL in reward, already times c; zeros without an anchor.
         coefficient: [M] float32, what multiplies w_t log pi in the loss.
         capped: the factors f_e, and whose caps made them.
@@ -45,6 +46,7 @@ class Objective:
 
     baseline: Floats
     advantage: Floats
+    kl: Floats
     penalty: Floats
     coefficient: Array
     capped: Capped
@@ -72,9 +74,12 @@ def build_objective(
         shrinkage=config.baseline_shrinkage,
         scale=config.scale_advantages,
     )
-    weights = _parent_weights(batch, parent, config.importance_cap)
-    penalty = _penalty(batch, parent, anchor, weights, config)
+    kl = _kl(parent, anchor)
+    correction, sequence = correction_of(config), torch.from_numpy(batch.row_of)
+    log_ratio = torch.from_numpy(parent) - torch.from_numpy(batch.logged)
+    penalty = _penalty(batch, kl, _floats(correction.bounded(log_ratio, sequence)), config)
     raw = advantage[batch.episode_of] - penalty
+    weights = _floats(correction.weights(log_ratio, torch.from_numpy(raw), sequence).value)
     sizes = np.bincount(batch.episode_of, weights=weights * np.abs(raw), minlength=len(batch.episodes))
     capped = cap_contributions(
         [one.user for one in batch.episodes],
@@ -88,25 +93,28 @@ def build_objective(
     return Objective(
         baseline=baseline,
         advantage=advantage,
+        kl=kl,
         penalty=penalty,
         coefficient=(capped.factor[batch.episode_of] * raw).astype(np.float32),
         capped=capped,
     )
 
 
-def _parent_weights(batch: Batch, parent: Array, cap: float) -> Floats:
-    weights = truncated_weights(torch.from_numpy(parent), torch.from_numpy(batch.logged), cap)
-    return np.asarray(weights.numpy(), dtype=np.float64)
+def _floats(values: torch.Tensor) -> Floats:
+    return np.asarray(values.numpy(), dtype=np.float64)
 
 
-def _penalty(
-    batch: Batch, parent: Array, anchor: Array | None, weights: Floats, config: TrainConfig
-) -> Floats:
-    if anchor is None or config.kl_coefficient == 0:
-        return np.zeros(batch.tokens)
-    values = k1(torch.from_numpy(parent), torch.from_numpy(anchor)).numpy().astype(np.float64)
+def _kl(parent: Array, anchor: Array | None) -> Floats:
+    """[M] k1; 0 without an anchor."""
+    if anchor is None:
+        return np.zeros(len(parent))
+    values = _floats(k1(torch.from_numpy(parent), torch.from_numpy(anchor)))
     # a token that parent or anchor rules out has no finite ratio; it is rare and says nothing
-    weighted = np.where(np.isfinite(values), weights * values, 0.0)
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _penalty(batch: Batch, kl: Floats, weights: Floats, config: TrainConfig) -> Floats:
+    weighted = weights * kl
     if config.kl_credit == "token":
         return np.asarray(config.kl_coefficient * weighted)
     per_episode = episode_penalty(weighted, batch.episode_of, len(batch.episodes))

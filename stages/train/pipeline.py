@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from stages import modelio
-from stages.errors import InconclusiveError
+from stages.errors import InconclusiveError, IntegrityError, RtrlError
 from stages.linestate import MASTERS_FILE, OPTIMIZER_FILE, LineState
 from stages.stage import Artifact, Outcome, Output, RunContext
 from stages.train import attention, export
@@ -22,7 +22,7 @@ from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
-from stages.train.forward import Budget
+from stages.train.forward import Budget, score
 from stages.train.load import refuse_small
 from stages.train.moments import NEW, read_moments
 from stages.train.objective import Objective, build_objective
@@ -64,6 +64,38 @@ def train(
     )
 
 
+def prepare(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> tuple[Evidence, Objective, list[str]]:
+    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
+    problems: list[str] = []
+    with _deterministic():
+        run = _Run(config, inputs, extra, ctx)
+        check_tokenizers(batch, run.parent, ctx.store)
+        try:
+            proven = run.gather(batch)
+        except IntegrityError as error:
+            problems.append(error.message)
+            proven = run.unproven(batch)
+        try:
+            refuse_small(proven.batch, inputs["experience"], config)
+        except RtrlError as error:
+            problems.append(error.message)
+        objective = run.terms(proven)
+    if why := is_degenerate(proven.batch.rewards, objective.advantage):
+        problems.append(f"the batch teaches nothing: {why}")
+    return proven, objective, problems
+
+
+def loss_constant(batch: Batch, config: TrainConfig) -> float:
+    """C of the loss: the trained tokens of one optimizer step, on average. One for the whole batch."""
+    return batch.tokens / min(config.optimizer_steps, len(batch.episodes))
+
+
 class _Run:
     """One run's configuration, inputs and device, and the parent's model, loaded once."""
 
@@ -89,6 +121,7 @@ class _Run:
         self.tolerance = Tolerance(
             config.proof_mean_tolerance or usual.mean, config.proof_p99_tolerance or usual.p99
         )
+        self.budget = Budget(config.micro_batch_tokens, config.logits_mib, self.threads, config.model_copies)
         self._parent_model: PreTrainedModel | None = None
 
     def load(self, checkpoint: Artifact) -> PreTrainedModel:
@@ -110,19 +143,27 @@ class _Run:
             self.parent,
             self.anchor,
             tolerance=self.tolerance,
-            budget=Budget(
-                self.config.micro_batch_tokens, self.config.logits_mib, self.threads, self.config.model_copies
-            ),
+            budget=self.budget,
             load=self.load,
             ctx=self.ctx,
         )
 
-    def objective(self, proven: Evidence) -> Objective:
-        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
+    def unproven(self, batch: Batch) -> Evidence:
+        """The batch with its logprobs, whether or not they are those of the log."""
+        logp, entropy = score(self.load(self.parent), batch.rows, batch.tokens, self.budget)
+        anchor = score(self.load(self.anchor), batch.rows, batch.tokens, self.budget)[0]
+        return Evidence(batch, logp, anchor, entropy)
+
+    def terms(self, proven: Evidence) -> Objective:
+        """The terms of the loss."""
         table = self.state.baselines.get(self.spec, {})
-        objective = build_objective(
+        return build_objective(
             proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
         )
+
+    def objective(self, proven: Evidence) -> Objective:
+        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
+        objective = self.terms(proven)
         if why := is_degenerate(proven.batch.rewards, objective.advantage):
             raise InconclusiveError(
                 f"the batch teaches nothing: {why}",
@@ -150,7 +191,7 @@ class _Run:
                 parent=proven.parent,
                 anchor=proven.anchor,
                 coefficient=objective.coefficient,
-                constant=batch.tokens / min(config.optimizer_steps, len(batch.episodes)),
+                constant=loss_constant(batch, config),
             ),
             config,
             moments=read_moments(carried) if config.carry_moments and carried.is_file() else NEW,

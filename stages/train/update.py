@@ -23,6 +23,7 @@ from stages.errors import IntegrityError
 from stages.train import resume
 from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
+from stages.train.correction import correction_of
 from stages.train.forward import Budget, assemble, logprobs, plan
 from stages.train.guards import Watch, limit_exceeded
 from stages.train.loss import policy_loss
@@ -175,7 +176,7 @@ def _step(
             f"optimizer step {number + 1}: loss {total}, gradient norm {norm}; the run stops",
             hint="nothing was published; the last good state is kept. Look at the batch, lower the rate",
         )
-    watch = Watch(config.importance_cap)
+    watch = Watch()
     for _, seen in results:
         watch.add(*seen)
     figures = watch.figures()
@@ -204,8 +205,14 @@ def _backward(
         return torch.from_numpy(values[micro.flat]).to(model.device)
 
     logged = column(data.logged)
+    sequence = np.repeat(np.arange(len(rows)), [len(row.targets) for row in rows])
     loss, weights = policy_loss(
-        logp, logged, column(data.coefficient), cap=config.importance_cap, constant=data.constant
+        logp,
+        logged,
+        column(data.coefficient),
+        torch.from_numpy(sequence).to(model.device),
+        correction=correction_of(config),
+        constant=data.constant,
     )
     loss.backward()
     anchor = column(data.anchor) if data.anchor is not None else None

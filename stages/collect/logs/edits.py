@@ -8,34 +8,55 @@ Not for: following them (`survival.py`).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import msgspec
 
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
+from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
 _CLOCKS = 60_000  # ms by which two clocks of one log may differ
 _HOMES = ("home", "Users", "users", "root")
 
 
+_BATCH = 32 << 20  # characters of edit texts in memory at once: as lines they take some ten times as much
+
+
+@dataclass
+class _Kept:
+    """An edit without its texts: those are the record `texts` of the spill, so many characters."""
+
+    event: str
+    path: str
+    at: int | None
+    episode: str
+    session: str
+    before: int  # commits that its session had named by then
+    texts: int
+    size: int
+    undone: bool = False
+
+
 class KeptEdits:
-    """Applied edits in the order of the logs.
+    """Applied edits in the order of the logs; their texts are put aside, so that memory is bounded.
 
     Args:
         repository: where it lies.
         all_of_it: somebody said that the logs are all of this repository, wherever it lay then.
+        spill: takes the texts.
 
     Attributes:
         elsewhere: how many were made in another folder than the repository's.
     """
 
-    def __init__(self, repository: Path, *, all_of_it: bool) -> None:
-        self._root, self._all = repository, all_of_it
-        self._changes: dict[str, Change] = {}
-        self._session_of: dict[str, tuple[str, int]] = {}  # by event: session, and how many commits it had
-        self._event_of: dict[tuple[str, str, str], str] = {}  # session, call, path
+    def __init__(self, repository: Path, *, all_of_it: bool, spill: Spill) -> None:
+        self._root, self._all, self._spill = repository, all_of_it, spill
+        self._kept: list[_Kept] = []
+        self._place_of: dict[tuple[str, str, str], int] = {}  # session, call, path
         self._commits: dict[str, list[said.Commit]] = defaultdict(list)
         self.elsewhere = 0
 
@@ -46,36 +67,71 @@ class KeptEdits:
             if not self._all and not belongs(self._root, session.cwd, item.path):
                 self.elsewhere += 1
                 return
-            self._changes[event] = Change(
-                event, item.path, item.before, item.after, item.diff, session.at or None, session=episode
-            )
-            self._session_of[event] = session.name, len(self._commits[session.name])
-            self._event_of[place] = event
-        elif item.status == "undone" and (undone := self._event_of.get(place)):
-            self._changes[undone] = msgspec.structs.replace(self._changes[undone], undone=True)
+            texts = item.before, item.after, item.diff
+            kept = _Kept(
+                event, item.path, session.at or None, episode, session.name,
+                len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
+                sum(len(text) for text in texts if text is not None),
+            )  # fmt: skip
+            self._place_of[place] = len(self._kept)
+            self._kept.append(kept)
+        elif item.status == "undone" and (undone := self._place_of.get(place)) is not None:
+            self._kept[undone].undone = True
 
     def commit(self, session: str, item: said.Commit) -> None:
         """A commit that the log of this session names."""
         self._commits[session].append(item)
 
-    def changes(self) -> list[Change]:
-        """The edits, each with the commit that its session names for it."""
-        return [
-            msgspec.structs.replace(one, commits=self._named(event, one))
-            for event, one in self._changes.items()
-        ]
+    def named(self) -> Iterator[str]:
+        """What the logs call the commits that took an edit."""
+        for kept in self._kept:
+            yield from self._named(kept)
 
-    def _named(self, event: str, change: Change) -> tuple[str, ...]:
-        session, before = self._session_of[event]
-        named = list(enumerate(self._commits[session]))
+    def batches(self, most: int = _BATCH) -> Iterator[list[Change]]:
+        """All edits, each with the commit that its session names for it, in lists of a bounded size.
+
+        Edits of files of one name go together as far as that allows, those of an episode and a file always:
+        which of two took the same lines, and what superseded what, is told apart within a list. Where one
+        list is enough the edits come in the order of the logs.
+        """
+        groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for n, kept in enumerate(self._kept):
+            groups[PurePosixPath(kept.path.replace("\\", "/")).name, kept.episode, kept.path].append(n)
+        latest = {key: max(self._kept[n].at or 0 for n in members) for key, members in groups.items()}
+        batch: list[int] = []
+        size = 0
+        for key in sorted(groups, key=lambda key: (key[0], -latest[key], key)):
+            more = sum(self._kept[n].size for n in groups[key])
+            if batch and size + more > most:
+                yield self._changes(batch)
+                batch, size = [], 0
+            batch += groups[key]
+            size += more
+        if batch:
+            yield self._changes(batch)
+
+    def _changes(self, members: list[int]) -> list[Change]:
+        found = []
+        for kept in (self._kept[n] for n in sorted(members)):
+            before, after, diff = msgspec.msgpack.decode(self._spill.read(kept.texts))
+            found.append(
+                Change(
+                    kept.event, kept.path, before, after, diff, kept.at, self._named(kept), kept.episode,
+                    kept.undone,
+                )
+            )  # fmt: skip
+        return found
+
+    def _named(self, kept: _Kept) -> tuple[str, ...]:
+        named = list(enumerate(self._commits[kept.session]))
         if all(commit.at is not None for _, commit in named):
             named.sort(key=lambda one: one[1].at or 0)  # a log may list them in any order
         for order, commit in named:
-            if commit.at is not None and change.at is not None:
-                later = commit.at + _CLOCKS >= change.at
+            if commit.at is not None and kept.at is not None:
+                later = commit.at + _CLOCKS >= kept.at
             else:
-                later = order >= before
-            if later and (not commit.paths or any(_same(path, change.path) for path in commit.paths)):
+                later = order >= kept.before
+            if later and (not commit.paths or any(_same(path, kept.path) for path in commit.paths)):
                 return tuple(name for name in (commit.sha, commit.id) if name)
         return ()
 

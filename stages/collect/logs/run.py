@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
+from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.source import Source, is_unknown
+from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Happened, Record
 from stages.collect.logs.survival import Survivals, survivals
 from stages.collect.logs.turns import Turns
+from stages.collect.logs.vanished import Vanished, vanished
 from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
 from stages.inbox.reader import Left
@@ -50,11 +54,9 @@ def collect_logs(
     unknown: list[str] = []
     left = Left()
     try:
-        stands = _survivals(source, facts, line, vault, ctx)
+        stands = _survivals(source, facts, out_dir, vault, ctx)
         turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym)
-        writer = LogWriter(
-            out_dir / "interactions", vault, round(1000 * config.horizon_s), schemas.PART_EPISODES
-        )
+        writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
         ctx.progress.start("collect: reading session logs")
         pending: list[Record] = []
         for kind, item, sender in source.read(vault, left):
@@ -79,23 +81,39 @@ def collect_logs(
         vault.close()
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
-    return _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
+    found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
+    return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
+
+
+def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
+    """Said, and in no artifact: it depends on what the store holds."""
+    if gone is None:
+        return found
+    warning = (
+        f"{gone.sessions} sessions ({gone.episodes} episodes) of {gone.ref}, the last collect of them, "
+        "are not in the logs any more: `rtrl report --all` has them"
+    )
+    counts = {"sessions": gone.sessions, "episodes": gone.episodes}
+    return replace(found, metrics={**found.metrics, "vanished": counts}, warnings=[*found.warnings, warning])
 
 
 def _survivals(
-    source: Source, facts: Mapping[str, Any], line: str, vault: Vault, ctx: RunContext
+    source: Source, facts: Mapping[str, Any], out_dir: Path, vault: Vault, ctx: RunContext
 ) -> Survivals:
     """What the repository tells of the edits; nothing without one."""
     if source.repo is None:
         return Survivals()
     ctx.progress.start("collect: following edits through the repository")
-    turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, edits_of=source.repo)
-    for kind, item, sender in source.read(vault, Left()):
-        for _ in turns.add(kind, item, sender):
+    line = ctx.workspace.settings.workspace.line
+    with Spill(out_dir) as spill:
+        edits = KeptEdits(source.repo, all_of_it=bool(source.repository), spill=spill)
+        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits)
+        for kind, item, sender in source.read(vault, Left()):
+            for _ in turns.add(kind, item, sender):
+                pass
+        for _ in turns.done():
             pass
-    for _ in turns.done():
-        pass
-    return survivals(source.repo, facts["repo"]["head"], turns)
+        return survivals(source.repo, facts["repo"]["head"], edits)
 
 
 def _write(writer: LogWriter, vault: Vault, records: list[Record], *, received: bool) -> None:

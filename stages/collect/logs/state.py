@@ -40,7 +40,6 @@ class Turn:
     texts: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
-    invalid: int = 0
     first_token_ms: float | None = None
     duration_ms: float | None = None
     answered: bool = False  # a tool has answered: what the agent says next is another generation
@@ -80,6 +79,11 @@ class Session:
     command: str = ""  # a slash command that may be answered
     calls: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # id: tool, generation, episode
 
+    @property
+    def agent_name(self) -> str:
+        """Who answers: one name, however it is spelt."""
+        return "-".join((self.agent or self.kind).lower().split())
+
 
 def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn) -> Sampled:
     """The generation of a complete turn. Times that a log does not tell are nan, tokens 0 with a defect."""
@@ -91,7 +95,7 @@ def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn
         prompt_tokens=0, output_tokens=0,
         ttft_ms=nothing if turn.first_token_ms is None else turn.first_token_ms,
         duration_ms=nothing if turn.duration_ms is None else turn.duration_ms,
-        tool_calls=tuple(turn.calls), invalid_tool_calls=turn.invalid,
+        tool_calls=tuple(turn.calls), invalid_tool_calls=_invalid(turn.calls),
         features=_features(session, turn), defect=TEXT_ONLY,
     )  # fmt: skip
     thought = "\n\n".join(turn.thinking)
@@ -99,9 +103,15 @@ def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn
     return Sampled(generation, episode.request, answer + "\n\n".join(turn.texts))
 
 
+def _invalid(calls: list[ToolCall]) -> int | None:
+    """How many calls were none; None where that is not told and none is known."""
+    invalid = sum(call.error not in ("", "untold") for call in calls)
+    return None if not invalid and any(call.error == "untold" for call in calls) else invalid
+
+
 def _features(session: Session, turn: Turn) -> dict[str, str]:
     told = {
-        "agent": "-".join((session.agent or session.kind).lower().split()),  # one name, however it is spelt
+        "agent": session.agent_name,
         "version": session.version,
         "model": turn.model or session.model,
         "repository": session.repository,

@@ -8,17 +8,17 @@ Not for: what counts for a reward.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
-from cursorbench.history.follow import follow
+from cursorbench.history.follow import follow_all
 from cursorbench.history.repository import Repository
 from cursorbench.sessions.lines import Kept
+from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.state import Happened, Record
-from stages.collect.logs.turns import Turns
 from stages.records import Event
 
 
@@ -77,17 +77,19 @@ def repository_facts(path: Path) -> dict[str, str]:
         return {"path": str(path), "head": repository.commit("HEAD")}
 
 
-def survivals(path: Path, head: str, turns: Turns) -> Survivals:
-    """Follow all edits that `turns` has kept through the history that ends with `head`."""
-    changes = turns.changes()
+def survivals(path: Path, head: str, edits: KeptEdits) -> Survivals:
+    """Follow all edits that were kept through the history that ends with `head`."""
+    events: dict[str, list[Counts]] = {}
+    figures = Figures()
     with Repository(path) as repository:
-        found = list(follow(repository, changes, head))
+        for changes, found in follow_all(repository, edits.batches(), head, named=edits.named()):
+            events |= _events(changes, found)
+            figures.add(found)
         warnings = repository.warnings
-    figures = _figures(found) | {"made_elsewhere": turns.edits_elsewhere}
-    return Survivals(_events(changes, found), figures, warnings)
+    return Survivals(events, figures.told() | {"made_elsewhere": edits.elsewhere}, warnings)
 
 
-def _events(changes: list[Change], found: list[Survival]) -> dict[str, list[Counts]]:
+def _events(changes: Sequence[Change], found: Sequence[Survival]) -> dict[str, list[Counts]]:
     """By the last edit of each file in an episode: what of all its edits there stands."""
     total: dict[tuple[str, str], dict[str, Kept]] = defaultdict(dict)
     last: dict[tuple[str, str], tuple[str, int]] = {}
@@ -107,18 +109,31 @@ def _events(changes: list[Change], found: list[Survival]) -> dict[str, list[Coun
     return events
 
 
-def _figures(found: list[Survival]) -> dict[str, Any]:
-    kept: dict[str, Kept] = {}
-    for survival in found:
-        for horizon, stands in survival.kept.items():
-            kept[horizon] = kept.get(horizon, Kept()) + stands
-    return {
-        "edits": len(found),
-        "recognised_by": dict(Counter(one.how or "nothing" for one in found).most_common()),
-        "reasons": dict(Counter(one.reason for one in found if one.reason).most_common()),
-        "kept": {
-            name: {"lines": kept[name].units, "kept": kept[name].kept, "rate": kept[name].rate}
-            for name in (*HORIZONS, HEAD)
-            if name in kept
-        },
-    }
+class Figures:
+    """What became of edits, counted."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Kept] = {}
+        self._how: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+
+    def add(self, found: Sequence[Survival]) -> None:
+        """More edits."""
+        self._how.update(one.how or "nothing" for one in found)
+        self._reasons.update(one.reason for one in found if one.reason)
+        for survival in found:
+            for horizon, stands in survival.kept.items():
+                self._kept[horizon] = self._kept.get(horizon, Kept()) + stands
+
+    def told(self) -> dict[str, Any]:
+        """Edits by how their commit was recognised, why nothing is known, kept lines by horizon."""
+        return {
+            "edits": self._how.total(),
+            "recognised_by": dict(self._how.most_common()),
+            "reasons": dict(self._reasons.most_common()),
+            "kept": {
+                name: {"lines": kept.units, "kept": kept.kept, "rate": kept.rate}
+                for name in (*HORIZONS, HEAD)
+                if (kept := self._kept.get(name)) is not None
+            },
+        }

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
 from stages import reactions
 from stages.collect.logs.edits import KeptEdits, repository_of
+from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
 from stages.inbox.records import NOBODY, Sender
@@ -30,7 +29,7 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
-        edits_of: keep the edits made in this repository for `changes`; their texts stay in memory.
+        edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
@@ -44,26 +43,17 @@ class Turns:
         repository: str = "",
         *,
         pseudonym: Callable[[bytes], str],
-        edits_of: Path | None = None,
+        edits: KeptEdits | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits = None if edits_of is None else KeptEdits(edits_of, all_of_it=bool(repository))
+        self._edits = edits
         self._sessions: dict[str, Session] = {}
         self._early: list[tuple[said.Feedback, str]] = []
         self._all_read = False
         # sender and a log's id: session name, generation, episode; nothing when two answers have it
         self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
-
-    def changes(self) -> list[Change]:
-        """The edits of all items so far that the user's code received, in order; sessions are episodes."""
-        return [] if self._edits is None else self._edits.changes()
-
-    @property
-    def edits_elsewhere(self) -> int:
-        """Edits that were made in other folders than the repository's."""
-        return 0 if self._edits is None else self._edits.elsewhere
 
     def add(self, kind: str, item: said.Read, sender: Sender = NOBODY) -> Iterator[Record]:
         """What this item completes; sessions of two senders are two, whatever they are called.
@@ -183,8 +173,7 @@ class Turns:
         turn.at = session.at
         if isinstance(item, said.ToolUse):
             self.counts["tool_calls"] += 1
-            turn.calls.append(ToolCall(item.id, item.name, "", "unparsable" if item.invalid else ""))
-            turn.invalid += bool(item.invalid)
+            turn.calls.append(ToolCall(item.id, item.name, "", fault_of_use(session, item)))
             if item.id:
                 session.calls[item.id] = (item.name, episode.last, episode.id)
             return
@@ -202,6 +191,8 @@ class Turns:
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
+        if fault := fault_of_end(session, item, name):
+            self.counts[fault] += 1
         yield from self._event(session, *reactions.of_tool(item, name), generation, episode)
         if session.open and session.open.turn:
             session.open.turn.answered = True

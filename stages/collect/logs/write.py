@@ -1,8 +1,8 @@
 """Seals the records of logs into the parts of an interactions artifact.
 
-An episode stays in the part of its first generation. A part is closed when the one after the next begins, so
-that what is told late, an edit undone in a later episode, still reaches its own. Not for: what the records
-are (`turns.py`).
+An episode stays in the part of its first generation. A part is full with so many episodes or so many bytes;
+it is closed some parts later, so that what is told late, an edit undone in a later episode, still reaches its
+own. Not for: what the records are (`turns.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from stages.vault import Vault
 
 LISTED = 10_000  # rows of quarantine; more are counted
 REASONS = 50
+_OPEN = 8  # parts that still take what is told late
 
 
 @dataclass
@@ -40,13 +41,12 @@ class _Row:
 class LogWriter:
     """Writes one interactions artifact under `folder`. Add records in their order, then `finish`."""
 
-    def __init__(self, folder: Path, vault: Vault, horizon_ms: int, part_episodes: int) -> None:
+    def __init__(self, folder: Path, vault: Vault, horizon_ms: int) -> None:
         self._folder, self._vault, self._horizon_ms = folder, vault, horizon_ms
-        self._part_episodes = part_episodes
         self._open: dict[int, OpenPart] = {}
         self._newest = -1
         self._episodes: dict[str, _Row] = {}  # of the open parts
-        self._in_newest = 0
+        self._in_newest = self._bytes_in_newest = 0
         self._quarantine: list[dict[str, str]] = []
         self._seq = 0
         self._reasons = 0
@@ -91,6 +91,7 @@ class LogWriter:
         payload = Payload(b"", b"", b"", request=record.request, answer=record.answer)
         sealed = self._vault.seal(generation.user, encode(payload), generation_aad(generation.id))
         self._open[row.part].add_generation(rows.SealedGeneration(self._seq, generation, sealed))
+        self._bytes_in_newest += len(sealed)
         self.counts["generations"] += 1
 
     def _event(self, record: Happened) -> None:
@@ -107,11 +108,13 @@ class LogWriter:
             sealed = self._vault.seal(record.user, encode_data(event.data), aad)
         row_of = rows.SealedEvent(self._seq, event, record.user, sealed, record.episode, record.derived)
         self._open[row.part].add_event(row_of)
+        self._bytes_in_newest += len(sealed)
         self.counts["events"] += 1
         self.counts["derived_messages"] += record.derived
 
     def _begin_episode(self, generation: Generation) -> _Row:
-        if self._newest < 0 or self._in_newest >= self._part_episodes:
+        full = self._in_newest >= schemas.PART_EPISODES or self._bytes_in_newest >= schemas.PART_BYTES
+        if self._newest < 0 or full:
             self._begin_part()
         self._in_newest += 1
         row = _Row(self._newest, generation, self._seq, self._seq, generation.at)
@@ -121,10 +124,10 @@ class LogWriter:
 
     def _begin_part(self) -> None:
         self._newest += 1
-        self._in_newest = 0
+        self._in_newest = self._bytes_in_newest = 0
         self._open[self._newest] = OpenPart(self._folder / schemas.part_name(self._newest))
-        if self._newest - 2 in self._open:
-            self._close_part(self._newest - 2)
+        if self._newest - _OPEN in self._open:
+            self._close_part(self._newest - _OPEN)
 
     def _close_part(self, number: int) -> None:
         part = self._open.pop(number)

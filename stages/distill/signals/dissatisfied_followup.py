@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from stages.distill.signals.followup.features import Followup, interrupted
 from stages.distill.text import LIMIT, words
 from stages.records import Event
 
@@ -28,40 +28,18 @@ _MOST = 400  # words; longer ones must be the same, as comparing takes the squar
 _FEWEST = 3  # words; shorter ones ("go on", "yes") are said again without reproach
 
 
-@dataclass(frozen=True)
-class Followup:
-    """A message that behaviour does not decide: to be judged by its text.
-
-    Attributes:
-        message: the user's next message.
-        request: the request that the answer before it was for, "" when it is not known.
-        answer: the answer, or its end, "" when it is not known.
-        asked: the answer was a question, so saying it again, or "no, the other one", only answers it.
-    """
-
-    message: str
-    request: str
-    answer: str = ""
-    asked: bool = False
-
-
-def probability(message: str, request: str = "", asked: bool = False, answer: str = "") -> float:
-    """Probability in (0, 1) by the embedded model that `message` says the answer was no good."""
-    from stages.distill.signals.followup.model import judge
-
-    return judge(message, request, answer, asked).probability
-
-
 def repeats_request(message: str, request: str) -> bool:
     """Whether a message is the request once more: at least `_FEWEST` words, nearly all, in one order."""
     said, before = words(message), words(request)
     if min(len(said), len(before)) < _FEWEST or max(len(message), len(request)) > LIMIT:
         return False
-    if not 0.9 <= len(said) / len(before) <= 1 / 0.9 or _goes_on(message):
+    if not 0.9 <= len(said) / len(before) <= 1 / 0.9:
         return False
-    if said == before or len(said) > _MOST:
-        return said == before
-    return difflib.SequenceMatcher(None, said, before, autojunk=False).ratio() >= _SAME
+    same = said == before
+    if not same and len(said) <= _MOST:
+        matcher = difflib.SequenceMatcher(None, said, before, autojunk=False)
+        same = matcher.real_quick_ratio() >= _SAME <= matcher.quick_ratio() and matcher.ratio() >= _SAME
+    return same and not _goes_on(message)
 
 
 def followup(
@@ -100,35 +78,19 @@ def followup(
     if not texts:
         return None
     message = texts[0]
-    if undone or _interrupted(message) or (not asked and repeats_request(message, request)):
+    if undone or interrupted(message) or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
     return Followup(message, request, answer, asked)
 
 
-def dissatisfied_followup(
-    events: Sequence[Event],
-    request: str,
-    asked: bool,
-    undone: bool,
-    answered_at: int,
-    horizon_ms: int,
-    answer: str = "",
-) -> float | None:
-    """The signal of one episode by the embedded model, see `followup` for the arguments."""
-    found = followup(events, request, answer, asked, undone, answered_at, horizon_ms)
-    if isinstance(found, Followup):
-        return probability(found.message, found.request, found.asked, found.answer)
-    return found
+def probabilities(cases: Sequence[Followup]) -> list[float]:
+    """The signal where text decides, by the embedded model."""
+    from stages.distill.signals.followup.model import judge
+
+    return [float(p) for p in judge(cases)]
 
 
 def _goes_on(message: str) -> bool:
-    from stages.distill.signals.followup.features import patterns
+    from stages.distill.signals.followup.patterns import patterns
 
-    return bool(patterns().found(message)["goes_on"])
-
-
-def _interrupted(message: str) -> bool:
-    """A client's own note that its user stopped the agent."""
-    from stages.distill.signals.followup.features import interrupted
-
-    return interrupted(message)
+    return bool(patterns().found([message], ["goes_on"])["goes_on"][0])

@@ -11,12 +11,15 @@ import numpy.typing as npt
 
 
 def invalid_tool_calls(
-    episode: npt.NDArray[np.int64], invalid: npt.NDArray[np.int64], episodes: int
+    episode: npt.NDArray[np.int64], invalid: npt.NDArray[np.float64], episodes: int
 ) -> npt.NDArray[np.float64]:
-    """Invalid calls per episode [E].
+    """Invalid calls per episode [E]; nan (not known) where none is known and of some it is not told.
 
     Args:
         episode: index of each generation's episode [G].
-        invalid: invalid calls of each generation [G], as the gateway counted them.
+        invalid: invalid calls of each generation [G], as the gateway counted them; nan where a log does
+            not tell. A call that is known to be invalid counts whatever else is not known.
     """
-    return np.bincount(episode, weights=invalid, minlength=episodes).astype(np.float64)
+    untold = np.bincount(episode, weights=np.isnan(invalid), minlength=episodes) > 0
+    total = np.bincount(episode, weights=np.nan_to_num(invalid), minlength=episodes).astype(np.float64)
+    return np.where(untold & (total == 0), np.nan, total)

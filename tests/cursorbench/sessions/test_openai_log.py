@@ -76,6 +76,7 @@ def test_a_session_of_requests_that_repeat_it(path: Path) -> None:
     assert items == [
         SessionStart(place=places[0], **told),
         UserTurn(place=places[0], text="rename f", **told),
+        AgentTurn(place=places[0], id="r1", text="", model="m-1", duration_ms=12.0, **told),
         ToolUse(place=places[0], id="call_abcdef", name="str_replace", arguments=ARGUMENTS, **told),
         Edit(place=places[0], status="proposed", **edit),
         ToolEnd(place=places[1], id="call_abcdef", outcome="ok", text="edited", **told),

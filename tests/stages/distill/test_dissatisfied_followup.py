@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from stages.distill.signals.dissatisfied_followup import (
     EXPLICIT_NO,
     EXPLICIT_YES,
-    Followup,
-    dissatisfied_followup,
     followup,
-    probability,
     repeats_request,
 )
 from stages.distill.signals.followup import model
-from stages.distill.signals.followup.features import ngrams, readable
+from stages.distill.signals.followup.features import Followup, ngrams, readable
 from tests.stages.distill.events import HOUR, event
+from tests.stages.distill.followups import probability
 
 REQUEST = "make total() add the tax before it rounds"
 TRACE = 'Traceback (most recent call last):\n  File "shop.py", line 4, in <module>\nAssertionError: 12 != 13'
@@ -85,14 +83,13 @@ def test_a_number_by_hand() -> None:
         threshold=0.5,
     )
     # two known n-grams of at least four: 2 / sqrt(4) * (1.5 + 0.5); 0.5 * (-1 + 2 + 2) + 0.25 = 1.75
-    judged = model.judge("still wrong", "add a test", "", False, shipped)
-    assert judged.probability == pytest.approx(0.8519528019683106)  # 1 / (1 + e^-1.75)
-    assert judged.terms == (("persists", 1.0), ("'still wrong'", 0.75), ("'^ still'", 0.25))
+    judged = model.judge([Followup("still wrong", "add a test")], shipped)
+    assert judged == pytest.approx([0.8519528019683106])  # 1 / (1 + e^-1.75)
 
 
 def test_readable_features() -> None:
-    found = readable("still wrong", REQUEST, "Fixed. Shall I go on?", False)
-    on = {name for name, value in found.items() if value and "length" not in name}
+    found = readable([Followup("still wrong", REQUEST, "Fixed. Shall I go on?")])
+    on = {name for name, (value,) in found.items() if value and "length" not in name}
     assert {"persists", "short", "complains", "answer_asks", "answer_claims", "asked_short"} <= on
     assert not on & {"praise", "trace", "repeats", "goes_on", "question"}
 
@@ -104,9 +101,9 @@ def test_ngrams() -> None:
 
 def test_the_same_words_about_other_code_are_no_repeat() -> None:
     one, other = ("Resolve this finding, be concise:\n```\n" + code + "\n```" for code in ("a = a", "b()"))
-    assert readable(one, other, "", False)["same_form"] == 1.0
-    assert readable(one, one, "", False)["same_form"] == 0.0
-    assert readable(one, one, "", False)["repeats_all"] == 1.0
+    found = readable([Followup(one, other), Followup(one, one)])
+    assert found["same_form"].tolist() == [1.0, 0.0]
+    assert found["repeats_all"].tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -136,52 +133,41 @@ def test_code_is_no_opinion() -> None:
 
 
 def test_no_message_is_not_known() -> None:
-    assert dissatisfied_followup([], REQUEST, False, False, 0, HOUR) is None
+    assert followup([], REQUEST, "", False, False, 0, HOUR) is None
     assert (
-        dissatisfied_followup([event("user_message", HOUR + 1, text="wrong")], REQUEST, False, False, 0, HOUR)
-        is None
+        followup([event("user_message", HOUR + 1, text="wrong")], REQUEST, "", False, False, 0, HOUR) is None
     )
-    assert (
-        dissatisfied_followup([event("user_message", 5, text="  ")], REQUEST, False, False, 0, HOUR) is None
-    )
+    assert followup([event("user_message", 5, text="  ")], REQUEST, "", False, False, 0, HOUR) is None
 
 
 def test_the_first_message_counts() -> None:
     events = [event("user_message", 9, text="still wrong"), event("user_message", 5, text="thanks")]
-    value = dissatisfied_followup(events, REQUEST, False, False, 0, HOUR)
-    assert value is not None
-    assert value < 0.1
+    assert followup(events, REQUEST, "", False, False, 0, HOUR) == Followup("thanks", REQUEST)
 
 
 def test_explicit_behaviour_outranks_text() -> None:
     thanks = event("user_message", 5, text="thanks")
-    assert dissatisfied_followup([thanks], REQUEST, False, True, 0, HOUR) == EXPLICIT_NO
-    assert (
-        dissatisfied_followup([thanks, event("thumbs", 6, value=-1)], REQUEST, False, False, 0, HOUR)
-        == EXPLICIT_NO
-    )
+    assert followup([thanks], REQUEST, "", False, True, 0, HOUR) == EXPLICIT_NO
+    assert followup([thanks, event("thumbs", 6, value=-1)], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
     wrong = event("user_message", 5, text="still wrong")
-    assert (
-        dissatisfied_followup([wrong, event("thumbs", 6, value=1)], REQUEST, False, False, 0, HOUR)
-        == EXPLICIT_YES
-    )
+    assert followup([wrong, event("thumbs", 6, value=1)], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_YES
 
 
 def test_a_thumb_outranks_an_undone_edit() -> None:
     thumb = event("thumbs", 6, value=1)
-    assert dissatisfied_followup([thumb], REQUEST, False, True, 0, HOUR) == EXPLICIT_YES
+    assert followup([thumb], REQUEST, "", False, True, 0, HOUR) == EXPLICIT_YES
 
 
 def test_an_undone_edit_without_a_message_is_no_followup() -> None:
     """What the undoing says is in the persistence; here it only says how to take the message."""
-    assert dissatisfied_followup([event("edit_rejected", 6)], REQUEST, False, True, 0, HOUR) is None
+    assert followup([event("edit_rejected", 6)], REQUEST, "", False, True, 0, HOUR) is None
     late = event("user_message", HOUR + 1, text="still wrong")
-    assert dissatisfied_followup([event("edit_rejected", 6), late], REQUEST, False, True, 0, HOUR) is None
+    assert followup([event("edit_rejected", 6), late], REQUEST, "", False, True, 0, HOUR) is None
 
 
 def test_a_repeated_request_outranks_text() -> None:
     again = event("user_message", 5, text="Make total() add the tax, before it rounds!")
-    assert dissatisfied_followup([again], REQUEST, False, False, 0, HOUR, "Done.") == EXPLICIT_NO
+    assert followup([again], REQUEST, "Done.", False, False, 0, HOUR) == EXPLICIT_NO
     asked = followup([again], REQUEST, "Which tax?", True, False, 0, HOUR)
     assert asked == Followup("Make total() add the tax, before it rounds!", REQUEST, "Which tax?", True)
 
@@ -211,7 +197,7 @@ def test_comparing_long_requests_takes_no_time() -> None:
 
 def test_a_note_of_an_interruption_outranks_text() -> None:
     note = event("user_message", 5, text="[Request interrupted by user for tool use]")
-    assert dissatisfied_followup([note], REQUEST, False, False, 0, HOUR) == EXPLICIT_NO
+    assert followup([note], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_NO
 
 
 @given(st.text(max_size=300), st.text(max_size=100))

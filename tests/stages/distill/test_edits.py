@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from stages.distill.facts import Episode
-from stages.distill.measure import measure
-from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO, probability
+from stages.distill.measure import measure, with_followups
+from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.distill.signals.edit_persistence import edit_persistence
 from stages.distill.signals.edits import edits_of
-from stages.distill.signals.outcome import outcome
+from stages.distill.signals.outcome import edited
 from stages.distill.spec import RewardSpec, parse
 from stages.records import Event
 from tests.stages.distill.events import HOUR, event
+from tests.stages.distill.followups import probability
 
 REQUEST = "make total() add the tax before it rounds"
 BEFORE, AFTER = "def total(p):\n    return round(p)\n", "def total(p):\n    return round(p + tax(p))\n"
@@ -59,7 +60,7 @@ def signals(events: list[Event], of: RewardSpec | None = None) -> tuple[Any, Any
         thinking=[0.0],
         forgotten=True,
     )
-    measured = measure([episode], of or spec()).to_pylist()[0]
+    measured = with_followups(*measure([episode], of or spec())).to_pylist()[0]
     return tuple(measured[n] for n in ("edit_persistence", "edit_rejected", "dissatisfied_followup"))
 
 
@@ -102,7 +103,7 @@ def test_an_edit_told_by_name_alone_is_an_edit_and_its_persistence_is_not_known(
         return Event(id=f"{kind}{at}", key_id="k", generation_id="g", type=kind, at=at, wall=at, data=data)  # type: ignore[arg-type]
 
     named = [told("edit_applied", 1, path="a.py")]
-    assert outcome(edits_of(named, 0, 1000), "Shall I go on?") == (1.0, 0.0)
+    assert edited(edits_of(named, 0, 1000))
     assert edit_persistence(named, 1000, edits_of(named, 0, 1000)) is None
     undone = [*named, told("edit_reverted", 2, path="a.py")]
-    assert outcome(edits_of(undone, 0, 1000), "Shall I go on?")[0] == 0.0
+    assert not edited(edits_of(undone, 0, 1000))

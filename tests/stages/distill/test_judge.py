@@ -17,13 +17,12 @@ import uvicorn
 from pydantic import ValidationError
 
 from stages.distill.config import JudgeConfig
-from stages.distill.facts import Episode
 from stages.distill.judge import digest, judge, messages, verdict
-from stages.distill.questions import Question, questions, shown
-from stages.distill.signals.dissatisfied_followup import probability
-from stages.distill.spec import parse
-from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
-from tests.stages.distill.events import event
+from stages.distill.questions import Question, shown
+from stages.distill.questions import question as question_of
+from stages.distill.signals.followup.features import Followup
+from tests.stages.distill.distill_world import a_click, distilled, rewarded
+from tests.stages.distill.followups import probability
 from tests.stages.world import World
 
 Reply = tuple[int, str]
@@ -237,24 +236,19 @@ def test_texts_are_redacted_before_they_are_cut() -> None:
 
 def test_every_text_of_a_question_is_redacted() -> None:
     key = "sk-proj-abcdefghijklmnop1234"
-    told = Episode({"id": "e"}, [{"at": 0}], [event("user_message", 5, text=f"use {key}")])
-    told.request, told.answer = f"here is {key}", f"{key} is set. " + "x" * 2000 + f" done with {key}"
-    (asked,) = questions([told], parse(SPEC, "spec"))
+    answer = f"{key} is set. " + "x" * 2000 + f" done with {key}"
+    asked = question_of("e", Followup(f"use {key}", f"here is {key}", answer))
     assert asked.message == "use [redacted:api_key]"
     assert asked.request == "here is [redacted:api_key]"
     assert asked.answer_end.endswith("done with [redacted:api_key]")
     assert key not in json.dumps(messages(asked))
 
 
-def test_what_behaviour_decides_is_not_asked() -> None:
-    told = Episode(
-        {"id": "e"}, [{"at": 0}], [event("user_message", 5, text="thanks"), event("thumbs", 6, value=-1)]
-    )
-    assert list(questions([told], parse(SPEC, "spec"))) == []
-    told.events = [event("user_message", 5, text="thanks")]
-    assert [q.episode for q in questions([told], parse(SPEC, "spec"))] == ["e"]
-    told.forgotten = True
-    assert list(questions([told], parse(SPEC, "spec"))) == []
+def test_what_behaviour_decides_is_not_asked(server: Server, world: World) -> None:
+    a_click(world)
+    world.event("g2", "thumbs", 61_000, value=-1)
+    result = distilled(world, f'distill.judge={{"url": "{server.url}", "model": "m", "votes": 1}}')
+    assert result.metrics["judge"]["asked"] == 0
 
 
 def test_distill_takes_the_judges_word(server: Server, world: World) -> None:

@@ -18,7 +18,7 @@ from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, outcome
+from stages.distill.signals.outcome import asks, edited
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from tests.stages.distill.events import HOUR, event
@@ -98,15 +98,15 @@ def test_invalid_calls_are_summed_per_episode() -> None:
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:
-    assert asks(answer) is asked
+    assert asks([answer]) == [asked]
 
 
-def test_edited_and_clarified() -> None:
+def test_edited() -> None:
     edit = event("edit_applied", path="a", before="x = 1", after="x = 2")
     nothing = event("edit_applied", path="a", before="x = 1", after="x = 1\n")
-    assert outcome(edits_of([edit], 0, HOUR), "Which?") == (1.0, 0.0)
-    assert outcome(edits_of([nothing], 0, HOUR), "Which?") == (0.0, 1.0)
-    assert outcome(edits_of([], 0, HOUR), "Done.") == (0.0, 0.0)
+    assert edited(edits_of([edit], 0, HOUR))
+    assert not edited(edits_of([nothing], 0, HOUR))
+    assert not edited(edits_of([], 0, HOUR))
 
 
 BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum=1.0)
@@ -157,7 +157,7 @@ def test_the_incentive_reverses() -> None:
     ],
 )
 def test_kinds_of_work(request_: str, kind: str) -> None:
-    assert kind_of_work(request_) == kind
+    assert kind_of_work([request_]) == [kind]
 
 
 def test_strata_use_only_the_request() -> None:

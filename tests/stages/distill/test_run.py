@@ -10,12 +10,12 @@ import pytest
 from stages import schemas, tables
 from stages.distill.explain import explain
 from stages.distill.run import STAGE
-from stages.distill.signals.dissatisfied_followup import probability
 from stages.errors import InputMissingError
 from stages.records import Sampling
 from stages.tokens import load_episodes, load_sequences
 from stages.vault import UserForgottenError
 from tests.stages.distill.distill_world import AFTER, BEFORE, SPEC, a_click, distilled, rewarded
+from tests.stages.distill.followups import probability
 from tests.stages.world import HOUR, World
 
 

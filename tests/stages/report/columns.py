@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.report.episodes import CALLS, LABELS, LATER, SIGNALS, Episodes, Labels
+from stages.report.episodes import CALLS, LABELS, LATER, SIGNALS, TOLD_CALLS, Episodes, Labels
 
 ALWAYS = {"edit_rejected": 0.0, "edited": 0.0, "clarified": 0.0, "invalid_tool_calls": 0.0, CALLS: 0.0}
 
@@ -23,6 +23,8 @@ def episodes(*rows: dict[str, Any], own: tuple[str, ...] = ()) -> Episodes:
         name: np.array([row.get(name, ALWAYS.get(name, np.nan)) for row in rows], dtype=np.float64)
         for name in (*SIGNALS, *LATER, "reward", CALLS, *own)
     }
+    told = [row.get(TOLD_CALLS, row.get(CALLS, 0.0)) for row in rows]  # all of them unless it says so
+    values[TOLD_CALLS] = np.array(told, dtype=np.float64)
     return Episodes(
         user=coded("user", lambda n: n).codes,
         session=coded("session", lambda n: n).codes,

@@ -12,7 +12,8 @@ import pytest
 from stages.errors import InputMissingError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
-from stages.report.build import build, parse_by, resolve
+from stages.report.build import build, parse_by
+from stages.report.chosen import resolve
 from stages.stage import Output
 from stages.vault import Vault
 from stages.workspace import Workspace

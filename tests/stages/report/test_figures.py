@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from stages.report.episodes import CALLS, Episodes
+from stages.report import shown
+from stages.report.episodes import CALLS, TOLD_CALLS, Episodes
 from stages.report.figures import Reading, headline
 from tests.stages.report.columns import episodes
 
@@ -91,6 +92,22 @@ def test_invalid_calls_are_of_calls_and_need_some() -> None:
     gone = read("invalid_tool_calls", episodes({CALLS: math.nan, "invalid_tool_calls": 1.0}))
     assert gone.value is None
     assert "removed" in gone.note
+
+
+def test_calls_whose_validity_no_source_tells_are_not_taken_for_valid() -> None:
+    """A: 1 of 4 broken. B says nothing of its 5 calls. C says of one that it broke, nothing of 2 others."""
+    a = {CALLS: 4.0, "invalid_tool_calls": 1.0}
+    b = {CALLS: 5.0, TOLD_CALLS: 0.0, "invalid_tool_calls": math.nan}
+    c = {CALLS: 3.0, TOLD_CALLS: 1.0, "invalid_tool_calls": 1.0}
+    found = read("invalid_tool_calls", episodes(a, b))
+    assert (found.value, found.n, found.of) == (pytest.approx(1 / 4), 1, 2)
+    assert found.note.startswith("1 of 4 calls; of 5 more it is not known")
+    silent = read("invalid_tool_calls", episodes(b, b))
+    assert (silent.value, silent.of) == (None, 2)
+    figure = next(one for one in headline(episodes(b)) if one.name == "invalid_tool_calls")
+    assert shown.headline_value(silent, figure) == shown.cell(silent, figure) == "not known"
+    only = read("invalid_tool_calls", episodes(b, c))
+    assert (only.value, only.note) == (None, "only broken calls are told (1, of 8 calls)")
 
 
 def test_few_users_have_a_value_and_no_interval() -> None:

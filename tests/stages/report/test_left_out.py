@@ -25,6 +25,9 @@ class OneStore:
         return iter(self.found)
 
 
+WHY_NOT = pa.chunked_array([["no_tokens", ""], ["no_tokens", *[""] * 7]])
+
+
 def artifact(path: Path, **meta: Any) -> Artifact:
     return Artifact("interactions", f"sha256:{path.name}", 1, "auto", 0, "", "run", meta, path)
 
@@ -34,11 +37,7 @@ def experience(tmp_path: Path) -> Artifact:
     rows = [{"id": str(n), "episode": "", "reason": reason} for n, reason in enumerate(("a", "b", "b"))]
     path = tmp_path / "e" / schemas.QUARANTINE_FILE
     tables.write(path, pa.Table.from_pylist(rows, schema=schemas.QUARANTINE))
-    audit = [
-        {"exit": "no_tokens", "episodes": 2, "share": 0.2},
-        {"exit": "trainable", "episodes": 8, "share": 0.8},
-    ]
-    return artifact(tmp_path / "e", interactions=["sha256:i"], audit=audit)
+    return artifact(tmp_path / "e", interactions=["sha256:i"])
 
 
 def counts(rows: tuple[Left, ...]) -> dict[tuple[str, str], int]:
@@ -58,7 +57,7 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
         lost_events=7,
     )
     other = artifact(tmp_path / "other", checkpoint="sha256:c", counts={"episodes": 99})
-    found = left_out(OneStore(other, interactions), experience, 1, 2)  # type: ignore[arg-type]
+    found = left_out(OneStore(other, interactions), [experience], WHY_NOT, 1, 2)  # type: ignore[arg-type]
     assert found.timing == Timing(matured=10, waiting=6, too_late=4, events_too_late=3)
     assert counts(found.rows) == {
         ("from the gradient", "no_tokens"): 2,
@@ -88,7 +87,7 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
         persistence={"edits": 8, "reasons": {"no commit took it": 2}},
         quarantined={"no JSON": 1},
     )
-    found = left_out(OneStore(interactions), experience, 0, 0)  # type: ignore[arg-type]
+    found = left_out(OneStore(interactions), [experience], WHY_NOT, 0, 0)  # type: ignore[arg-type]
     assert found.timing is None
     assert counts(found.rows) == {
         ("from the gradient", "no_tokens"): 2,
@@ -103,3 +102,22 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
     rows = {row.reason: row for row in found.rows}
     assert rows["no commit took it"].share == 0.25
     assert rows["unanswered requests"].about == "a request without an answer is no episode"
+
+
+def test_of_several_collects_what_they_counted_together(experience: Artifact, tmp_path: Path) -> None:
+    """Unknown files 2 + 1; the quarantine of the one experience twice; no share of two collects' counts."""
+    first = artifact(tmp_path / "i", checkpoint="", counts={"episodes": 10}, unknown_files=2)
+    followed = {"edits": 4, "reasons": {"no commit took it": 1}}
+    second = artifact(
+        tmp_path / "j", checkpoint="", counts={"episodes": 5}, unknown_files=1, persistence=followed
+    )
+    other = artifact(tmp_path / "e", interactions=["sha256:j"])
+    store: Any = OneStore(first, second)
+    found = left_out(store, [experience, other], WHY_NOT, 0, 0)
+    assert counts(found.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("quarantined by distill", "b"): 4,
+        ("quarantined by distill", "a"): 2,
+        ("of the logs", "unknown files"): 3,
+        ("edits not followed in git", "no commit took it"): 1,
+    }

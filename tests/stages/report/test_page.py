@@ -10,7 +10,8 @@ import pytest
 
 from stages.errors import UsageError
 from stages.report import plots, shown
-from stages.report.build import build, resolve
+from stages.report.build import build
+from stages.report.chosen import resolve
 from stages.report.figures import FIGURES, Reading
 from stages.report.page import MARK, render, write
 from stages.report.populations import Group

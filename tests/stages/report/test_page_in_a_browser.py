@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from stages.report.build import build, resolve
+from stages.report.build import build
+from stages.report.chosen import resolve
 from stages.report.page import render, write
 from tests.stages.report.reported import of_logs
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from stages.report.episodes import CALLS, LABELS, SIGNALS, Episodes, Labels, told_times
+from stages.report.episodes import CALLS, LABELS, SIGNALS, TOLD_CALLS, Episodes, Labels, told_times
 from stages.report.figures import FIGURES
 from stages.report.populations import MOST_GROUPS, by_calendar, population
 from tests.stages.report.columns import episodes
@@ -64,7 +64,7 @@ def test_a_time_that_no_calendar_knows_is_not_told() -> None:
 
 def test_a_hundred_thousand_episodes_take_seconds() -> None:
     n, rng = 100_000, np.random.default_rng(0)
-    values = {name: rng.random(n) for name in (*SIGNALS, "reward", CALLS)}
+    values = {name: rng.random(n) for name in (*SIGNALS, "reward", CALLS, TOLD_CALLS)}
     labels = {
         name: Labels(rng.integers(0, 300, n), tuple(f"{name}{i}" for i in range(300))) for name in LABELS
     }

@@ -1,4 +1,4 @@
-"""Importance weights and KL, against numbers computed by hand."""
+"""KL and the effective sample share, against numbers computed by hand."""
 
 import math
 
@@ -6,21 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train.importance import effective_sample_share, truncated_weights
+from stages.train.guards import effective_sample_share
 from stages.train.kl import episode_penalty, k1, k3
-
-
-def test_weights_are_ratios_up_to_the_cap() -> None:
-    now = torch.log(torch.tensor([0.5, 0.2, 0.9, 0.1])).requires_grad_()
-    logged = torch.log(torch.tensor([0.5, 0.4, 0.1, 0.2]))
-    weights = truncated_weights(now, logged, cap=4.0)
-    assert weights.tolist() == pytest.approx([1.0, 0.5, 4.0, 0.5])
-    assert not weights.requires_grad
-
-
-def test_weights_of_impossible_and_of_extreme_tokens() -> None:
-    weights = truncated_weights(torch.tensor([-math.inf, 0.0]), torch.tensor([-1.0, -500.0]), cap=4.0)
-    assert weights.tolist() == pytest.approx([0.0, 4.0])
 
 
 def test_effective_sample_share() -> None:

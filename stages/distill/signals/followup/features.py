@@ -1,88 +1,59 @@
-"""From a follow-up and its context to named features: patterns (`patterns.toml`), facts of form, n-grams.
+"""From follow-ups and their context to named features: patterns (`patterns.toml`), facts of form, n-grams.
 
-Pure Python, no model in it: `model.py` weighs what comes out of here, `scripts/followup/train.py` learns the
-weights. Nothing here raises on any text. Not for: behaviour (clicks, interruptions), which outranks text.
+Columns in, columns out, no model in it: `model.py` weighs what comes out of here, `scripts/followup/train.py`
+learns the weights. Nothing here raises on any text. Not for: behaviour (clicks, interruptions), which
+outranks text.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import resources
+from itertools import pairwise
+from typing import Any
 
-from stages.distill.text import has_trace, prose, similarity, words
+import numpy as np
+
+from stages.distill.signals.followup.patterns import Bools, patterns
+from stages.distill.text import column, has_trace, prose, similarity, words
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 MESSAGE_CHARACTERS = 700  # as the annotators saw them: head and tail of a longer message
 CONTEXT_CHARACTERS = 600  # of the request's head and of the answer's end
 _ALIKE = 0.6  # cosine of words from which on a message begins to repeat the request
-_TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W\d_]+(?:'[a-z]+)?|\d|[?!]")
+_TOKENS = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W\d_]+(?:'[a-z]+)?|\d|[?!]")
 _INTERRUPTED = re.compile(r"\[?request interrupted by user", re.IGNORECASE)
-_ASKS = re.compile(
-    r"[?？]\W*$|\b(?:would you like|do you want|should i|shall i|let me know|which (?:one|option)"
+_ASKS = (
+    r"(?i)[?？]\W*$|\b(?:would you like|do you want|should i|shall i|let me know|which (?:one|option)"
     r"|please (?:confirm|provide|share|run|paste|add)|quer que eu|prefere|soll ich)\b"
-    r"|需要我|告诉我|要我|是否",
-    re.IGNORECASE,
+    r"|需要我|告诉我|要我|是否"
 )
-_CLAIMS = re.compile(
-    r"\b(?:fixed|resolved|solved|should (?:now|work|fix|resolve|be)|now (?:works?|correctly|properly"
+_CLAIMS = (
+    r"(?i)\b(?:fixed|resolved|solved|should (?:now|work|fix|resolve|be)|now (?:works?|correctly|properly"
     r"|uses|shows)|will now|this (?:fixes|ensures|should)|try (?:it|again|running)|refresh|corrigido"
-    r"|resolvido)\b|已(?:修复|解决|修正)",
-    re.IGNORECASE,
+    r"|resolvido)\b|已(?:修复|解决|修正)"
 )
 _COMPLAINTS = ("persists", "fails", "wrong", "corrects", "blames", "undo", "frustrated", "missing")
 _OF_REQUEST = (*_COMPLAINTS, "repairs", "reports", "failure_output", "asks_for_work", "praise", "goes_on")
 
 
 @dataclass(frozen=True)
-class Patterns:
-    """What `patterns.toml` says: an expression per feature, and where it is looked for."""
+class Followup:
+    """A message that behaviour does not decide: to be judged by its text.
 
-    opening_characters: int
-    all: dict[str, re.Pattern[str]]
-    at_opening: frozenset[str]
-    in_whole: frozenset[str]
+    Attributes:
+        message: the user's next message.
+        request: the request that the answer before it was for, "" when it is not known.
+        answer: the answer, or its end, "" when it is not known.
+        asked: the answer was a question, so saying it again, or "no, the other one", only answers it.
+    """
 
-    def found(self, text: str) -> dict[str, float]:
-        """1 or 0 per feature."""
-        said = prose(text)
-        plain = self.all["resolved"].sub(" resolved ", said)
-        opening = plain[: self.opening_characters]
-        seen = {
-            name: float(
-                pattern.search(
-                    opening if name in self.at_opening else text if name in self.in_whole else plain
-                )
-                is not None
-            )
-            for name, pattern in self.all.items()
-        }
-        seen["resolved"] = float(plain != said)
-        return seen
-
-
-@cache
-def patterns() -> Patterns:
-    """The shipped patterns."""
-    text = resources.files(__package__).joinpath("patterns.toml").read_text("utf-8")
-    table = tomllib.loads(text)
-    features = {name: entry for name, entry in table.items() if isinstance(entry, dict)}
-    return Patterns(
-        opening_characters=table["opening_characters"],
-        all={
-            name: re.compile("|".join(f"(?:{p})" for p in entry["patterns"]), re.IGNORECASE | re.MULTILINE)
-            for name, entry in features.items()
-        },
-        at_opening=frozenset(name for name, entry in features.items() if entry.get("opening")),
-        in_whole=frozenset(name for name, entry in features.items() if entry.get("whole")),
-    )
-
-
-@lru_cache(maxsize=2048)  # a message is the request of the next answer, and many are alike ("continue")
-def _found(text: str) -> dict[str, float]:
-    return patterns().found(text)
+    message: str
+    request: str = ""
+    answer: str = ""
+    asked: bool = False
 
 
 def shortened(text: str, limit: int = MESSAGE_CHARACTERS) -> str:
@@ -94,62 +65,99 @@ def shortened(text: str, limit: int = MESSAGE_CHARACTERS) -> str:
     return f"{text[:head]}\n{text[head - limit :]}"
 
 
-def readable(message: str, request: str, answer: str, asked: bool) -> dict[str, float]:
-    """Features a person can read, by name; most are 0 or 1.
+def brief(case: Followup) -> Followup:
+    """A case with as much of its texts as is looked at."""
+    return Followup(
+        shortened(case.message),
+        shortened(case.request, CONTEXT_CHARACTERS),
+        case.answer.rstrip()[-CONTEXT_CHARACTERS:],
+        case.asked,
+    )
 
-    Args:
-        message: the user's next message.
-        request: the request that the answer before it was for ("" when it is not known).
-        answer: the answer, or its end ("" when it is not known).
-        asked: the answer was a question, so saying it again, or "no, the other one", only answers it.
-    """
-    message = shortened(message)
-    request = shortened(request, CONTEXT_CHARACTERS)
-    end = answer.rstrip()[-CONTEXT_CHARACTERS:]
-    found = dict(_found(message))
-    said = prose(message)
-    count = len(_TOKEN.findall(said))
-    asks = float(asked or _ASKS.search(end[-250:]) is not None)
-    alike = similarity(said, prose(request)) if len(words(said)) >= 2 else 0.0
-    same_form = alike > 0.9 and similarity(message, request) < 0.95  # the same words about other code
-    found |= {
-        "trace": float(has_trace(message)),
-        "repeats": max(0.0, alike - _ALIKE) / (1 - _ALIKE) * (not asked) * (not same_form),
-        "repeats_all": float(alike > 0.95) * (not asked) * (not same_form),
-        "alike": alike * (not asked) * (not same_form),
-        "same_form": float(same_form),
-        "question": float(said.rstrip().endswith(("?", "？"))),
-        "length": math.log1p(count) / 4,
-        "short": float(0 < count <= 4),
-        "pasted_only": float(count == 0),
-        "pasted": 1 - len(said) / max(1, len(message)),
-    }
-    complaint = float(any(found[name] for name in _COMPLAINTS))
+
+def readable(cases: Sequence[Followup]) -> dict[str, Floats]:
+    """Features a person can read, by name, one value per case; most are 0 or 1."""
+    messages = [shortened(case.message) for case in cases]
+    requests = [shortened(case.request, CONTEXT_CHARACTERS) for case in cases]
+    said = prose(messages)
+    found: dict[str, Any] = dict(patterns().found(messages))
+    found |= _form(messages, said) | _likeness(cases, messages, said, requests)
+    complaint = _any(found, _COMPLAINTS)
     found |= {
         "complains": complaint,
-        "only_work": found["asks_for_work"] * (1 - complaint) * (1 - found["refutes"]),
-        "plain_report": found["reports"] * (1 - found["praise"]) * (1 - found["asks_for_work"]),
-        "answer_asks": asks,
-        "answer_claims": float(_CLAIMS.search(end) is not None),
-        "asked_short": asks * found["short"],
-        "asked_corrects": asks * found["corrects"],
-        "asked_complains": asks * complaint,
+        "only_work": found["asks_for_work"] & ~complaint & ~found["refutes"],
+        "plain_report": found["reports"] & ~found["praise"] & ~found["asks_for_work"],
     }
-    before = _found(request)
+    found |= _of_answer(cases, found)
+    before = patterns().found(requests, _OF_REQUEST)
     found |= {f"request.{name}": before[name] for name in _OF_REQUEST}
-    found["request.complains"] = float(any(before[name] for name in _COMPLAINTS))
-    return found
+    found["request.complains"] = _any(before, _COMPLAINTS)
+    return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+
+def _form(messages: Sequence[str], said: Sequence[str]) -> dict[str, Any]:
+    """What a message looks like, whatever it says."""
+    count = np.array([len(_TOKENS.findall(text)) for text in said])
+    prose_length = np.array([len(text) for text in said], dtype=np.float64)
+    return {
+        "trace": np.array(has_trace(messages), dtype=np.bool_),
+        "question": np.array([text.rstrip().endswith(("?", "？")) for text in said], dtype=np.bool_),
+        "length": np.log1p(count) / 4,
+        "short": (count > 0) & (count <= 4),
+        "pasted_only": count == 0,
+        "pasted": 1 - prose_length / np.array([max(1, len(text)) for text in messages]),
+    }
+
+
+def _likeness(
+    cases: Sequence[Followup], messages: Sequence[str], said: Sequence[str], requests: Sequence[str]
+) -> dict[str, Any]:
+    """How much of the request a message says again; nothing where it answers a question."""
+    asked_for = prose(requests)
+    alike = np.array(
+        [similarity(s, r) if len(words(s)) >= 2 else 0.0 for s, r in zip(said, asked_for, strict=True)]
+    )
+    same_form = alike > 0.9  # the same words about other code
+    for n in np.flatnonzero(same_form):
+        same_form[n] = similarity(messages[n], requests[n]) < 0.95
+    counts = np.array([not case.asked for case in cases], dtype=np.bool_) & ~same_form
+    return {
+        "repeats": np.maximum(0.0, alike - _ALIKE) / (1 - _ALIKE) * counts,
+        "repeats_all": (alike > 0.95) & counts,
+        "alike": alike * counts,
+        "same_form": same_form,
+    }
+
+
+def _of_answer(cases: Sequence[Followup], found: dict[str, Any]) -> dict[str, Bools]:
+    """What the end of the answer says, and what a message says to it."""
+    ends = [case.answer.rstrip()[-CONTEXT_CHARACTERS:] for case in cases]
+    asked = np.array([case.asked for case in cases], dtype=np.bool_)
+    asks = asked | column([end[-250:] for end in ends]).str.contains(_ASKS).to_numpy()
+    return {
+        "answer_asks": asks,
+        "answer_claims": column(ends).str.contains(_CLAIMS).to_numpy(),
+        "asked_short": asks & found["short"],
+        "asked_corrects": asks & found["corrects"],
+        "asked_complains": asks & found["complains"],
+    }
+
+
+def _any(found: dict[str, Any], names: Sequence[str]) -> Bools:
+    return np.asarray(np.logical_or.reduce([found[name] for name in names]), dtype=np.bool_)
 
 
 def ngrams(message: str) -> list[str]:
     """Words, pairs and triples of words of a message's prose, each once, in order; digits are all alike."""
-    tokens = ["^", *("0" if t.isdigit() else t for t in _tokens(prose(shortened(message))))]
-    found = (" ".join(tokens[i : i + n]) for n in (1, 2, 3) for i in range(n == 1, len(tokens) - n + 1))
+    return ngrams_of(prose([shortened(message)])[0])
+
+
+def ngrams_of(said: str) -> list[str]:
+    """The same, of prose."""
+    tokens = ["^", *("0" if t.isdigit() else t for t in _TOKENS.findall(said.lower()))]
+    found = [*tokens[1:], *map(" ".join, pairwise(tokens))]
+    found += map(" ".join, zip(tokens, tokens[1:], tokens[2:], strict=False))
     return list(dict.fromkeys(found))
-
-
-def _tokens(text: str) -> list[str]:
-    return _TOKEN.findall(text.lower())
 
 
 def interrupted(message: str) -> bool:

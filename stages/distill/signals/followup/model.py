@@ -1,4 +1,4 @@
-"""The weights of the text model, and the probability it gives. Pure Python; the file is read when asked.
+"""The weights of the text model, and the probability it gives. The file is read when asked.
 
     score = bias + sum of weight * readable feature + scale / sqrt(max(n, least)) * sum of n-gram weights
     probability = 1 / (1 + exp(-(slope * score + intercept)))
@@ -11,13 +11,15 @@ n is how many of the message's n-grams the model knows. Slope and intercept are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
 import msgspec
+import numpy as np
 
-from stages.distill.signals.followup.features import ngrams, readable
+from stages.distill.signals.followup.features import Floats, Followup, ngrams_of, readable, shortened
+from stages.distill.text import prose
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,30 +38,26 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float  # where F1 is highest on repositories left out
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A probability and what it is made of: log-odds by feature, largest first."""
-
-    probability: float
-    terms: tuple[tuple[str, float], ...]
-
-
 @cache
 def load() -> Model:
     """The shipped model."""
     return msgspec.json.decode(resources.files(__package__).joinpath("model.json").read_bytes(), type=Model)
 
 
-def judge(message: str, request: str, answer: str, asked: bool, model: Model | None = None) -> Judged:
-    """How likely a follow-up expresses dissatisfaction, see `features.readable` for the arguments."""
+def judge(cases: Sequence[Followup], model: Model | None = None) -> Floats:
+    """How likely each follow-up expresses dissatisfaction."""
     model = model or load()
-    terms = [
-        (name, model.readable.get(name, 0.0) * value)
-        for name, value in readable(message, request, answer, asked).items()
-    ]
-    known = [(gram, model.ngrams[gram]) for gram in ngrams(message) if gram in model.ngrams]
-    scale = model.ngram_scale / math.sqrt(max(len(known), model.ngram_least))
-    terms += [(f"'{gram}'", scale * weight) for gram, weight in known]
-    score = model.slope * (model.bias + sum(value for _, value in terms)) + model.intercept
-    told = sorted(((n, v * model.slope) for n, v in terms if v), key=lambda term: -abs(term[1]))
-    return Judged(1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score)))), tuple(told))
+    found = readable(cases)
+    score = np.full(len(cases), model.bias)
+    for name, weight in model.readable.items():
+        score += weight * found[name]
+    said = prose([shortened(case.message) for case in cases])
+    score += [_ngrams(text, model) for text in said]
+    score = np.clip(model.slope * score + model.intercept, -30.0, 30.0)
+    return np.asarray(1.0 / (1.0 + np.exp(-score)))
+
+
+def _ngrams(said: str, model: Model) -> float:
+    """What the n-grams of a message's prose add to its score."""
+    known = [model.ngrams[gram] for gram in ngrams_of(said) if gram in model.ngrams]
+    return model.ngram_scale / math.sqrt(max(len(known), model.ngram_least)) * sum(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,8 @@ from stages.distill.spec import COLUMNS
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
+from stages.report.episodes import CALLS, TOLD_CALLS
+from stages.report.load import load
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.train.run import TrainStage
@@ -226,3 +229,37 @@ def test_without_a_model_and_without_logs_it_says_what_to_name(place: tuple[Work
     with pytest.raises(InputMissingError) as caught:
         run_stage(*place, CollectStage())
     assert "rtrl collect PATH" in str(caught.value.hint)
+
+
+def test_broken_calls_are_checked_where_the_tools_are_logged_and_not_known_elsewhere(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    schema = {"type": "object", "required": ["path"]}
+    tools = [{"type": "function", "function": {"name": "read", "parameters": schema}}]
+    lines = []
+    for name, more in (("with", {"tools": tools}), ("without", {})):
+        function = {"name": "read", "arguments": "{}"}
+        answer = {"role": "assistant", "tool_calls": [{"id": f"call-{name}", "function": function}]}
+        request = {"model": name, "messages": [{"role": "user", "content": "look"}], **more}
+        response = {"id": name, "choices": [{"message": answer}]}
+        lines.append(json.dumps({"session_id": name, "request": request, "response": response}))
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    collect(place, tmp_path / "log.jsonl", kind="openai-log")
+    experience = run_stage(*place, DistillStage()).outputs["experience"]
+    rows = tables.read(experience.path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    assert {row["model"]: row["invalid_tool_calls"] for row in rows} == {"with": 1.0, "without": None}
+    episodes = load(place[1], experience).episodes
+    assert episodes.values[CALLS].tolist() == [1.0, 1.0]
+    assert sorted(episodes.values[TOLD_CALLS].tolist()) == [0.0, 1.0]
+
+
+def test_a_part_is_full_by_bytes_too(
+    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request and the message after it are 3 kB each: a part of 10 kB is full with two episodes."""
+    monkeypatch.setattr(schemas, "PART_BYTES", 10_000)
+    log_of(tmp_path / "one.jsonl", "s1", [f"{n}" + "x" * 3000 for n in range(5)])
+    made = collect(place, tmp_path / "one.jsonl", kind="openai-log").outputs["interactions"]
+    read = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES) for part in tables.parts(made.path)]
+    assert [part.num_rows for part in read] == [2, 2, 1]
+    assert run_stage(*place, DistillStage()).metrics["episodes"] == 5

@@ -8,6 +8,7 @@ import pytest
 
 from cursorbench.sessions import items as said
 from stages.collect.logs.edits import KeptEdits, belongs, repository_of
+from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
 PLACE = said.Place("log")
@@ -46,11 +47,46 @@ def edit(path: str, at: int) -> said.Edit:
 
 
 def test_an_edit_goes_with_the_first_commit_that_its_session_names_after_it() -> None:
-    kept = KeptEdits(SHOP, all_of_it=True)
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill())
     session = Session("claude-code", "1", "1")
     for sha, at, paths in (("c3", 300_000, ("b.py",)), ("c2", 200_000, ()), ("c1", 100_000, ())):
         kept.commit("1", said.Commit(session="1", place=PLACE, id=f"id-{sha}", at=at, sha=sha, paths=paths))
     for n, (path, at) in enumerate((("a.py", 400_000), ("src/b.py", 290_000), ("a.py", 170_000))):
         session.at = at
         kept.add(session, edit(path, at), f"e{n}", "episode")
-    assert [one.commits for one in kept.changes()] == [(), ("c3", "id-c3"), ("c2", "id-c2")]
+    (changes,) = kept.batches()
+    assert [one.commits for one in changes] == [(), ("c3", "id-c3"), ("c2", "id-c2")]
+    assert list(kept.named()) == ["c3", "id-c3", "c2", "id-c2"]
+
+
+def test_edits_come_in_lists_of_a_bounded_size_with_what_belongs_together() -> None:
+    """Two files of one name in two episodes, 20 characters an edit; a list of 45 takes two of them."""
+    kept = KeptEdits(SHOP, all_of_it=True, spill=Spill(in_memory=10))
+    session = Session("claude-code", "1", "1")
+    told = (("b.py", "e1"), ("x/a.py", "e1"), ("a.py", "e2"), ("b.py", "e1"), ("b.py", "e1"), ("a.py", "e2"))
+    for n, (path, episode) in enumerate(told):
+        session.at = 1000 + n
+        item = said.Edit(
+            session="1", place=PLACE, id=str(n), path=path, status="applied", before="x" * 10, after="y" * 10
+        )
+        kept.add(session, item, f"v{n}", episode)
+    kept.add(session, said.Edit(session="1", place=PLACE, id="1", path="x/a.py", status="undone"), "", "")
+    (whole,) = kept.batches()
+    assert [(one.key, one.undone) for one in whole] == [(f"v{n}", n == 1) for n in range(6)]
+    assert {(one.before, one.after, one.diff) for one in whole} == {("x" * 10, "y" * 10, None)}
+    parts = [[one.key for one in part] for part in kept.batches(most=45)]
+    assert parts == [
+        ["v2", "v5"],
+        ["v1"],
+        ["v0", "v3", "v4"],
+    ]  # an episode is not cut
+
+
+def test_what_is_put_aside_comes_back_and_is_readable_nowhere(tmp_path: Path) -> None:
+    with Spill(tmp_path, in_memory=0) as spill:
+        told = [b"password in a text" * 1000, b"", b"password"]
+        numbers = [spill.add(one) for one in told]
+        assert [spill.read(n) for n in reversed(numbers)] == told[::-1]
+        assert list(tmp_path.iterdir()) == []  # the file has no name
+        spill._file.seek(0)
+        assert b"password" not in spill._file.read()

@@ -1,0 +1,135 @@
+"""Which folders outside the workspace were given users' unsealed data: who exported what, where to.
+
+Events of entity `export`: begun -> finished | abandoned. `begun` is on record before a byte is written,
+with the users whose data it will hold, so that `rtrl forget` can always name every folder.
+Not for: writing exports (`stages/train/outside/handover.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlmodel import col, select
+
+from stages import locks
+from stages.registry.models import EventRow
+from stages.registry.states import record
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+ENTITY = "export"
+BEGUN, FINISHED, ABANDONED = "begun", "finished", "abandoned"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export as the registry knows it.
+
+    Attributes:
+        folder: where it was to stand; `partial` where it is written until it is whole.
+        there: whether either of them exists now, as far as this machine can see.
+    """
+
+    id: str
+    at: str
+    by: str
+    state: str  # begun, finished or abandoned
+    experience: str  # reference
+    digest: str  # of the experience
+    layout: str
+    folder: str
+    partial: str
+    there: bool
+
+
+def begin(
+    store: Store,
+    export_id: str,
+    *,
+    by: str,
+    experience: tuple[str, str],
+    layout: str,
+    folder: Path,
+    partial: Path,
+    users: Sequence[str],
+) -> None:
+    """Put on record what is going to be written. `experience` is reference and digest."""
+    data = {
+        "experience": experience[0],
+        "digest": experience[1],
+        "layout": layout,
+        "folder": str(folder),
+        "partial": str(partial),
+        "users": sorted(users),
+    }
+    with store.write("export") as session:
+        record(session, ENTITY, export_id, "", BEGUN, by=by, data=data)
+
+
+def end(store: Store, export_id: str, state: str, *, by: str, data: Mapping[str, Any] | None = None) -> None:
+    """Put on record that the export is whole, or that nothing is left of it."""
+    with store.write("export") as session:
+        record(session, ENTITY, export_id, BEGUN, state, by=by, data=data)
+
+
+def of_user(store: Store, user: str) -> list[Export]:
+    """Exports that hold, or were about to hold, the user's data, oldest first; abandoned ones left out."""
+    found = [(export, users) for export, users in _all(store) if export.state != ABANDONED]
+    return [export for export, users in found if user in users]
+
+
+def lock_of(store: Store, export_id: str) -> Path:
+    """The lock that an export holds while it is written."""
+    return store.run_lock_path(export_id)
+
+
+def sweep(store: Store, *, by: str) -> list[Export]:
+    """Remove what killed exports left behind; returns them. Those still being written are left alone."""
+    swept = []
+    for export, _ in _all(store):
+        lock = lock_of(store, export.id)
+        if export.state != BEGUN or not locks.is_free(lock):
+            continue
+        if _is_whole(Path(export.folder), export.id):
+            end(store, export.id, FINISHED, by=by)
+        else:
+            shutil.rmtree(export.partial, ignore_errors=True)
+            end(store, export.id, ABANDONED, by=by)
+            swept.append(export)
+        lock.unlink(missing_ok=True)
+    return swept
+
+
+def _is_whole(folder: Path, export_id: str) -> bool:
+    """Whether the folder was renamed into place before the kill."""
+    try:
+        found = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("id") == export_id
+
+
+def _all(store: Store) -> list[tuple[Export, frozenset[str]]]:
+    query = select(EventRow).where(EventRow.entity == ENTITY).order_by(col(EventRow.seq))
+    with store.read() as session:
+        rows = [(row.entity_id, row.at, row.by, row.to_state, row.data) for row in session.exec(query)]
+    ends = {export_id: state for export_id, _, _, state, _ in rows}
+    found = []
+    for export_id, at, by, state, text in rows:
+        if state != BEGUN:
+            continue
+        data = json.loads(text)
+        there = any(Path(data[name]).exists() for name in ("folder", "partial"))
+        export = Export(
+            export_id, at, by, ends[export_id], data["experience"], data["digest"], data["layout"],
+            data["folder"], data["partial"], there,
+        )  # fmt: skip
+        found.append((export, frozenset(data["users"])))
+    return found

@@ -1,0 +1,162 @@
+"""Which experiences a report is about, and what earlier collects of session logs took that is not in it.
+
+Not for: reading them (`load.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import schemas, tables
+from stages.errors import InputMissingError, UsageError
+from stages.report.left_out import Left
+from stages.stage import Artifact
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in ("episode_id", "at")])
+_NAMED = 3  # artifacts that a hint names
+
+
+def resolve(store: Store, ref: str | None, line: str) -> Artifact:
+    """The experience that is meant: REF, the newest one made from interactions REF, or the newest.
+
+    Raises:
+        InputMissingError: (exit 5) there is none.
+        UsageError: (exit 2) REF is of another kind, or no reference.
+    """
+    if ref is None:
+        found = store.latest("experience", line)
+        if found is None:
+            raise InputMissingError(
+                "there is no experience to report on",
+                hint="`rtrl collect` (with paths of session logs, or after some use), then `rtrl distill`",
+            )
+        return found
+    named = store.resolve(ref, line)
+    if named.kind == "experience":
+        return named
+    if named.kind != "interactions":
+        raise UsageError(
+            f"a report is about an experience; {named.ref} is none",
+            hint="name experience@vN, or interactions@vN for the newest experience made from them",
+        )
+    experience = _made_from(store, named)
+    if experience is None:
+        raise InputMissingError(
+            f"no experience was made from {named.ref}", hint=f"rtrl distill --input {named.ref}"
+        )
+    return experience
+
+
+def choose(store: Store, refs: Sequence[str], line: str, *, everything: bool) -> list[Artifact]:
+    """The experiences that are meant, the oldest interactions first.
+
+    Args:
+        refs: none: the newest experience.
+        everything: of every interactions of the line the newest experience, of logs or of the gateway as
+            the newest is.
+
+    Raises:
+        InputMissingError: (exit 5) there is none.
+        UsageError: (exit 2) they cannot be one report.
+    """
+    if everything and refs:
+        raise UsageError("--all names every experience", hint="leave the REFs or --all away")
+    newest = [resolve(store, ref, line) for ref in refs or (None,)]
+    if everything:
+        served = bool(newest[0].meta["checkpoint"])
+        found: dict[tuple[str, ...], Artifact] = {}
+        for one in store.all_of("experience", line):
+            if bool(one.meta["checkpoint"]) == served:
+                found.setdefault(tuple(one.meta["interactions"]), one)
+        newest = list(found.values())
+    chosen = sorted({one.digest: one for one in newest}.values(), key=lambda one: _age(store, one))
+    _refuse_mixed(store, chosen)
+    return chosen
+
+
+def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table) -> list[Left]:
+    """Episodes that other collects of session logs took and the report does not have, counted once.
+
+    Logs are deleted by their agents after some time, and each `--user` is a collect of its own.
+    """
+    if any(one.meta["checkpoint"] for one in chosen):
+        return []
+    here = {digest for one in chosen for digest in one.meta["interactions"]}
+    waiting: list[Artifact] = []
+    told, untold = [_keys(table, "episode_id", "at")], []
+    for one in store.all_of("interactions", chosen[0].line):
+        if one.meta["checkpoint"] or one.digest in here:
+            continue
+        if (made := _made_from(store, one)) is not None:
+            read = tables.read(made.path / schemas.EPISODES_FILE, _TIMED)
+            told.append(_keys(read, "episode_id", "at"))
+            continue
+        waiting.append(one)
+        for part in tables.parts(one.path):
+            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["id", "first_at"])
+            untold.append(_keys(read, "id", "first_at"))
+    rows = (
+        ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
+        ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
+    )
+    return [
+        Left("not in this report", name, missing, None, about)
+        for name, found, known, about in rows
+        if (missing := _missing(found, known))
+    ]
+
+
+def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:
+    """What tells an episode from others: its id and when it began. Some clients call every session alike."""
+    return pc.binary_join_element_wise(table[name], pc.cast(table[at], pa.string()), "@")
+
+
+def _distill(interactions: Sequence[Artifact]) -> str:
+    named = [f"rtrl distill --input {one.ref}" for one in interactions[:_NAMED]]
+    return ", ".join([*named, "..."] if len(interactions) > _NAMED else named)
+
+
+def _missing(found: Sequence[pa.ChunkedArray], known: Sequence[pa.ChunkedArray]) -> int:
+    """How many of `found`, each counted once, are not known."""
+    values = _joined(known).combine_chunks()
+    return int(pc.sum(pc.invert(pc.is_in(_joined(found).unique(), value_set=values))).as_py() or 0)
+
+
+def _joined(found: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for one in found for chunk in one.chunks], pa.string())
+
+
+def _made_from(store: Store, interactions: Artifact) -> Artifact | None:
+    """The newest experience made from these interactions."""
+    made = (one for one in store.all_of("experience") if interactions.digest in one.meta["interactions"])
+    return next(made, None)
+
+
+def _age(store: Store, experience: Artifact) -> tuple[int, int]:
+    found = [store.artifact(digest) for digest in experience.meta["interactions"]]
+    return max((one.version for one in found if one is not None), default=0), experience.version
+
+
+def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
+    """One report is of one reward spec, and of logs or of what the gateway captured."""
+    if len({bool(one.meta["checkpoint"]) for one in chosen}) > 1:
+        raise UsageError(
+            "some of these were captured by the gateway, others were read from session logs",
+            hint="report on them apart",
+        )
+    newest = chosen[-1]
+    for one in chosen:
+        if one.meta["spec"] != newest.meta["spec"]:
+            made_from = (store.artifact(digest) for digest in one.meta["interactions"])
+            ref = next((found.ref for found in made_from if found is not None), "interactions@vN")
+            raise UsageError(
+                f"{one.ref} and {newest.ref} have other reward specs: their rewards cannot be compared",
+                hint=f"rtrl distill --input {ref}",
+            )

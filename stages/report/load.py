@@ -1,0 +1,174 @@
+"""Reads experiences, one or several as one: their episodes as columns, and how many tools they called.
+
+Several collects of logs (another user, another folder, a log that has grown or is gone) make an experience
+each; together they tell of everything. Not for: which ones are meant (`chosen.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import schemas, tables
+from stages.errors import InputMissingError, IntegrityError
+from stages.report.episodes import (
+    CALLS,
+    LABELS,
+    LATER,
+    SIGNALS,
+    TOLD_CALLS,
+    Episodes,
+    Floats,
+    Ints,
+    Labels,
+    told_times,
+)
+from stages.stage import Artifact
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+
+FORGOTTEN = "forgotten"
+ORIGIN = "origin"  # the place of a row's experience among those that were read
+_TOLD = ("episode_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
+_UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
+
+Gone = Callable[[Iterable[str]], set[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """Experiences as they are on disk: one table, and its readable episodes as columns.
+
+    Attributes:
+        table: a row per episode, with its ORIGIN; `why_not` is FORGOTTEN for whoever is forgotten by now.
+        forgotten: episodes of users who were forgotten, before distill or since: counted, in no figure.
+        repeated: rows left away because a later experience has the episode too.
+    """
+
+    table: pa.Table
+    episodes: Episodes
+    forgotten: int
+    repeated: int
+
+
+def nobody(users: Iterable[str]) -> set[str]:
+    """Of no user is it known that they were forgotten."""
+    return set()
+
+
+def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
+    """Read experiences as one. An episode that several have is the last one's: a log may have grown.
+
+    Args:
+        gone: says which of some users are forgotten by now.
+
+    Raises:
+        InputMissingError: (exit 5) one was distilled by a version that told less.
+        IntegrityError: (exit 12) its files are damaged.
+    """
+    found = [_table(store, one, place) for place, one in enumerate(experiences)]
+    whole = pa.concat_tables(found, promote_options="default").combine_chunks()
+    table = whole.take(pa.array(_last(whole)))
+    users = _codes(table["user"])
+    away = gone(users.names)
+    lost = np.array([name in away for name in users.names], dtype=np.bool_)[users.codes]
+    lost |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
+    why_not = pc.if_else(pa.array(lost), FORGOTTEN, table["why_not"])
+    table = table.set_column(table.column_names.index("why_not"), "why_not", why_not)
+    readable = _episodes(table, users).take(np.flatnonzero(~lost))
+    return Loaded(table, readable, int(lost.sum()), len(whole) - len(table))
+
+
+def _table(store: Store, experience: Artifact, place: int) -> pa.Table:
+    """Its episodes with their calls."""
+    if experience.meta.get("schema") != schemas.EXPERIENCE_SCHEMA:
+        raise InputMissingError(
+            f"{experience.ref} was distilled by another version ({experience.meta.get('schema')}): it lacks "
+            "columns that a report needs",
+            hint=f"distill it again: rtrl distill --input {_interactions_ref(store, experience)}",
+        )
+    wanted = pa.schema([f for f in schemas.experience_episodes(SIGNALS) if f.name in _TOLD])
+    table = tables.read(experience.path / schemas.EPISODES_FILE, wanted)
+    calls, told = calls_of(store, experience, table["episode_id"])
+    table = table.append_column(CALLS, pa.array(calls)).append_column(TOLD_CALLS, pa.array(told))
+    return table.append_column(ORIGIN, pa.array(np.full(len(table), place, dtype=np.int32)))
+
+
+def _last(table: pa.Table) -> Ints:
+    """Rows, in their order, whose episode no later row has: the same id, begun at the same time."""
+    ids = _codes(table["episode_id"]).codes
+    _, codes = np.unique(np.stack([ids, table["at"].to_numpy()]), axis=1, return_inverse=True)
+    codes = codes.ravel()
+    last = np.full(len(table), -1, dtype=np.int64)
+    np.maximum.at(last, codes, np.arange(len(table)))
+    return np.flatnonzero(last[codes] == np.arange(len(table)))
+
+
+def _episodes(table: pa.Table, users: Labels) -> Episodes:
+    named = {name.removeprefix("term_") for name in table.column_names if name.startswith("term_")}
+    own = tuple(n for n in table.column_names if n in named - {*SIGNALS, "length_cost", *_UNSHOWN})
+    later = [name for name in LATER if name in table.column_names]
+    return Episodes(
+        user=users.codes,
+        session=_codes(table["session"]).codes,
+        at=told_times(table["at"].to_numpy()),
+        values={name: _floats(table[name]) for name in (*SIGNALS, *later, "reward", CALLS, TOLD_CALLS, *own)},
+        labels={name: _codes(table[name]) for name in LABELS},
+        own=own,
+    )
+
+
+def calls_of(store: Store, experience: Artifact, ids: pa.ChunkedArray) -> tuple[Floats, Floats]:
+    """(tool calls of each episode [N], those that broke included; those of which validity is told [N]).
+
+    nan where its interactions were removed.
+    """
+    total, told = np.full(len(ids), np.nan), np.full(len(ids), np.nan)
+    for digest in experience.meta["interactions"]:
+        interactions = store.artifact(digest)
+        if interactions is None:
+            continue
+        for part in tables.parts(interactions.path):
+            read = tables.read(
+                part / schemas.GENERATIONS_FILE, schemas.GENERATIONS, ["episode", "tool_calls"]
+            )
+            calls = np.nan_to_num(
+                np.asarray(pc.list_value_length(read["tool_calls"]).to_numpy(), dtype=np.float64)
+            )
+            at = np.asarray(pc.index_in(read["episode"], ids.combine_chunks()).to_numpy(), dtype=np.float64)
+            known = ~np.isnan(at)
+            rows = at[known].astype(np.int64)
+            for column, counted in ((total, calls), (told, calls - _untold(read["tool_calls"]))):
+                column[rows] = np.nan_to_num(column[rows])
+                np.add.at(column, rows, counted[known])
+    return total, told
+
+
+def _untold(calls: pa.ChunkedArray) -> Floats:
+    """How many calls of each generation [G] nobody said of whether they were valid."""
+    of = np.asarray(pc.list_parent_indices(calls).to_numpy(), dtype=np.int64)
+    errors = pc.struct_field(pc.list_flatten(calls), "error")
+    untold = np.asarray(pc.fill_null(pc.equal(errors, "untold"), False).to_numpy(), dtype=np.bool_)
+    return np.bincount(of[untold], minlength=len(calls)).astype(np.float64)
+
+
+def _interactions_ref(store: Store, experience: Artifact) -> str:
+    found = [store.artifact(digest) for digest in experience.meta.get("interactions", ())]
+    return next((one.ref for one in found if one is not None), "interactions@vN")
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    return np.asarray(column.to_numpy(), dtype=np.float64)  # null becomes nan
+
+
+def _codes(column: pa.ChunkedArray) -> Labels:
+    found = column.combine_chunks().dictionary_encode()
+    if found.null_count:
+        raise IntegrityError("a column of names has gaps", hint="`rtrl verify --full` says what is damaged")
+    return Labels(np.asarray(found.indices, dtype=np.int64), tuple(found.dictionary.to_pylist()))
