@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
     from stages.collect import retention
-    from stages.inbox.reader import delete_segments, old_segments
+    from stages.inbox.reader import delete_segments
     from stages.registry import gc
 
     found, store = open_store(workspace)
@@ -52,7 +52,7 @@ def command(
         segments = retention.delete(found, store, keep_spool_days, time.time())
     else:
         segments = retention.plan(found, store, keep_spool_days, time.time())
-    old = old_segments(found.inbox_dir, keep_spool_days, time.time())
+    old = retention.received(found, store, keep_spool_days, time.time())
     received = [
         (f"received segment {int(path.stem)}", path.stat().st_size, path.stat().st_mtime) for path in old
     ]

@@ -28,15 +28,8 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     spool = open_spool(folder / "spool", vault, config)
     engine = EngineClient(f"http://127.0.0.1:{engine_port}", "", "rtrl", config)
     served = ServedState("auto", "rtrl", Checkpoint("sha256:" + "0" * 64, folder), engine="ready")
-    app = create_app(
-        config,
-        spool,
-        open_inbox(folder / "received", vault, config),
-        vault,
-        ApiKeys.open(folder / "keys"),
-        engine,
-        served,
-    )
+    inbox = open_inbox(folder / "received", vault, config)
+    app = create_app(config, spool, inbox, vault, ApiKeys.open(folder / "keys"), engine, served)
     listener = Listener(app, [bind_tcp(config.host, config.port)], config)
     await listener.start()
     calm_collector()
@@ -44,6 +37,7 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()
     await listener.stop()
+    inbox.close()
     spool.close()
     vault.close()
 

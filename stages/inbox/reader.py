@@ -7,6 +7,7 @@ Not for: what the records mean (`cursorbench/sessions/`).
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -135,10 +136,25 @@ def verify_inbox(folder: Path, deep: bool) -> tuple[dict[str, int], list[str]]:
     return {"segments": counts["segments"], "batches": counts["batches"], "damaged": len(problems)}, problems
 
 
-def old_segments(folder: Path, keep_days: float, now: float) -> list[Path]:
-    """Complete segments whose last record is older than that (s since 1970). The newest always stays."""
-    found = Inbox(folder).segments() if folder.is_dir() else []
-    return [path for _, path in found[:-1] if now - path.stat().st_mtime >= keep_days * 86400]
+def old_segments(folder: Path, keep_days: float, now: float, collected: int) -> list[Path]:
+    """Complete segments that are old and of which no batch lies behind the seq `collected`.
+
+    Args:
+        now: s since 1970; a segment is old when its last record is `keep_days` older. The newest stays.
+    """
+    found = [path for _, path in Inbox(folder).segments()] if folder.is_dir() else []
+    return [
+        path
+        for path, following in itertools.pairwise(found)
+        if _first_seq(following) - 1 <= collected and now - path.stat().st_mtime >= keep_days * 86400
+    ]
+
+
+def _first_seq(path: Path) -> int:
+    """Of a segment; one without a header has none that is small enough."""
+    with path.open("rb") as file:
+        header = frames.unpack_header(file.read(frames.HEADER.size))
+    return header.first_seq if header else LAST
 
 
 def delete_segments(paths: list[Path]) -> None:
