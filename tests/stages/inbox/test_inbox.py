@@ -54,7 +54,9 @@ def test_each_sender_has_logs_of_its_own_in_order_and_a_line_once(tmp_path: Path
 def test_nothing_is_readable_on_disk_and_nothing_of_who_is_forgotten(tmp_path: Path) -> None:
     vault = Vault.create(tmp_path / "keys")
     inbox = writer(tmp_path, vault)
-    inbox.append([Received("k", "ada", "otel", [b"a secret thing"] * 50), Received("k", "eve", "otel", [b"y"])])
+    inbox.append(
+        [Received("k", "ada", "otel", [b"a secret thing"] * 50), Received("k", "eve", "otel", [b"y"])]
+    )
     inbox.close()
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"a secret thing" in p.read_bytes()]
     before = Inbox(tmp_path / "received").facts()
