@@ -34,9 +34,21 @@ class _Found(NamedTuple):
 
 @dataclass
 class Left:
-    """What reading left out: batches of users who were forgotten, damaged ones, lines told before."""
+    """What reading left out: batches of users who were forgotten, damaged ones, lines told before.
 
-    counts: Counter[str] = field(default_factory=Counter)
+    By place, as a reader may open a log more than once.
+    """
+
+    _places: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def out(self, why: str, number: int, line: int = 0) -> None:
+        """A batch, or a line of one, was left out."""
+        self._places.add((why, number, line))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many of each: `forgotten` and `damaged` batches, `repeated` lines."""
+        return Counter(why for why, _, _ in self._places)
 
 
 class Inbox:
@@ -75,33 +87,33 @@ class Inbox:
     def _found(self, last: int, left: Left) -> Iterator[_Found]:
         for number, item in self._items():
             if isinstance(item, frames.Bad):
-                left.counts["damaged"] += 1
+                left.out("damaged", -number, item.offset)
             elif item.kind == records.KIND and item.seq <= last:
                 try:
                     yield _Found(item.seq, number, item.offset, records.unpack(item.body)[0])
                 except ValueError:
-                    left.counts["damaged"] += 1
+                    left.out("damaged", item.seq)
 
     def _lines(self, batches: list[_Found], vault: Vault, left: Left) -> Iterator[bytes]:
         told: set[bytes] = set()
         for found in batches:
             frame = segment.read_frame(self._folder, found.segment, found.offset)
             if frame is None:
-                left.counts["damaged"] += 1
+                left.out("damaged", found.seq)
                 continue
             try:
                 batch, sealed = records.unpack(frame.body)
                 lines = records.unsqueeze(vault.unseal(batch.user, sealed, records.aad(batch.id)))
             except UserForgottenError:
-                left.counts["forgotten"] += 1
+                left.out("forgotten", found.seq)
                 continue
             except (IntegrityError, ValueError):
-                left.counts["damaged"] += 1
+                left.out("damaged", found.seq)
                 continue
-            for line in lines:
+            for n, line in enumerate(lines):
                 digest = hashlib.blake2b(line, digest_size=12).digest()
                 if digest in told:
-                    left.counts["repeated"] += 1
+                    left.out("repeated", found.seq, n)
                 else:
                     told.add(digest)
                     yield line
