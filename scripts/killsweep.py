@@ -11,6 +11,7 @@ were failures; not 0 only when nothing could be measured. With --folder, running
 it was interrupted.
 
     python scripts/killsweep.py --aimed 20 --random 20            a short one
+    python scripts/killsweep.py --scenario train --scenario eval  aimed at what these two pass
     python scripts/killsweep.py --only collect/publish.rename.after:1
 """
 
@@ -35,6 +36,7 @@ from killsweeps.aimed import Aimed, only
 from killsweeps.bases import ENVIRONMENT, Bases, NoBaseError
 from killsweeps.kills import Book, say
 from killsweeps.randoms import Randoms
+from killsweeps.scenarios import SCENARIOS
 from killsweeps.server import DidNotStartError
 
 
@@ -47,6 +49,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--aimed", type=int, default=150, metavar="N", help="kills at fault points")
     parser.add_argument("--random", type=int, default=100, metavar="N", help="kills at random moments")
     parser.add_argument("--seed", type=int, default=0, help="of the order of points and of the moments")
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=[scenario.name for scenario in SCENARIOS],
+        help="aim at this one's points only; may be repeated",
+    )
     parser.add_argument("--only", metavar="SCENARIO/POINT:N", help="one aimed kill, as a failure names it")
     parser.add_argument("--model", type=Path, help="start from this model folder, not from the shipped one")
     parser.add_argument("--folder", type=Path, help="where the workspaces lie; kept, and gone on with")
@@ -57,11 +65,14 @@ def sweep(arguments: argparse.Namespace, folder: Path) -> tuple[Book, list[str]]
     """All kills. Returns them, and what was wrong at the end of all."""
     folder.mkdir(parents=True, exist_ok=True)
     book, bases = Book(folder / "kills.jsonl"), Bases(folder / "bases", arguments.seed, arguments.model)
-    aimed = Aimed(bases, folder, book, arguments.seed)
+    chosen = [one for one in SCENARIOS if not arguments.scenario or one.name in arguments.scenario]
+    aimed = Aimed(bases, folder, book, arguments.seed, chosen)
     if arguments.only:
         aimed.one(*only(arguments.only))
         return book, []
-    bases.path("trained")
+    for scenario in chosen:
+        if scenario.base:
+            bases.path(scenario.base)
     problems: list[str] = []
     broken: list[BaseException] = []
 

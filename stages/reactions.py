@@ -1,6 +1,6 @@
 """From what a log tells of an answer to the event it is: for logs on disk and for what is received.
 
-Pure. Not for: which generation it is about (`collect/logs/turns.py`, `gateway/received.py`).
+Pure. Not for: feedback (`verdicts.py`), which generation it is about (`turns.py`, `gateway/received.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ _ENDS: dict[str, EventType] = {
     "rejected": "edit_rejected",
     "undone": "edit_reverted",
 }
-_THUMBS = frozenset({"thumb", "thumbs", "thumbs_up", "thumb_up"})
 
 
 def of_edit(item: said.Edit) -> tuple[EventType, dict[str, Any]] | None:
@@ -35,11 +34,3 @@ def of_tool(item: said.ToolEnd, name: str) -> tuple[EventType, dict[str, Any]]:
     """The event of a tool call that ended. `name` is the tool's, which the item does not tell."""
     data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
     return "tool_result", data
-
-
-def thumb(item: said.Feedback) -> int | None:
-    """1 or -1 when this is a thumb up or down; None for other feedback."""
-    value = {"up": 1, "down": -1, True: 1, False: -1}.get(item.value, item.value)
-    if item.name not in _THUMBS or not isinstance(value, int | float) or not value:
-        return None
-    return 1 if value > 0 else -1

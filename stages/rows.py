@@ -6,7 +6,7 @@ Column by column, with no dictionary per row. The schemas are in `stages/schemas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
@@ -78,18 +78,18 @@ def generation_batch(rows: Sequence[SealedGeneration]) -> pa.RecordBatch:
 def generations(batch: pa.RecordBatch) -> Iterator[SealedGeneration]:
     """The rows of a batch with all columns of generations.parquet, as records."""
     for row in batch.to_pylist():
-        plain = {name: row[name] for name in _PLAIN}
-        yield SealedGeneration(
-            row["seq"],
-            Generation(
-                **plain,
-                sampling=sampling(row["sampling"]),
-                spans=tuple(Span(**span) for span in row["spans"]),
-                tool_calls=tuple(ToolCall(arguments="", **call) for call in row["tool_calls"]),
-                features=dict(row["features"]),
-            ),
-            row["sealed"],
-        )
+        yield SealedGeneration(row["seq"], generation(row), row["sealed"])
+
+
+def generation(row: Mapping[str, Any]) -> Generation:
+    """One row of generations.parquet as a record."""
+    return Generation(
+        **{name: row[name] for name in _PLAIN},
+        sampling=sampling(row["sampling"]),
+        spans=tuple(Span(**span) for span in row["spans"]),
+        tool_calls=tuple(ToolCall(arguments="", **call) for call in row["tool_calls"]),
+        features=dict(row["features"]),
+    )
 
 
 def event_batch(rows: Sequence[SealedEvent]) -> pa.RecordBatch:
@@ -112,7 +112,7 @@ def events(batch: pa.RecordBatch) -> Iterator[SealedEvent]:
             type=row["type"],
             at=row["at"],
             wall=row["wall"],
-            data=msgspec.json.decode(row["data"]),
+            data=msgspec.json.decode(row["data"]) if row["data"] != "{}" else {},
         )
         yield SealedEvent(row["seq"], event, row["user"], row["sealed"], row["episode"], row["derived"])
 

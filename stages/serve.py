@@ -43,6 +43,7 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
 from stages.target.switch import end_interrupted
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
@@ -142,7 +143,8 @@ class _Host:
             engine = EngineClient(
                 self.supervisor.base_url, self.supervisor.key, self.served.model, self.config
             )
-            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served)
+            verdicts = Verdicts(self.workspace.settings.collect.metrics)
+            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
             admin = Admin(self.admin_key, self.served, self.swapper, spool, gateway.metrics)
             listeners = [
                 Listener(gateway, [self.sockets["public"]], self.config),

@@ -5,6 +5,7 @@ What shares something goes to one worker.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# before torch is loaded: two workers with two threads each wait for one another on two cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # a busy machine is no failure: what an example has to be is right, not quick
 settings.register_profile("rtrl", deadline=None)

@@ -86,7 +86,9 @@ def persistence(before: str, after: str, now: str) -> Kept:
 
 def changed(before: str, after: str) -> bool:
     """Whether two texts differ in more than blank lines and trailing blanks."""
-    return before != after and _lines(before) != _lines(after)
+    if before == after:
+        return False
+    return before.split() != after.split() or _lines(before) != _lines(after)  # the words first: quicker
 
 
 def sides_of_diff(diff: str) -> tuple[str, str]:
@@ -116,16 +118,28 @@ def _diff_body(diff: str) -> Iterator[str]:
 
 def _different(*texts: str) -> list[list[str]]:
     """The lines of each text without those that all begin or end with: what is equal counts for nothing."""
-    split = [text.splitlines() for text in texts]
-    first = split[0]
+    return _different_lines(*(text.splitlines() for text in texts))
+
+
+def _different_lines(*split: list[str]) -> list[list[str]]:
     most = min(map(len, split))
-    start = 0
-    while start < most and all(lines[start] == first[start] for lines in split):
-        start += 1
-    end = 0
-    while end < most - start and all(lines[-1 - end] == first[-1 - end] for lines in split):
-        end += 1
+    start = _alike(most, [lines[:most] for lines in split])
+    most -= start
+    end = _alike(most, [lines[len(lines) - most :][::-1] for lines in split])
     return [lines[start : len(lines) - end] for lines in split]
+
+
+def _alike(most: int, split: Sequence[list[str]]) -> int:
+    """With how many lines all begin, at most `most`; by bisection, as comparing slices is quick."""
+    first, *others = split
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if all(lines[low:middle] == first[low:middle] for lines in others):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _significant(lines: Sequence[str]) -> Counter[str]:
@@ -156,13 +170,7 @@ def _hunk_kept(old: list[str], new: list[str], after: list[str], now: list[str])
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
     """(removed lines, inserted lines) of every differing block, in order."""
-    start = 0
-    while start < min(len(before), len(after)) and before[start] == after[start]:
-        start += 1
-    end = 0
-    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
-        end += 1
-    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    old, new = _different_lines(before, after)
     if not old and not new:
         return
     if len(old) + len(new) > _DIFF_LIMIT:

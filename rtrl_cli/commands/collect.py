@@ -38,6 +38,10 @@ Repo = Annotated[
     list[Path] | None,
     typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
 ]
+Timezone = Annotated[
+    str | None,
+    typer.Option("--timezone", metavar="NAME", help="Zone of times that a log tells without one (Aider's)."),
+]
 
 Received = Annotated[
     bool, typer.Option("--received", help="Read what the gateway was sent of other systems' sessions.")
@@ -50,6 +54,7 @@ def command(
     user: User = None,
     repos: Repo = None,
     repository: RepositoryName = None,
+    timezone: Timezone = None,
     received: Received = False,
     inputs: options.Input = None,
     as_json: options.Json = False,
@@ -71,23 +76,34 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
     if received:
-        if paths or kind is not None or user is not None or from_run is not None:
+        if paths or from_run is not None or any(one is not None for one in (kind, user, timezone)):
             raise UsageError(
-                "--received knows whose records these are and of which kind",
-                hint="leave PATH, --from, --user and --from-run away",
+                "--received knows whose records these are, of which kind and when",
+                hint="leave PATH, --from, --user, --timezone and --from-run away",
             )
-        source = _source([], None, None, repos, repository, workspace, received=True)
+        source = _source([], None, None, repos, repository, None, workspace, received=True)
         run_command("collect", flags, text=_text, source=source)
         return
     if not paths:
-        given = {"--from": kind, "--user": user, "--repo": repos, "--repository": repository}
+        given = {
+            "--from": kind,
+            "--user": user,
+            "--repo": repos,
+            "--repository": repository,
+            "--timezone": timezone,
+        }
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
         run_command("collect", flags)
         return
     if from_run is not None:
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
-    run_command("collect", flags, text=_text, source=_source(paths, kind, user, repos, repository, workspace))
+    run_command(
+        "collect",
+        flags,
+        text=_text,
+        source=_source(paths, kind, user, repos, repository, timezone, workspace),
+    )
 
 
 def _source(
@@ -96,11 +112,13 @@ def _source(
     user: str | None,
     repos: list[Path] | None,
     repository: str | None,
+    timezone: str | None,
     workspace: Path | None,
     *,
     received: bool = False,
 ) -> Source:
     """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
+    from stages.collect.logs.clock import zone_of
     from stages.collect.logs.source import Source
     from stages.workspace import Workspace
 
@@ -115,6 +133,7 @@ def _source(
         user=user or "",
         repository=repository or "",
         repo=repos[0].resolve() if repos else None,
+        zone=zone_of(timezone) if timezone is not None else None,
         leave_out=found.root.resolve(),
         received=found.inbox_dir if received else None,
     )

@@ -70,7 +70,7 @@ def _previous(
         name: float(pattern.search(start if name in opening else plain) is not None)
         for name, pattern in compiled.items()
     }
-    alike = similarity(said, asked_for) if len(words(said)) >= 2 else 0.0
+    alike = similarity(words(said), words(asked_for)) if len(words(said)) >= 2 else 0.0
     found |= {
         "resolved": float(plain != said),
         "trace": float(has_trace([row.message])[0]),

@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,15 +57,23 @@ def only(text: str) -> tuple[Scenario, str, int]:
 class Aimed:
     """The aimed half of a sweep."""
 
-    def __init__(self, bases: Bases, folder: Path, book: Book, seed: int) -> None:
+    def __init__(
+        self,
+        bases: Bases,
+        folder: Path,
+        book: Book,
+        seed: int,
+        scenarios: Sequence[Scenario] = SCENARIOS,
+    ) -> None:
         self._bases, self._folder, self._book, self._seed = bases, folder, book, seed
+        self._scenarios = scenarios
 
     def run(self, wanted: int) -> None:
         """Kill `wanted` times. Points that were not reached are replaced by others while there are any."""
         if wanted <= len(self._book.of("aimed")):
             return
         found = {}
-        for scenario in SCENARIOS:
+        for scenario in self._scenarios:
             points = found[scenario.name] = points_of(scenario, self._bases, self._folder)
             say(f"{scenario.name}: {len(points)} points, passed {points.total()} times")
         queue = plan(found, self._seed)

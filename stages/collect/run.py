@@ -21,14 +21,14 @@ from stages import schemas
 from stages.collect import plan as planning
 from stages.collect import position, window
 from stages.collect.config import CollectConfig
-from stages.collect.scan import Bools, Scan
+from stages.collect.forgotten import forgotten
+from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError, UsageError
 from stages.linestate import consumed_episodes
 from stages.spool import Damage, Spool
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
-from stages.tokens import open_payload
-from stages.vault import UserForgottenError, Vault
+from stages.vault import Vault
 
 if TYPE_CHECKING:
     from stages.collect.logs.source import Source
@@ -131,35 +131,33 @@ class CollectStage:
             window.refuse_deleted(spool, first)
             ctx.progress.start("collect: reading the spool")
             spool.heal()
-            found = self._found(ctx, spool, first, last)
+            found, damages = self._found(ctx, spool, first, last)
             rules = _rules(config, found, ctx.store, inputs)
-            gone = _forgotten(found, spool, vault, (first, last))
+            gone = forgotten(found, spool.dir, vault)
             decided = planning.plan(found, rules, extra["now"], gone)
             _refuse_too_few(config, found, decided, rules)
             ctx.progress.start("collect: sealing", len(decided.taken))
-            sealer = Sealer(out_dir / "interactions", found, decided, vault, spool.chains(vault))
-            damages: list[Damage] = []
-            sealer.generations(spool.generations(first, last, on_damage=damages.append))
-            sealer.events(spool.events(first, last, on_damage=lambda damage: None))
+            workspace = ctx.workspace
+            folder = out_dir / "interactions"
+            sealer = Sealer(folder, found, decided, workspace.spool_dir, workspace.keys_dir)
             for damage in damages:
                 for generation_id in damage.generations:
                     sealer.quarantine(generation_id, "", f"spool_{damage.reason}")
-            sealer.finish(decided.ripe_at(rules.horizon_ms))
-            ctx.progress.advance(len(decided.taken))
+            sealer.run(decided.ripe_at(rules.horizon_ms), ctx.progress)
         finally:
             vault.close()
             spool.close()
         return _outcome(config, found, decided, sealer, extra, live, damages)
 
-    def _found(self, ctx: RunContext, spool: Spool, first: int, last: int) -> Scan:
-        """The window's columns; a closed range of an append-only spool is the same every time."""
+    def _found(self, ctx: RunContext, spool: Spool, first: int, last: int) -> tuple[Scan, list[Damage]]:
+        """The window's columns and damage; a closed range of an append-only spool is always the same."""
         line = ctx.workspace.settings.workspace.line
         seen, self._seen = self._seen, None
         wanted = (ctx.workspace.spool_dir, line, first, last)
         if seen is None or seen[0] != wanted:
             seen = (wanted, *window.read(spool, line, first, last))
         window.refuse_damage(ctx, spool, seen[2])
-        return seen[1]
+        return seen[1], seen[2]
 
 
 def _outcome(
@@ -249,23 +247,6 @@ def _rules(
         lags=lags,
         consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
     )
-
-
-def _forgotten(found: Scan, spool: Spool, vault: Vault, window: tuple[int, int]) -> Bools:
-    """Generations whose payload was made unreadable. A user who came back has readable ones as well."""
-    gone = np.zeros(len(found.ids), dtype=np.bool_)
-    users = np.array([vault.forgotten(user) for user in found.users], dtype=np.bool_)
-    suspect = users[found.g_user] if len(users) else gone
-    if not suspect.any():
-        return gone
-    rows = {int(found.g_seq[row]): row for row in np.flatnonzero(suspect & ~found.g_no_train)}
-    for seq, generation, sealed in spool.generations(*window, on_damage=lambda damage: None):
-        if seq in rows:
-            try:
-                open_payload(vault, generation.user, generation.id, sealed)
-            except UserForgottenError:
-                gone[rows[seq]] = True
-    return gone
 
 
 def _refuse_too_few(

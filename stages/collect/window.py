@@ -6,11 +6,11 @@ Not for: where the window begins (`position.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from stages.collect import columns
 from stages.collect.scan import Scan, scan
 from stages.errors import InputMissingError
-from stages.records import Generation
 from stages.registry.runs import fail_run
 from stages.spool import Damage, Spool, SpoolDamagedError
 from stages.stage import RunContext
@@ -18,15 +18,8 @@ from stages.stage import RunContext
 
 def read(spool: Spool, line: str, first: int, last: int) -> tuple[Scan, list[Damage]]:
     """The window's columns, and the damage in it, which is skipped."""
-    damages: list[Damage] = []
-
-    def generations() -> Iterator[tuple[int, Generation, bytes]]:
-        # begins when all events are read, which checks every byte. Headlines are quick to read, but the way
-        # from one to the next leads through undamaged bytes only
-        payloads = bool(damages or spool.damages())
-        yield from spool.generations(first, last, payloads=payloads, on_damage=lambda damage: None)
-
-    return scan(generations(), spool.events(first, last, on_damage=damages.append), line), damages
+    found = columns.read(spool, first, last)
+    return scan(found, line), found.damages
 
 
 def refuse_damage(ctx: RunContext, spool: Spool, damages: list[Damage]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Episode:
     untrainable: dict[str, str] = field(default_factory=dict)
     forgotten: bool = False
 
-    @property
+    @cached_property
     def sequences(self) -> list[list[str]]:
         """Generation ids to be trained as one sequence each; what cannot be trained on is left out."""
         if self.forgotten:

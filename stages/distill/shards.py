@@ -7,12 +7,8 @@ are columns. Whoever does it, the results come in the parts' order and are the s
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,9 +23,9 @@ from stages.distill.measure import columns_of, measure, with_followups
 from stages.distill.questions import Question, question
 from stages.distill.signals.followup.features import Followup, brief
 from stages.distill.spec import parse
-from stages.engine.lifetime import die_with_parent
-from stages.errors import DependencyDownError, InputMissingError
+from stages.errors import InputMissingError
 from stages.vault import Vault
+from stages.workers import begun_ahead, cores, in_order
 
 _CHUNK = 1024  # episodes whose texts are in memory at once, beside those not complete yet
 T = TypeVar("T")
@@ -96,29 +92,11 @@ def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: i
         InputMissingError: (exit 5) Ray is not installed.
         DependencyDownError: (exit 13) a worker died.
     """
-    workers = min(workers or len(os.sched_getaffinity(0)), len(shards))
+    workers = min(workers or cores(), len(shards))
     if engine == "ray":
         yield from _on_ray(shards, workers)
-    elif workers <= 1:
-        yield from map(measure_shard, shards)
     else:
-        yield from _in_processes(shards, workers)
-
-
-def _in_processes(shards: list[Shard], workers: int) -> Iterator[Measured]:
-    """Spawned, not forked: threads of this process must not be copied."""
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=die_with_parent,
-        initargs=(os.getpid(),),
-    )
-    try:
-        yield from _in_order(shards, lambda shard: pool.submit(measure_shard, shard).result, 2 * workers)
-    except BrokenProcessPool as error:
-        raise DependencyDownError("a worker of distill died", hint="is there enough memory?") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+        yield from in_order(measure_shard, shards, workers)
 
 
 def _on_ray(shards: list[Shard], workers: int) -> Iterator[Measured]:
@@ -138,25 +116,12 @@ def _on_ray(shards: list[Shard], workers: int) -> Iterator[Measured]:
             ref = remote.remote(shard)
             return lambda: ray.get(ref)
 
-        yield from _in_order(shards, begin, 2 * max(1, workers))
+        yield from begun_ahead(shards, begin, 2 * max(1, workers))
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from error
     finally:
         if started:
             ray.shutdown()
-
-
-def _in_order(
-    shards: Iterable[Shard], begin: Callable[[Shard], Callable[[], Measured]], ahead: int
-) -> Iterator[Measured]:
-    """Results in order, with so many begun ahead of the one that is waited for."""
-    waiting: deque[Callable[[], Measured]] = deque()
-    for shard in shards:
-        waiting.append(begin(shard))
-        if len(waiting) > ahead:
-            yield waiting.popleft()()
-    while waiting:
-        yield waiting.popleft()()
 
 
 def _sequences(episodes: list[Episode], digest: str) -> pa.Table:

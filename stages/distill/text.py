@@ -101,9 +101,9 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text[:LIMIT].translate(_TO_PLAIN).lower())
 
 
-def similarity(one: str, other: str) -> float:
-    """Cosine of the word counts of two texts in [0, 1], function words left out; 0 when one has none."""
-    left, right = (Counter(w for w in words(text) if w not in _STOP) for text in (one, other))
-    dot = sum(n * right[word] for word, n in left.items())
+def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+    """Cosine of the counts of two texts' words in [0, 1], function words left out; 0 when one has none."""
+    left, right = (Counter(word for word in text if word not in _STOP) for text in (one, other))
+    dot = sum(n * right[word] for word, n in left.items() if word in right)
     norms = sum(n * n for n in left.values()) * sum(n * n for n in right.values())
     return float(dot / norms**0.5) if norms else 0.0

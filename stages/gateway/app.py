@@ -45,6 +45,7 @@ from stages.gateway.telemetry import Telemetry
 from stages.inbox.writer import InboxWriter
 from stages.spool import SpoolWriter
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -81,6 +82,7 @@ class Gateway:
         keys: ApiKeys,
         engine: EngineClient,
         served: ServedState,
+        verdicts: Verdicts,
     ) -> None:
         self.metrics = Metrics(spool, served)
         self._config = config
@@ -93,7 +95,7 @@ class Gateway:
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
-        intake = Intake(config, spool, inbox, links, self.metrics)
+        intake = Intake(config, spool, inbox, links, self.metrics, verdicts)
         self._telemetry = Telemetry(config, intake, self.metrics, self._identify)
         self._routes: dict[str, dict[str, Handler]] = {
             "/v1/chat/completions": {"POST": lambda x: self._generate("chat", x)},
@@ -255,6 +257,9 @@ def create_app(
     keys: ApiKeys,
     engine: EngineClient,
     served: ServedState,
+    verdicts: Verdicts | None = None,
 ) -> Gateway:
-    """The public application. Whoever calls this owns spool, inbox and vault and closes them afterwards."""
-    return Gateway(config, spool, inbox, vault, keys, engine, served)
+    """The public application. `verdicts` says what feedback is (`collect.metrics`).
+
+    Whoever calls this owns spool, inbox and vault and closes them afterwards."""
+    return Gateway(config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts())

@@ -5,7 +5,7 @@ What a client may send and what it gets back is in `docs/http.md`.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 MIB = 1 << 20
 
@@ -52,10 +52,6 @@ class GatewayConfig(BaseModel):
     )
     pending_hours: float = Field(168.0, gt=0, description="after this an event without generation expires")
 
-    metrics: dict[str, tuple[float, float]] = Field(
-        default_factory=dict,
-        description="feedback metrics that are numbers: NAME = [the value that is worst, that is best]",
-    )
     received_bytes: int = Field(
         16 << 30, ge=MIB, description="what was received of other systems' sessions may take so much disk"
     )
@@ -78,11 +74,3 @@ class GatewayConfig(BaseModel):
     session_cache_bytes: int = Field(
         256 * MIB, ge=0, description="tokens of recent sessions kept so that prompts are stored as suffixes"
     )
-
-    @field_validator("metrics")
-    @classmethod
-    def _two_ends(cls, value: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-        for name, (worst, best) in value.items():
-            if worst == best:
-                raise ValueError(f"{name}: its worst value is its best one")
-        return value

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 from stages.records import Generation
-from stages.spool import codec, segment
+from stages.spool import codec, frames, segment
 
 MOST = 400_000  # calls and episodes remembered; the oldest go first
 
@@ -60,8 +61,7 @@ class Links:
         """Read the segments, newest first, until as much is known as may be."""
         for number in reversed(segment.numbers(self._spool_dir)):
             of_segment: dict[tuple[str, str, str], str] = {}
-            for _, meta in segment.read_headlines(self._spool_dir, number, 1 << 40):
-                generation = codec.decode_headline(meta)
+            for generation in _generations(segment.path_of(self._spool_dir, number)):
                 of_segment |= dict.fromkeys(_places(generation), generation.id)
             with self._lock:
                 for place, found in reversed(of_segment.items()):
@@ -70,6 +70,17 @@ class Links:
                         self._known.move_to_end(place, last=False)
                 if len(self._known) >= MOST:
                     return
+
+
+def _generations(path: Path) -> Iterator[Generation]:
+    """The generations of a segment file, without what is sealed; damaged ones are left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return  # `rtrl gc` was faster
+    for item in frames.scan(data, frames.HEADER.size):
+        if isinstance(item, frames.Frame) and item.kind == frames.Kind.GENERATION:
+            yield codec.unpack_generation(item.body)[0]
 
 
 def _places(generation: Generation) -> list[tuple[str, str, str]]:

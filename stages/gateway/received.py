@@ -38,6 +38,7 @@ from stages.gateway.times import now_ms
 from stages.inbox.writer import InboxWriter, Received
 from stages.records import Event
 from stages.spool import EventResult, SpoolWriter
+from stages.verdicts import Verdicts
 
 _SESSIONS = 10_000  # sessions known to be of our own generations
 _NO_RECORD = "not a record"
@@ -77,8 +78,15 @@ class Intake:
     """Takes records in, of any number of requests at a time."""
 
     def __init__(
-        self, config: GatewayConfig, spool: SpoolWriter, inbox: InboxWriter, links: Links, metrics: Metrics
+        self,
+        config: GatewayConfig,
+        spool: SpoolWriter,
+        inbox: InboxWriter,
+        links: Links,
+        metrics: Metrics,
+        verdicts: Verdicts,
     ) -> None:
+        self._verdicts = verdicts
         self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
         self._queue = Queue(inbox)
         self._adapters: dict[str, Adapter] = {}
@@ -217,15 +225,10 @@ class Intake:
         return told if told is not None and not problem(*told) else None
 
     def _verdict(self, item: said.Feedback) -> Told | None:
-        """Thumbs, or an outcome from -1 to 1. A number has a meaning only where the settings give it one."""
-        ends = self._config.metrics.get(item.name)
-        if ends is not None and isinstance(item.value, int | float):
-            worst, best = ends
-            value = 2 * (float(item.value) - worst) / (best - worst) - 1
-            return "outcome", {"value": min(1.0, max(-1.0, value)), "name": item.name}
-        thumb = reactions.thumb(item)
-        if thumb is not None:
-            return "thumbs", {"value": thumb}
+        """What `collect.metrics` says of this metric; a boolean that it says nothing of is told as it is."""
+        verdict = self._verdicts.of(item)
+        if verdict is not None:
+            return verdict
         if isinstance(item.value, bool):
             return "outcome", {"value": 1.0 if item.value else -1.0, "name": item.name}
         return None

@@ -97,10 +97,15 @@ def sweep(store: Store, *, by: str) -> list[Export]:
         lock = lock_of(store, export.id)
         if export.state != BEGUN or not locks.is_free(lock):
             continue
+        partial = Path(export.partial)
         if _is_whole(Path(export.folder), export.id):
             end(store, export.id, FINISHED, by=by)
+        elif not partial.parent.is_dir():
+            continue  # a disk that is not here now may hold it still
         else:
-            shutil.rmtree(export.partial, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
+            if partial.exists():
+                continue  # not ours to remove: it stays on the list
             end(store, export.id, ABANDONED, by=by)
             swept.append(export)
         lock.unlink(missing_ok=True)

@@ -89,11 +89,6 @@ def unpack_generation(body: bytes) -> tuple[Generation, bytes]:
     return _decode_generation(memoryview(body)[4 : 4 + n]), body[4 + n :]
 
 
-def decode_headline(meta: bytes) -> Generation:
-    """The generation in the readable part of a body (length field removed)."""
-    return _decode_generation(meta)
-
-
 def pack_event(event: Event, user: str, sealed: bytes) -> bytes:
     """The body of an EVENT or PENDING frame."""
     meta = _encode(StoredEvent(event, user))
@@ -104,8 +99,3 @@ def unpack_event(body: bytes) -> tuple[StoredEvent, bytes]:
     """Event and sealed data of an EVENT or PENDING frame."""
     (n,) = _LENGTH.unpack_from(body)
     return _decode_event(memoryview(body)[4 : 4 + n]), body[4 + n :]
-
-
-def meta_length(body_start: bytes) -> int:
-    """How many bytes of a body its readable part takes, length field included."""
-    return 4 + int(_LENGTH.unpack_from(body_start)[0])

@@ -8,7 +8,6 @@ Reading records nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,6 +66,16 @@ class Spool:
             lock.release()
         return cls(spool_dir, index)
 
+    @classmethod
+    def reading(cls, spool_dir: Path) -> Spool:
+        """The spool in `spool_dir`, for a worker of somebody who has opened it: nothing is put in order."""
+        return cls(spool_dir, open_index(spool_dir, locked=False))
+
+    @property
+    def dir(self) -> Path:
+        """Where it lies."""
+        return self._dir
+
     def close(self) -> None:
         """Close the index."""
         self._index.close()
@@ -82,19 +91,15 @@ class Spool:
         return SpoolRange(int(row[0] or last + 1), last, int(row[2] or 0), int(row[3] or 0), int(row[4] or 0))
 
     def generations(
-        self, first_seq: int, last_seq: int, *, payloads: bool = True, on_damage: OnDamage | None = None
+        self, first_seq: int, last_seq: int, *, on_damage: OnDamage | None = None
     ) -> Iterator[tuple[int, Generation, bytes]]:
         """(seq, generation, sealed payload) in order of seq, both ends included.
 
-        Sealed is b"" for no-train, and for all with `payloads=False`, which reads no payload from disk
-        (and therefore checks no CRC).
+        Sealed is b"" for no-train.
 
         Raises:
             SpoolDamagedError: without `on_damage`, when damage is met that nobody was told of yet.
         """
-        if not payloads:
-            yield from self._headlines(first_seq, last_seq)
-            return
         for frame in self._frames(first_seq, last_seq, on_damage):
             if frame.kind == Kind.GENERATION:
                 yield (frame.seq, *codec.unpack_generation(frame.body))
@@ -136,6 +141,10 @@ class Spool:
     def segments(self) -> list[SegmentRow]:
         """The segments that are there, oldest first."""
         return self._index.segments()
+
+    def segments_of(self, first_seq: int, last_seq: int) -> list[SegmentRow]:
+        """The segments that may hold records of a range, oldest first."""
+        return self._index.segments(first_seq, last_seq)
 
     def read_segment(self, row: SegmentRow) -> tuple[list[frames.Frame], list[Damage]]:
         """Good frames and damage of one segment; of an active one in its indexed part. Records nothing."""
@@ -230,13 +239,6 @@ class Spool:
 
     def _damage(self, number: int, offset: int, end: int, reason: str) -> Damage:
         return Damage(number, offset, end - offset, reason, *self._index.lost_in(number, offset, end))
-
-    def _headlines(self, first_seq: int, last_seq: int) -> Iterator[tuple[int, Generation, bytes]]:
-        for row in self._index.segments(first_seq, last_seq):
-            for seq, meta in segment.read_headlines(self._dir, row.id, row.bytes):
-                if first_seq <= seq <= last_seq:
-                    with suppress(msgspec.DecodeError):  # a full read finds and reports the damage
-                        yield seq, codec.decode_headline(meta), b""
 
 
 def _places(damages: list[Damage]) -> set[tuple[int, int]]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from stages import faults
-from stages.spool import codec, frames
+from stages.spool import frames
 from stages.spool.index import SegmentRow
 
 FOLDER = "segments"
 QUARANTINE = "quarantine"
-
-_HEADLINE = 2048  # bytes read at the start of a frame: its readable part in most cases
 
 
 def path_of(spool_dir: Path, segment: int) -> Path:
@@ -136,33 +133,3 @@ def read_frame(spool_dir: Path, segment: int, offset: int) -> frames.Frame | Non
             return frames.read_at(head + file.read(frames.FRAME.unpack(head)[1]), 0)
     except FileNotFoundError:
         return None
-
-
-def read_headlines(spool_dir: Path, segment: int, limit: int) -> Iterator[tuple[int, bytes]]:
-    """(seq, readable part) of each generation in the first `limit` bytes, without reading payloads.
-
-    Stops at the first byte that is no frame (a full read tells what is wrong there).
-    """
-    try:
-        fd = os.open(path_of(spool_dir, segment), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        offset = frames.HEADER.size
-        while offset < limit:
-            start = os.pread(fd, _HEADLINE, offset)
-            if len(start) < frames.FRAME.size + 4:
-                return
-            magic, length, _, kind, seq = frames.FRAME.unpack_from(start)
-            if magic != frames.FRAME_MAGIC:
-                return
-            if kind == frames.Kind.GENERATION:
-                end = frames.FRAME.size + codec.meta_length(start[frames.FRAME.size :])
-                if end > len(start):
-                    start = os.pread(fd, end, offset)
-                    if end > len(start):
-                        return
-                yield seq, start[frames.FRAME.size + 4 : end]
-            offset += frames.FRAME.size + length
-    finally:
-        os.close(fd)

@@ -65,15 +65,25 @@ def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], 
 
 
 def read_moments(path: Path) -> Moments:
-    """Raises IntegrityError when the file is damaged."""
+    """Raises IntegrityError when the file is damaged, or holds numbers that are no moments.
+
+    Those would make the weights not finite in the step, after which the good ones are gone.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             step = int((file.metadata() or {})["step"])
-            return Moments(step, {name: file.get_tensor(name) for name in sorted(file.keys())})
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, KeyError, ValueError) as error:
         raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()) or (name.startswith("exp_avg_sq.") and bool((tensor < 0).any())):
+            raise IntegrityError(
+                f"{path}: {name} is not finite, or a negative square",
+                hint="--set train.carry_moments=false starts with new moments",
+            )
+    return Moments(step, tensors)
 
 
 def write_moments(path: Path, moments: Moments) -> None:

@@ -205,7 +205,8 @@ class _Run:
         if not updated.steps:
             raise InconclusiveError(
                 f"no optimizer step was taken: {updated.stopped}",
-                hint="the batch is too far off-policy; collect again from the live checkpoint",
+                hint="too far off-policy: collect again from the live checkpoint; too far from the anchor: "
+                "go back to an earlier checkpoint, or move the anchor",
             )
         return updated
 
@@ -267,6 +268,8 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
     found = []
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
+    if (most := max((step["clipped"] for step in updated.steps), default=0.0)) > 0.5:
+        found.append(f"train.correction limited {most:.0%} of the tokens of a step: its bounds are narrow")
     if count := len(objective.capped.users):
         found.append(f"{count} users reached the cap of {objective.capped.user_cap:.0%} of the gradient")
     if count := len(objective.capped.keys):

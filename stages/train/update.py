@@ -25,7 +25,7 @@ from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
 from stages.train.correction import correction_of
 from stages.train.forward import Budget, assemble, logprobs, plan
-from stages.train.guards import Watch, limit_exceeded
+from stages.train.guards import Watch, limit_exceeded, live
 from stages.train.loss import policy_loss
 from stages.train.moments import Moments, moments_of, restore
 from stages.train.parallel import Replicas, copies_for
@@ -121,7 +121,8 @@ def run_update(
                 result.used += [int(index) for index in parts[number]]
                 result.moments = moments_of(optimizer, parameters)
             _remember(scratch / resume.STEP, parameters, result, digest)
-            progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
+            progress.message(f"optimizer step {number + 1} of {len(parts)}: {live(figures)}")
+            progress.advance(1)
     return result
 
 
@@ -180,7 +181,7 @@ def _step(
     for _, seen in results:
         watch.add(*seen)
     figures = watch.figures()
-    stopped = limit_exceeded(figures, kl_stop=config.kl_stop, ess_stop=config.ess_stop)
+    stopped = limit_exceeded(figures, config)
     if not stopped:
         optimizer.step()
     seconds = time.monotonic() - started

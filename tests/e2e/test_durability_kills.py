@@ -1,4 +1,4 @@
-"""A short kill sweep: the same script as the long one, few kills, no failure."""
+"""A short kill sweep: the same script as the long one, few scenarios, few kills, no failure."""
 
 from __future__ import annotations
 
@@ -35,17 +35,11 @@ def killsweep(folder: Path, *arguments: str) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_short_sweep_loses_nothing(tmp_path: Path) -> None:
-    found = killsweep(tmp_path, "--aimed", "3", "--random", "2", "--seed", "1")
-    assert found == {"killsweep.kills": 5, "killsweep.failures": 0}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_sweep_goes_on_where_it_was_and_repeats_one_kill(tmp_path: Path) -> None:
+def test_a_short_sweep_loses_nothing_and_goes_on_where_it_was(tmp_path: Path) -> None:
     folder = ("--folder", str(tmp_path / "sweep"))
-    assert killsweep(tmp_path, "--only", "collect/publish.rename.after:1", *folder)["killsweep.kills"] == 1
-    again = killsweep(tmp_path, "--only", "collect/publish.rename.after:1", *folder)
-    assert again["killsweep.kills"] == 1
-    more = killsweep(tmp_path, "--only", "gateway/spool.append.after:9", *folder)
-    assert more == {"killsweep.kills": 2, "killsweep.failures": 0}
+    scenarios = [word for name in ("gateway", "sweep-verify", "cycle") for word in ("--scenario", name)]
+    found = killsweep(tmp_path, "--aimed", "3", "--random", "2", "--seed", "1", *scenarios, *folder)
+    assert found == {"killsweep.kills": 5, "killsweep.failures": 0}
+    for _ in range(2):  # the second time it is done already
+        more = killsweep(tmp_path, "--only", "collect/publish.rename.after:1", *folder)
+        assert more == {"killsweep.kills": 6, "killsweep.failures": 0}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ from stages.spool import Spool, SpoolFullError, open_event
 from stages.spool.pending import PENDING_PREFIX, pending_user
 from stages.spool.recovery import WriterLock
 from stages.vault import Vault
+from tests import processes
 from tests.e2e.small_disk import filled, small_disk
 from tests.stages.spool.spool_records import event, full_tokens, generation, payload, tokens, writer
 
@@ -55,13 +54,7 @@ spool.close()
 def test_the_key_of_a_waiting_event_goes_only_when_the_event_is_safe(tmp_path: Path, point: str) -> None:
     """The event is sealed again for its user; the key it waited under must not die before that is on disk,
     and must not live on after a kill in between."""
-    killed = subprocess.run(
-        [sys.executable, "-c", _WAITS_FOR_ITS_GENERATION, str(tmp_path)],
-        env=os.environ | {"RTRL_FAULT": point},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    killed = processes.python("-c", _WAITS_FOR_ITS_GENERATION, str(tmp_path), env={"RTRL_FAULT": point})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     writer(tmp_path).close()
     vault = Vault.open(tmp_path / "keys")

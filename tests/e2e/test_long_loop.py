@@ -1,4 +1,5 @@
-"""A long loop with real vLLM: a task's chain runs over two deployments and a restart, its outcome comes late.
+"""A long loop with real vLLM: a task's chain runs over two deployments, a restart of the gateway and a death
+of the engine; its outcome comes late.
 
 Every generation of the chain is trained on with the outcome as its reward, and proven by the checkpoint that
 sampled it.
@@ -7,19 +8,23 @@ sampled it.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from stages import schemas, tables
 from stages.served_fingerprint import write_fingerprint
 from stages.serving.detach import start_detached, stop
 from stages.stage import Artifact
+from stages.target.admin import Admin
+from tests import processes
 from tests.e2e.conftest import SETTINGS, World
 from tests.e2e.tiny import nudge_checkpoint
 
@@ -51,8 +56,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def rtrl(world: World, *arguments: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--json"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = processes.rtrl(*arguments, "-w", str(world.workspace.root), "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -94,15 +98,39 @@ def child_of_second(world: World) -> Artifact:
     return made
 
 
+def the_engine_dies_and_comes_back(world: World) -> None:
+    """SIGKILL: 503 until another engine serves what is live; nothing of the old one stays."""
+    engine = world.endpoint.engine
+    children = psutil.Process(engine.pid).children(recursive=True)
+    os.kill(engine.pid, signal.SIGKILL)
+    statuses = []
+    deadline = time.monotonic() + 120
+    body = {"model": "rtrl", "max_tokens": 4, "prompt": "x"}
+    headers = {**world.headers, "X-Rtrl-No-Train": "1", "X-Rtrl-At": str(T0)}
+    while time.monotonic() < deadline:
+        statuses.append(
+            httpx.post(f"{world.url}/completions", json=body, headers=headers, timeout=60).status_code
+        )
+        if statuses[-1] == 200 and 503 in statuses:
+            break
+        time.sleep(0.1)
+    assert set(statuses) == {200, 503}
+    assert world.endpoint.engine.pid != engine.pid
+    assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    with Admin(world.endpoint) as admin:
+        assert admin.served().checkpoint == world.store.resolve("checkpoint@live", "auto").digest
+
+
 def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(world: World) -> None:
     names = [f"user{n}" for n in range(TASKS)]
     first = work(world, 0, names)
     assert rtrl(world, "deploy")[0] == 0
     third = child_of_second(world)
     work(world, 1, names)
-    assert rtrl(world, "deploy")[0] == 0
-    stop(world.workspace)
+    stop(world.workspace)  # the gateway restarts
     start_detached(world.workspace)
+    assert rtrl(world, "deploy")[0] == 0
+    the_engine_dies_and_comes_back(world)
     work(world, 2, names)
 
     code, waiting = rtrl(world, "collect")
@@ -119,7 +147,7 @@ def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(w
     assert code == 0, collected
     assert collected["metrics"]["episodes"] == TASKS
     assert collected["metrics"]["generations"] == 3 * TASKS
-    assert collected["metrics"]["left_behind"] == {"immature": 1}
+    assert collected["metrics"]["left_behind"] == {"immature": 1, "no_train": 1}  # that is the probe
 
     code, distilled = rtrl(world, "distill")
     assert code == 0, distilled

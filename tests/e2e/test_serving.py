@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from stages.errors import LockedError
@@ -21,6 +16,7 @@ from stages.serving.detach import start_detached
 from stages.spool import Spool
 from stages.target.admin import Admin
 from stages.vault import Vault
+from tests import processes
 from tests.e2e.conftest import World
 from tests.stages.spool.spool_records import full_tokens
 
@@ -47,8 +43,7 @@ def distribution(world: World) -> list[float]:
 
 
 def rtrl(world: World, *arguments: str) -> int:
-    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--quiet"]
-    return subprocess.run(command, check=False).returncode
+    return processes.rtrl(*arguments, "-w", str(world.workspace.root), "--quiet").returncode
 
 
 def is_served(world: World) -> str:
@@ -124,10 +119,8 @@ def test_a_deploy_is_rehearsed_without_touching_what_is_served(served: World) ->
     assert rtrl(served, "rollback") == 0
     before = distribution(served)
     deployed = served.store.runs("deploy", limit=1)[0]
-    command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "--from-run", deployed.id, "--json"]
-    done = subprocess.run(
-        [*command, "-w", str(served.workspace.root)], check=False, capture_output=True, text=True
-    )
+    root = str(served.workspace.root)
+    done = processes.rtrl("deploy", "--from-run", deployed.id, "--json", "-w", root)
     assert done.returncode == 0, done.stderr
     metrics = json.loads(done.stdout)["metrics"]
     assert (metrics["rehearsed"], metrics["changed"]) == (True, True)
@@ -176,25 +169,6 @@ def test_a_refused_request_leaves_nothing_in_the_engines_log_and_hurts_nobody(se
 def test_only_one_serve_per_workspace(served: World) -> None:
     with pytest.raises(LockedError, match=str(served.endpoint.pid)):
         start_detached(served.workspace)
-    command = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(served.workspace.root)]
-    second = subprocess.run(command, check=False, capture_output=True, text=True)
+    second = processes.rtrl("serve", "-w", str(served.workspace.root))
     assert second.returncode == 11
     assert str(served.endpoint.pid) in second.stderr
-
-
-def test_a_killed_engine_gives_503_and_comes_back(served: World) -> None:
-    before, engine = distribution(served), served.endpoint.engine
-    children = psutil.Process(engine.pid).children(recursive=True)
-    os.kill(engine.pid, signal.SIGKILL)
-    statuses = set()
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        answer = ask(served)
-        statuses.add(answer.status_code)
-        if answer.status_code == 200 and 503 in statuses:
-            break
-        time.sleep(0.1)
-    assert statuses == {200, 503}
-    assert distribution(served) == pytest.approx(before, abs=1e-5)
-    assert served.endpoint.engine.pid != engine.pid
-    assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -32,6 +32,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "top_k": {"top_k": 12},
     "min_p": {"min_p": 0.05, "temperature": 1.3},
     "all": {"temperature": 0.7, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2},
+    "repetition": {"temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.2},
     "penalties": {"presence_penalty": 0.5, "frequency_penalty": 0.3, "repetition_penalty": 1.1},
 }
 

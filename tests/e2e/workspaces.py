@@ -7,9 +7,6 @@ For tests of what stages do with good and bad data on disk. No engine, no gatewa
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from stages.spool import SpoolWriter, Tokens
 from stages.stage import Output
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests import processes
 from tests.e2e.tiny import write_checkpoint
 
 SETTINGS = """
@@ -54,14 +52,7 @@ class Done:
 
 def rtrl(workspace: Path, *arguments: str, timeout: float = 600.0, **env: str) -> Done:
     """Run `rtrl ARGUMENTS` in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rtrl_cli.main", *arguments],
-        env=os.environ | {"RTRL_WORKSPACE": str(workspace), "OMP_NUM_THREADS": "1"} | env,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = processes.rtrl(*arguments, env={"RTRL_WORKSPACE": str(workspace)} | env, timeout=timeout)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

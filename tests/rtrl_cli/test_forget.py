@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.stages.forget_world import used
 from tests.stages.world import World
 
@@ -24,8 +23,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def rtrl(world: World, *arguments: str) -> tuple[int, str, str]:
     root: Path = world.workspace.root
-    command = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = processes.rtrl(*arguments, "-w", str(root), timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,16 +11,11 @@ import pytest
 from stages.errors import UsageError
 from stages.gateway.keys import ApiKeys
 from stages.workspace import Workspace
+from tests import processes
 
 
 def rtrl(workspace: Workspace, *arguments: str) -> tuple[int, dict[str, object], str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "rtrl_cli.main", "keys", *arguments, "--json", "-w", str(workspace.root)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = processes.rtrl("keys", *arguments, "--json", "-w", str(workspace.root), timeout=60)
     return done.returncode, json.loads(done.stdout), done.stderr
 
 

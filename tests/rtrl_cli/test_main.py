@@ -16,6 +16,8 @@ import pytest
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.workspace import Workspace
+from tests import processes
+from tests.processes import Done
 from tests.stages.toy import Toy, checkpoint
 
 ENVELOPE = {
@@ -43,17 +45,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return made
 
 
-def rtrl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rtrl_cli.main", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def rtrl(*arguments: str, **environment: str) -> Done:
+    return processes.rtrl(*arguments, env=environment)
 
 
-def document(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+def document(done: Done) -> dict[str, object]:
     found = json.loads(done.stdout)
     assert set(found) == ENVELOPE
     assert found["schema"] == "rtrl/1"

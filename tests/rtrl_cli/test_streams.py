@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stages.workspace import Workspace
+from tests import processes
 
 
 def shell(workspace: Workspace, command: str) -> subprocess.CompletedProcess[str]:
@@ -67,8 +68,11 @@ def test_a_stderr_that_takes_nothing_changes_no_status(workspace: Workspace, whe
         ("db backup --to /proc/none", 13, ""),
     ],
 )
-def test_what_the_system_refuses_is_no_bug(workspace: Workspace, command: str, code: int, words: str) -> None:
-    done = shell(workspace, f"RTRL {command} --json")
+def test_what_the_system_refuses_is_no_bug(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, command: str, code: int, words: str
+) -> None:
+    monkeypatch.chdir(workspace.root)
+    done = processes.rtrl(*command.split(), "--json")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["code"], words in error["message"]) == (code, code, True), error
     assert error["hint"]
@@ -76,9 +80,10 @@ def test_what_the_system_refuses_is_no_bug(workspace: Workspace, command: str, c
 
 
 def test_a_failure_names_the_whole_command(workspace: Workspace) -> None:
+    env = {"RTRL_WORKSPACE": str(workspace.root)}
     for command, name in {
         "keys -q": "keys",
         "keys revoke nobody": "keys revoke",
         "db check x": "db check",
     }.items():
-        assert json.loads(shell(workspace, f"RTRL {command} --json").stdout)["command"] == name
+        assert json.loads(processes.rtrl(*command.split(), "--json", env=env).stdout)["command"] == name

@@ -26,6 +26,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
+from tests.samples import DATA, real
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -33,10 +34,6 @@ sys.path.insert(0, str(SCRIPTS))
 from followup import batches, extract, texts  # noqa: E402
 from followup.candidates import Between, Candidate, Source, candidates, identity  # noqa: E402
 
-DATA = Path(__file__).parents[2].parent / "shared/data/interactions"
-real = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine"
-)
 AT = Place("log", 1)
 SOURCE = Source(folder="here", repository="a/b", licence="MIT")
 

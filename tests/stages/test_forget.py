@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from stages.spool import Spool
 from stages.spool.pending import pending_user
 from stages.spool.verify import verify_spool
 from stages.vault import UserForgottenError, Vault
+from tests import processes
 from tests.stages.forget_world import OTHER, TOKENS, WORD, backed_up, episode, opened, traces, used
 from tests.stages.world import HOUR, World
 
@@ -227,17 +225,8 @@ POINTS = ("vault.forget.before", "vault.forget.after", "forget.commit.before", "
 def test_killed_anywhere_the_next_call_completes_it(world: World, point: str) -> None:
     used(world)
     key = wrapped(world, "eve")
-    command = [
-        sys.executable,
-        "-m",
-        "rtrl_cli.main",
-        "forget",
-        "eve",
-        "--json",
-        "-w",
-        str(world.workspace.root),
-    ]
-    killed = subprocess.run(command, env=os.environ | {"RTRL_FAULT": point}, capture_output=True, check=False)
+    root = str(world.workspace.root)
+    killed = processes.rtrl("forget", "eve", "--json", "-w", root, env={"RTRL_FAULT": point})
     assert killed.returncode == -signal.SIGKILL
     forgotten(world)
     assert len(events(world)) == 1

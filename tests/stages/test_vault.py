@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from hypothesis import strategies as st
 
 from stages.errors import InputMissingError, IntegrityError
 from stages.vault import OVERHEAD, UserForgottenError, Vault
+from tests import processes
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +135,7 @@ def test_killed_anywhere_the_next_start_works(tmp_path: Path, point: str) -> Non
         "import sys; from pathlib import Path; from stages.vault import Vault;"
         "Vault.create(Path(sys.argv[1])).seal('ada', b'x', b'')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=os.environ | {"RTRL_FAULT": point}, check=False
-    )
+    done = processes.python("-c", code, str(tmp_path), env={"RTRL_FAULT": point})
     assert done.returncode == -signal.SIGKILL
     vault = Vault.create(tmp_path)
     assert vault.unseal("ada", vault.seal("ada", b"x", b""), b"") == b"x"

@@ -16,6 +16,7 @@ import msgspec
 
 from cursorbench.history.changes import Change
 from cursorbench.sessions import items as said
+from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Session
 
@@ -38,6 +39,7 @@ class _Kept:
     before: int  # commits that its session had named by then
     texts: int
     size: int
+    zoneless: bool
     undone: bool = False
 
 
@@ -51,6 +53,7 @@ class KeptEdits:
 
     Attributes:
         elsewhere: how many were made in another folder than the repository's.
+        clock: set before `batches` where times of a wall clock were kept.
     """
 
     def __init__(self, repository: Path, *, all_of_it: bool, spill: Spill) -> None:
@@ -59,6 +62,7 @@ class KeptEdits:
         self._place_of: dict[tuple[str, str, str], int] = {}  # session, call, path
         self._commits: dict[str, list[said.Commit]] = defaultdict(list)
         self.elsewhere = 0
+        self.clock: Clock | None = None
 
     def add(self, session: Session, item: said.Edit, event: str, episode: str) -> None:
         """An edit that was applied, or that was undone."""
@@ -71,7 +75,7 @@ class KeptEdits:
             kept = _Kept(
                 event, item.path, session.at or None, episode, session.name,
                 len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
-                sum(len(text) for text in texts if text is not None),
+                sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
             self._place_of[place] = len(self._kept)
             self._kept.append(kept)
@@ -81,6 +85,14 @@ class KeptEdits:
     def commit(self, session: str, item: said.Commit) -> None:
         """A commit that the log of this session names."""
         self._commits[session].append(item)
+
+    def wall_clocks(self) -> list[tuple[int, str]]:
+        """Wall clock time of each edit of which only that is told, and what its log calls its commit."""
+        return [
+            (kept.at, next(iter(self._named(kept)), ""))
+            for kept in self._kept
+            if kept.zoneless and kept.at is not None
+        ]
 
     def named(self) -> Iterator[str]:
         """What the logs call the commits that took an edit."""
@@ -113,10 +125,13 @@ class KeptEdits:
     def _changes(self, members: list[int]) -> list[Change]:
         found = []
         for kept in (self._kept[n] for n in sorted(members)):
+            at = kept.at
+            if at is not None and kept.zoneless and self.clock is not None:
+                at = self.clock.utc(at)
             before, after, diff = msgspec.msgpack.decode(self._spill.read(kept.texts))
             found.append(
                 Change(
-                    kept.event, kept.path, before, after, diff, kept.at, self._named(kept), kept.episode,
+                    kept.event, kept.path, before, after, diff, at, self._named(kept), kept.episode,
                     kept.undone,
                 )
             )  # fmt: skip

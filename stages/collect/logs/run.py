@@ -15,6 +15,7 @@ from typing import Any
 from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
+from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -27,8 +28,10 @@ from stages.errors import InconclusiveError
 from stages.inbox.reader import Left
 from stages.stage import Outcome, Output, RunContext
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 
 _BUFFER = 1024  # records whose users get their keys in one transaction
+_METRICS = 50  # names of metrics that nothing was made of
 _NAMED = 3  # files of no known kind that are named
 
 
@@ -55,7 +58,15 @@ def collect_logs(
     left = Left()
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
-        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym)
+        clock = Clock(source.zone) if source.zone is not None else stands.clock
+        turns = Turns(
+            line,
+            source.user,
+            source.repository,
+            pseudonym=vault.pseudonym,
+            clock=clock,
+            verdicts=Verdicts(config.metrics),
+        )
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
         ctx.progress.start("collect: reading session logs")
         pending: list[Record] = []
@@ -113,7 +124,7 @@ def _survivals(
                 pass
         for _ in turns.done():
             pass
-        return survivals(source.repo, facts["repo"]["head"], edits)
+        return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
 
 
 def _write(writer: LogWriter, vault: Vault, records: list[Record], *, received: bool) -> None:
@@ -155,6 +166,7 @@ def _outcome(
         "files": facts["files"],
         "items": dict(sorted(kinds.items())),
         "said": dict(sorted(turns.counts.items())),
+        "feedback_not_used": dict(turns.unused.most_common(_METRICS)),
         "quarantined": quarantined,
         "forgotten": writer.counts["forgotten"],
         "unknown_files": len(unknown),

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
+from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.inbox.reader import LAST, Inbox, Left
@@ -40,6 +42,7 @@ class Source:
         user: whose sessions these are; "" makes every session its own user.
         repository: name of what they worked on; "" takes the folder a session was begun in.
         repo: the git repository that took their edits, None without one.
+        zone: of the times that a log tells without one; None asks the repository, else UTC.
         leave_out: a folder below `paths` that is none of them, the workspace's.
         received: the folder of what the gateway received (`stages/inbox`), None to leave it out.
         last: seq of the last batch of it that counts.
@@ -51,6 +54,7 @@ class Source:
     repository: str = ""
     repo: Path | None = None
     leave_out: Path | None = None
+    zone: ZoneInfo | None = None
     received: Path | None = None
     last: int = LAST
 
@@ -63,9 +67,9 @@ class Source:
         received, last = None, LAST
         if "received" in facts:
             received, last = workspace.inbox_dir, facts["received"]["last_seq"]
-        return cls(
-            paths, facts["kind"], facts["user"], facts["repository"], repo, leave_out, received, last
-        )  # fmt: skip
+        zone = zone_of(facts["timezone"]) if facts.get("timezone") else None
+        about = facts["kind"], facts["user"], facts["repository"]
+        return cls(paths, *about, repo, leave_out, zone, received, last)
 
     def facts(self) -> dict[str, Any]:
         """What stands for the logs in a run's record, the digest of all that is read included.
@@ -94,6 +98,7 @@ class Source:
             "kind": self.kind,
             "user": self.user,
             "repository": self.repository,
+            **({} if self.zone is None else {"timezone": self.zone.key}),
             "repo": repository_facts(self.repo) if self.repo else None,
             "files": files,
             "bytes": size,

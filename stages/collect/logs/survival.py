@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
 from cursorbench.history.follow import follow_all
 from cursorbench.history.repository import Repository
 from cursorbench.sessions.lines import Kept
+from stages.collect.logs.clock import NONE, Clock, clock_of
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.state import Happened, Record
 from stages.records import Event
@@ -29,11 +31,13 @@ class Survivals:
     Attributes:
         figures: edits by how their commit was recognised, kept lines by horizon, why others are not known.
         warnings: what the repository's user should know.
+        clock: what the history told of the zone of times without one; None where it was not asked.
     """
 
     events: Mapping[str, list[Counts]] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    clock: Clock | None = None
 
     def after(self, record: Record) -> Iterator[Record]:
         """The record, and behind an edit what became of it."""
@@ -77,16 +81,31 @@ def repository_facts(path: Path) -> dict[str, str]:
         return {"path": str(path), "head": repository.commit("HEAD")}
 
 
-def survivals(path: Path, head: str, edits: KeptEdits) -> Survivals:
-    """Follow all edits that were kept through the history that ends with `head`."""
+def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = None) -> Survivals:
+    """Follow all edits that were kept through the history that ends with `head`.
+
+    Args:
+        zone: of the times that a log tells without one; None asks the history.
+    """
     events: dict[str, list[Counts]] = {}
     figures = Figures()
     with Repository(path) as repository:
+        told = edits.wall_clocks()
+        clock = Clock(zone) if zone is not None or not told else clock_of(repository, head, told)
+        edits.clock = clock if told else None
         for changes, found in follow_all(repository, edits.batches(), head, named=edits.named()):
             events |= _events(changes, found)
             figures.add(found)
-        warnings = repository.warnings
-    return Survivals(events, figures.told() | {"made_elsewhere": edits.elsewhere}, warnings)
+        warnings = [*repository.warnings, *_unzoned(clock)]
+    counts = figures.told() | {"made_elsewhere": edits.elsewhere, "zones": dict(clock.used.most_common())}
+    return Survivals(events, counts, tuple(warnings), clock if told else None)
+
+
+def _unzoned(clock: Clock) -> list[str]:
+    n = clock.used[NONE]
+    if not n:
+        return []
+    return [f"{n} edits have a wall clock's time of an unknown zone, read as UTC: name it with --timezone"]
 
 
 def _events(changes: Sequence[Change], found: Sequence[Survival]) -> dict[str, list[Counts]]:

@@ -15,12 +15,14 @@ from typing import Any
 
 from cursorbench.sessions import items as said
 from stages import reactions
+from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
 from stages.inbox.records import NOBODY, Sender
 from stages.records import Event, EventType, ToolCall
+from stages.verdicts import Verdicts, name_of
 
 
 class Turns:
@@ -29,11 +31,14 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
+        verdicts: says what feedback is; thumbs alone without it.
+        clock: tells the zone of times without one; UTC without it.
         edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
         counts: items by what became of them, those that no signal reads among them.
+        unused: feedback that is no verdict, by its metric.
     """
 
     def __init__(
@@ -44,24 +49,26 @@ class Turns:
         *,
         pseudonym: Callable[[bytes], str],
         edits: KeptEdits | None = None,
+        clock: Clock | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits = edits
+        self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
         self._early: list[tuple[said.Feedback, str]] = []
         self._all_read = False
         # sender and a log's id: session name, generation, episode; nothing when two answers have it
         self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
+        self.unused: Counter[str] = Counter()
 
     def add(self, kind: str, item: said.Read, sender: Sender = NOBODY) -> Iterator[Record]:
-        """What this item completes; sessions of two senders are two, whatever they are called.
-
-        `Quarantined` items are the caller's.
-        """
+        """What this item completes; two senders' sessions are two. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
+        if self._clock is not None:
+            item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
             yield from self._about_an_answer(item, sender.mark)
             return
@@ -221,12 +228,13 @@ class Turns:
 
     def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
         _, generation, episode = self._answers.get((session.mark, item.target)) or ("", "", "")
-        value = reactions.thumb(item)
-        if value is None:
+        verdict = self._verdicts.of(item)
+        if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1
+            self.unused[name_of(item)] += 1
             return
-        self.counts["thumbs"] += 1
-        yield from self._event(session, "thumbs", {"value": value}, generation, episode, at=item.at)
+        self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
+        yield from self._event(session, *verdict, generation, episode, at=item.at)
 
     def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1

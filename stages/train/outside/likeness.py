@@ -46,14 +46,15 @@ def check_tokenizer(folder: Path, parent: Path) -> list[str]:
                 hint="save the tokenizer in its fast format, or leave its files away",
             )
         return ["the folder holds no tokenizer; the parent's is taken"]
-    if found := _difference(_json(path), _json(parent / modelio.TOKENIZER_FILE)):
+    ours = parent / modelio.TOKENIZER_FILE
+    if _difference(_json(path), _json(ours)) and (found := _difference(_loaded(folder), _loaded(parent))):
         raise IntegrityError(f"{path} is not the parent's tokenizer: {found}", hint=_LOST)
     said = []
-    theirs, ours = _special(folder), _special(parent)
-    for name in sorted(theirs.keys() & ours.keys()):
-        if theirs[name] == ours[name]:
+    special, expected = _special(folder), _special(parent)
+    for name in sorted(special.keys() & expected.keys()):
+        if special[name] == expected[name]:
             continue
-        told = f"{name} is {theirs[name]!r}, the parent's is {ours[name]!r}"
+        told = f"{name} is {special[name]!r}, the parent's is {expected[name]!r}"
         if name in ("bos_token", "eos_token"):
             raise IntegrityError(f"{folder / _SAVED} is not the parent's: {told}", hint=_LOST)
         said.append(f"{_SAVED}: {told}, which is kept")
@@ -137,6 +138,21 @@ def _difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
         if theirs.get(part) != ours.get(part):
             return f"its {part} differ" if part == "added_tokens" else f"its {part} differs"
     return ""
+
+
+def _loaded(folder: Path) -> dict[str, Any]:
+    """The tokenizer as transformers makes it of the files, which is what a trainer saves again.
+
+    Its classes put steps and tokens of their own in place of what stands in tokenizer.json.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        found: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    except (ValueError, KeyError, OSError, AttributeError, TypeError) as error:
+        raise IntegrityError(f"the tokenizer of {folder} does not load: {error}", hint=_LOST) from error
+    return found
 
 
 def _vocabulary(model: Mapping[str, Any]) -> dict[str, int]:

@@ -156,6 +156,8 @@ class Reading:
             on_forgotten=lambda name: self._lost.update({name: "forgotten"}),
             on_quarantine=lambda generation, reason: None,  # its episode is counted as quarantined below
         ):
+            if tokens.episode_id not in self._episodes:
+                continue
             check_lengths(tokens)
             for digest in tokens.checkpoints:
                 if digest not in self._lags:

@@ -22,7 +22,7 @@ class Git:
     def __init__(self, folder: Path, *init: str) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.time = T0
+        self.time, self.zone = T0, "+0000"
         self("init", "-q", "-b", "main", *init)
 
     def __call__(self, *arguments: str) -> str:
@@ -32,8 +32,8 @@ class Git:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org",
             "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org",
-            "GIT_AUTHOR_DATE": f"{self.time // 1000} +0000",
-            "GIT_COMMITTER_DATE": f"{self.time // 1000} +0000",
+            "GIT_AUTHOR_DATE": f"{self.time // 1000} {self.zone}",
+            "GIT_COMMITTER_DATE": f"{self.time // 1000} {self.zone}",
         }  # fmt: skip
         done = subprocess.run(
             ["git", *arguments], cwd=self.folder, env=environment, capture_output=True, check=True

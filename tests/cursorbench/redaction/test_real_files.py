@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from pathlib import Path
-
-import pytest
 
 from cursorbench.redaction import Redactor, redact
+from tests.samples import DATA, real
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "interactions"
 EACH, FILES = 40_000, 60  # characters of a file, files
 
 
@@ -24,7 +21,7 @@ def texts() -> list[str]:
     return read
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data/interactions")
+@real
 def test_real_logs() -> None:
     read = texts()
     assert len(read) > 20

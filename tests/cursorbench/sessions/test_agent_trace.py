@@ -12,8 +12,8 @@ import pytest
 from cursorbench.sessions import agent_trace
 from cursorbench.sessions.items import Attribution, Place, Quarantined, Read, SessionStart, ToolUse
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA
 
-DATA = Path(__file__).parents[3].parent / "shared/data/interactions"
 SAMPLE = DATA / "agent-trace_lazyusage/traces.jsonl"
 AT = 1769335200000
 URL = "https://example.org/c/1"

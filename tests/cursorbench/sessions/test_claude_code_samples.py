@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cursorbench.sessions import claude_code
 from cursorbench.sessions.items import Edit, Interrupt, Place, Quarantined, ToolEnd, UserTurn
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA, real
 
-DATA = Path(__file__).parents[3].parent / "shared/data/interactions"
 DIFFERENT = {  # see docs/sources.md
     "entire_entireio_cli/00c9e2351016/3/full.jsonl": {"interrupts": 1},  # the second is quoted by a hook
     "entire_entireio_cli/20160c0576c0/0/full.jsonl": {"user": 6},  # the seventh is a hook's
@@ -43,7 +43,7 @@ def samples() -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+@real
 def test_counts_of_the_real_sessions() -> None:
     rows = samples()
     assert len(rows) == 27
@@ -114,7 +114,7 @@ def test_two_lines_without_an_end_between_them(path: Path) -> None:
     assert sum(isinstance(item, Quarantined) for item in torn) == 1
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+@real
 @settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_real_sessions_raise_nothing(path: Path, data: st.DataObject) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cursorbench.sessions import codex
 from cursorbench.sessions.items import Edit, Interrupt, Quarantined, Read, SessionStart, ToolEnd, UserTurn
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA
 
-SAMPLES = Path(__file__).resolve().parents[3] / "../shared/data/interactions"
 SESSION = "019a0000-0000-7000-8000-00000000abcd"
 
 
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
     [("4f7325a9ab13/0", 10, 1, 0), ("a57b22d8d4bd/0", 6, 5, 2), ("b9220e73bdf9/1", 6, 1, 4)],
 )
 def test_real_rollouts(sample: str, people: int, applied: int, errors: int) -> None:
-    path = SAMPLES / "entire_agentv" / sample / "full.jsonl"
+    path = DATA / "entire_agentv" / sample / "full.jsonl"
     if not path.exists():
         pytest.skip("the shared session logs are not here")
     assert codex.recognises(path, path.read_bytes()[: 64 << 10])

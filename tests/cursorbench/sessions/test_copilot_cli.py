@@ -24,8 +24,8 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA
 
-SAMPLES = Path(__file__).resolve().parents[3] / "../shared/data/interactions"
 AT = 1767323045000
 CONTEXT = {"cwd": "/w", "branch": "main", "headCommit": "c0ffee"}
 
@@ -221,7 +221,7 @@ def test_copies_are_said_once_and_the_unreadable_is_quarantined(path: Path) -> N
     "sample", ["4f8edb57e3d1/1", "4f8edb57e3d1/2", "4f8edb57e3d1/3", "db325365b92c/0", "db325365b92c/1"]
 )
 def test_real_sessions(sample: str) -> None:
-    path = SAMPLES / "entire_agentv" / sample / "full.jsonl"
+    path = DATA / "entire_agentv" / sample / "full.jsonl"
     if not path.exists():
         pytest.skip("the shared session logs are not here")
     assert copilot_cli.recognises(path, path.read_bytes()[: 64 << 10])

@@ -24,8 +24,8 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA, real
 
-DATA = Path(__file__).parents[3].parent / "shared/data/interactions"
 AT = 1768000000000  # 2026-01-09T23:06:40Z
 SHARES = {"calculated_at": "2026-01-09T23:06:40Z", "agent_lines": 32, "agent_percentage": 96.5, "odd": None}
 SESSION = {
@@ -232,7 +232,7 @@ def test_repositories_without_the_branch(tmp_path: Path) -> None:
         list(entire_branch.read_repository(tmp_path, Seen()))
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+@real
 def test_real_checkpoints() -> None:
     with (DATA / "SOURCES.tsv").open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))

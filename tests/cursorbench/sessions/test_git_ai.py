@@ -24,8 +24,8 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA, real
 
-DATA = Path(__file__).parents[3].parent / "shared/data/interactions"
 SHA = "7734793b756b3921c88db5375a8c156e9532447b"
 OLD, NEW, HUMAN = "abcd1234abcd1234", "s_c9883b05a2487d", "h_31dce776f88375"
 
@@ -162,7 +162,7 @@ def test_a_repository(tmp_path: Path) -> None:
         list(git_ai.read_repository(tmp_path / "none", Seen()))
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the samples in ../shared/data are not on this machine")
+@real
 def test_the_fixtures_of_git_ai_are_other_tools_logs() -> None:
     for path in (DATA / "fixtures_git-ai").rglob("*"):
         assert path.is_dir() or not git_ai.recognises(path, path.read_bytes()[: 64 << 10])

@@ -24,8 +24,8 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA
 
-SAMPLES = Path(__file__).resolve().parents[3] / "../shared/data/interactions"
 AT = 1767323045000
 INFO = {"id": "ses_1", "directory": "/w", "version": "1.2", "time": {"created": AT}}
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
     ("sample", "calls"), [("23b83d9c8d3b/1", 5), ("23b83d9c8d3b/2", 3), ("a6f07388c421/8", 4)]
 )
 def test_real_sessions_of_sub_agents(sample: str, calls: int) -> None:
-    path = SAMPLES / "entire_nimbus" / sample / "full.jsonl"
+    path = DATA / "entire_nimbus" / sample / "full.jsonl"
     if not path.exists():
         pytest.skip("the shared session logs are not here")
     assert opencode.recognises(path, path.read_bytes()[: 64 << 10])

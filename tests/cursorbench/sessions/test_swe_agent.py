@@ -22,8 +22,8 @@ from cursorbench.sessions.items import (
     UserTurn,
 )
 from cursorbench.sessions.seen import Seen
+from tests.samples import DATA
 
-SAMPLES = Path(__file__).resolve().parents[3] / "../shared/data/interactions"
 REPLACE = {"command": "str_replace", "path": "/r/a.py", "old_str": "one", "new_str": "two"}
 STATE = {"open_file": "/r/b.py", "working_dir": "/r"}
 CALL = {"id": "call_1", "function": {"name": "str_replace_editor", "arguments": json.dumps(REPLACE)}}
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_quarantined(path: Path) -> None:
     [("humanevalfix-python-0", 5, 1), ("marshmallow-code__marshmallow-1867", 11, 3)],
 )
 def test_real_runs(sample: str, steps: int, applied: int) -> None:
-    path = SAMPLES / "swe-agent" / f"{sample}.traj"
+    path = DATA / "swe-agent" / f"{sample}.traj"
     if not path.exists():
         pytest.skip("the shared session logs are not here")
     assert swe_agent.recognises(path, path.read_bytes()[: 64 << 10])

@@ -10,9 +10,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.collect import columns
+from stages.collect.columns import Columns
 from stages.collect.plan import REASONS, Plan, Rules, audit, events_left_behind, left_behind, plan
 from stages.collect.scan import Scan, scan
 from stages.records import Event, Generation, Sampling, Span
+from stages.spool import codec
+from stages.spool.frames import Frame, Kind
 
 HOUR = 3_600_000
 RULES = Rules(
@@ -40,16 +44,21 @@ def event(eid: str, gid: str, kind: str, at: int, key: str = "k") -> Event:
 
 def scanned(generations: Sequence[Generation], events: Sequence[Event]) -> Scan:
     """As if the records had been committed in this order, events after generations."""
-    first = len(generations) + 1
-    return scan(
-        ((seq, g, b"") for seq, g in enumerate(generations, 1)),
-        ((seq, e, "u", b"") for seq, e in enumerate(events, first)),
-        "auto",
-    )
+    made = [frame(Kind.GENERATION, n, codec.pack_generation(g, b"")) for n, g in enumerate(generations, 1)]
+    told = [
+        frame(Kind.EVENT, n, codec.pack_event(e, "u", b""))
+        for n, e in enumerate(events, len(generations) + 1)
+    ]
+    return scan(Columns(columns.generations_of(1, made), columns.events_of(1, told), []), "auto")
+
+
+def frame(kind: Kind, seq: int, body: bytes) -> Frame:
+    """As if it lay at the start of a segment."""
+    return Frame(0, len(body), kind, seq, body)
 
 
 def decide(found: Scan, now: int = 10 * HOUR) -> Plan:
-    return plan(found, RULES, now, np.zeros(len(found.ids), dtype=np.bool_))
+    return plan(found, RULES, now, np.zeros(len(found.g_seq), dtype=np.bool_))
 
 
 def reasons(found: Scan, decided: Plan) -> dict[str, str]:
@@ -151,7 +160,7 @@ def test_the_order_of_arrival_decides_nothing(
     found = scanned(generations, events)
     decided = decide(found)
     before = reasons(found, decided)
-    taken = {found.ids[row] for row in np.flatnonzero(decided.take_generation)}
+    taken = {found.generations["id"].to_pylist()[row] for row in np.flatnonzero(decided.take_generation)}
 
     # every episode has one reason; what is taken is whole; the audit adds up
     assert {g.id for g in generations if before[g.episode] == "taken"} == taken

@@ -22,6 +22,7 @@ from stages.gateway.stub_engine import StubEngine
 from stages.inbox.writer import InboxWriter
 from stages.spool import Spool, SpoolWriter, open_event
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 
 ADMIN_KEY = "admin-secret"
 
@@ -105,6 +106,7 @@ def url_of(listener: Listener) -> str:
 @asynccontextmanager
 async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
+    verdicts = Verdicts(settings.pop("metrics", None))
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
     rig.root, rig.loaded, rig.bad = root, [], set()
     rig.stub = StubEngine()
@@ -117,7 +119,7 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.served = ServedState("auto", "rtrl", Checkpoint("sha256:aaa", root / "a", "d1"), engine="ready")
     engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config)
     keys = ApiKeys.open(root / "keys")
-    rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served)
+    rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
     admin = Admin(ADMIN_KEY, rig.served, swapper, rig.spool, rig.gateway.metrics)
     public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)

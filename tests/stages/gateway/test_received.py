@@ -129,12 +129,14 @@ async def test_feedback_as_tensorzero_takes_it(rig: Rig) -> None:
 
 
 async def test_a_number_counts_where_the_settings_say_what_is_good(tmp_path: Path) -> None:
-    async with running(tmp_path, metrics={"stars": (1, 5), "errors": (10, 0)}) as rig:
+    async with running(
+        tmp_path, metrics={"stars": "outcome 1..5", "errors": "outcome 10..0", "bad": "outcome 1..0"}
+    ) as rig:
         one = (await rig.chat("hi")).json()["id"]
-        for name, value in (("stars", 4), ("errors", 99), ("errors", 0), ("cost", 0.5)):
+        for name, value in (("stars", 4), ("errors", 99), ("errors", 0), ("bad", True), ("cost", 0.5)):
             call = {"metric_name": name, "inference_id": one, "value": value}
             assert (await post(rig, "/feedback", call)).status_code == 200
-        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0]
+        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0, -1.0]
         ((_, found),) = kept(rig).items()
         assert [one["request"]["metric_name"] for one in found] == ["cost"]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from stages.spool import Spool
 from stages.spool.verify import verify_spool
+from tests import processes
 from tests.stages.spool.spool_records import event, generation, ids, statuses, tokens, writer
 
 _LIFE = """
@@ -37,12 +35,8 @@ spool.close()
 def live(root: Path, fault: str, listing: Path | None = None) -> tuple[int, list[str]]:
     """Run a writer's life in a process of its own. Returns its status and what it had answered for."""
     answered = root / "answered"
-    environment = os.environ | ({"RTRL_FAULT": fault} if fault else {})
-    if listing:
-        environment["RTRL_FAULT_LIST"] = str(listing)
-    done = subprocess.run(
-        [sys.executable, "-c", _LIFE, str(root), str(answered)], env=environment, check=False
-    )
+    environment = {"RTRL_FAULT": fault, "RTRL_FAULT_LIST": str(listing or "")}
+    done = processes.python("-c", _LIFE, str(root), str(answered), env=environment)
     return done.returncode, answered.read_text().split()
 
 

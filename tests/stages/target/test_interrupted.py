@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from tests import processes
 from tests.stages.target.fixtures import Line
 
 
 def command(line: Line, *arguments: str, fault: str = "") -> int:
-    run = subprocess.run(
-        [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(line.workspace.root), "--quiet"],
-        env={**os.environ, "RTRL_FAULT": fault},
-        capture_output=True,
-        check=False,
-    )
-    return run.returncode
+    root = str(line.workspace.root)
+    return processes.rtrl(*arguments, "-w", root, "--quiet", env={"RTRL_FAULT": fault}).returncode
 
 
 @pytest.mark.parametrize("fault", ["switch.staged.after", "switch.swap.after", "switch.alias.after"])

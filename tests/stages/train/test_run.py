@@ -268,15 +268,6 @@ def test_masters_are_carried_when_the_checkpoint_is_rounded(world: TrainWorld) -
     assert world.train("train.export_dtype=bfloat16").status == "succeeded"
 
 
-def test_limits_end_the_update_early_and_only_what_was_used_is_consumed(world: TrainWorld) -> None:
-    world.experience(world.episodes(20))
-    result = world.train("train.kl_stop=1e-6", "train.learning_rate=0.01")
-    assert "kl_stop" in result.metrics["stopped"]
-    assert result.metrics["trained_episodes"] == 5
-    assert len(consumed_episodes(result.outputs["line_state"].path)) == 5
-    assert any("ended early" in warning for warning in result.warnings)
-
-
 def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
     told = world.episodes(210)
     turn = told[7].turns[0]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from stages.train.moments import NEW
 from stages.train.objective import build_objective
 from stages.train.parallel import copies_for
 from stages.train.update import TokenData, Updated, deal, learning_rate, run_update
+from tests import processes
 from tests.stages.train import naive
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import TrainWorld
@@ -223,9 +221,7 @@ def test_dropping_an_episode_keeps_the_flat_order_of_the_rest() -> None:
 )
 def test_a_killed_run_goes_on_and_ends_with_the_same_bits(world: TrainWorld, fault: str) -> None:
     world.experience(world.episodes(16))
-    command = [sys.executable, "-m", "tests.stages.train.world", str(world.root)]
-    environment = {**os.environ, "RTRL_FAULT": fault, "OMP_NUM_THREADS": "1"}
-    killed = subprocess.run(command, env=environment, capture_output=True, check=False)
+    killed = processes.python("tests.stages.train.world", str(world.root), env={"RTRL_FAULT": fault})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     resumed = world.train()
     assert resumed.status == "succeeded"

@@ -46,6 +46,13 @@ class Turn:
     checkpoint: str
     sampling: Sampling = naive.PLAIN
     extends: bool = False  # its prompt extends the turn before
+    switch: int = 0  # so many tokens were sampled by `before`, the rest by `checkpoint`
+    before: str = ""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        ends = [(0, self.switch, self.before), (self.switch, len(self.output), self.checkpoint)]
+        return tuple(Span(start, end, checkpoint) for start, end, checkpoint in ends if end > start)
 
 
 @dataclass
@@ -182,7 +189,7 @@ class TrainWorld:
                 generation = Generation(
                     id=f"{episode.id}-g{n}", key_id=episode.key, user=episode.user, session=episode.id,
                     episode=episode.id, ordinal=n, at=n, wall=n, line="auto", arm="live", deployment="",
-                    api="chat", sampling=turn.sampling, spans=(Span(0, len(turn.output), turn.checkpoint),),
+                    api="chat", sampling=turn.sampling, spans=turn.spans,
                     finish_reason="stop", prompt_tokens=len(turn.prompt), output_tokens=len(turn.output),
                     ttft_ms=1.0, duration_ms=2.0, prompt_base=base, prompt_prefix=prefix,
                 )  # fmt: skip

@@ -114,12 +114,11 @@ def _likeness(
 ) -> dict[str, Any]:
     """How much of the request a message says again; nothing where it answers a question."""
     asked_for = prose(requests)
-    alike = np.array(
-        [similarity(s, r) if len(words(s)) >= 2 else 0.0 for s, r in zip(said, asked_for, strict=True)]
-    )
+    pairs = [(words(s), words(r)) for s, r in zip(said, asked_for, strict=True)]
+    alike = np.array([similarity(s, r) if len(s) >= 2 else 0.0 for s, r in pairs])
     same_form = alike > 0.9  # the same words about other code
     for n in np.flatnonzero(same_form):
-        same_form[n] = similarity(messages[n], requests[n]) < 0.95
+        same_form[n] = similarity(words(messages[n]), words(requests[n])) < 0.95
     counts = np.array([not case.asked for case in cases], dtype=np.bool_) & ~same_form
     return {
         "repeats": np.maximum(0.0, alike - _ALIKE) / (1 - _ALIKE) * counts,

@@ -26,9 +26,8 @@ from stages.runner import run_stage
 from stages.train.run import TrainStage
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests.samples import DATA, real
 from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
-
-DATA = Path(__file__).parents[4].parent / "shared/data/interactions"
 
 EXPERIENCE = schemas.experience_episodes(COLUMNS)
 
@@ -174,7 +173,7 @@ def test_a_part_holds_so_many_episodes_and_late_events_find_theirs(
     assert run_stage(*place, DistillStage()).metrics["episodes"] == 7
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real sessions in ../shared/data are not on this machine")
+@real
 def test_real_sessions_of_all_kinds(place: tuple[Workspace, Store]) -> None:
     made = collect(place, DATA)
     said, found = Counter(made.metrics["said"]), made.metrics
@@ -263,3 +262,23 @@ def test_a_part_is_full_by_bytes_too(
     read = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES) for part in tables.parts(made.path)]
     assert [part.num_rows for part in read] == [2, 2, 1]
     assert run_stage(*place, DistillStage()).metrics["episodes"] == 5
+
+
+def test_a_teams_metric_is_the_outcome_of_its_task(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    calls = [
+        {"metric_name": "tests_pass", "inference_id": "s1-0", "value": True, "timestamp": 1_760_000_030},
+        {"metric_name": "stars", "inference_id": "s1-1", "value": 2, "timestamp": 1_760_000_090},
+    ]
+    (tmp_path / "two.jsonl").write_text("\n".join(json.dumps(call) for call in calls))
+    made = run_stage(
+        *place,
+        CollectStage(source=Source((tmp_path / "one.jsonl", tmp_path / "two.jsonl"))),
+        overrides=['collect.metrics={"tests_pass": "outcome"}', "collect.horizon_s=28800"],
+    )
+    assert (made.metrics["said"]["outcomes"], made.metrics["feedback_not_used"]) == (1, {"stars": 1})
+    experience = run_stage(*place, DistillStage(), overrides=["distill.spec=background"]).outputs[
+        "experience"
+    ]
+    rows = tables.read(experience.path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    assert {row["episode_id"][-1]: row["task_outcome"] for row in rows} == {"0": 1.0, "1": None, "2": None}

@@ -18,9 +18,12 @@ from stages.deploy.choose import default_candidate, objection
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError, UsageError
 from stages.eval.run import STAGE as EVAL
 from stages.forget.forget import forget
+from stages.forget.holdings import NOT_TOLD
 from stages.linestate import LineState, consumed_episodes
+from stages.progress import Silent
 from stages.result import StageResult
 from stages.runner import run_stage
+from stages.train.outside.handover import export_experience
 from stages.train.outside.likeness import chat_template
 from stages.train.run import STAGE
 from tests.stages.train.tiny import WORDS, tiny_model, write_checkpoint, write_tokenizer
@@ -196,6 +199,7 @@ def test_another_tokenizer_or_template_is_refused_with_the_first_difference(
         adopt(world, folder)
     restore()
     edit(folder / "tokenizer.json", lambda one: one["added_tokens"].pop())
+    edit(folder / "tokenizer_config.json", lambda one: one.update(extra_special_tokens=[]))
     with pytest.raises(IntegrityError, match="added_tokens"):
         adopt(world, folder)
     restore()
@@ -300,3 +304,21 @@ def test_forgetting_lists_an_import_by_what_it_consumed(world: TrainWorld, folde
     child = adopt(world, folder, experience.ref).outputs["checkpoint"]
     held = forget(world.workspace, world.store, "u3", by="test", dry_run=True).holdings
     assert [(one.digest, one.episodes) for one in held.checkpoints] == [(child.digest, 2)]
+
+
+def test_an_import_that_states_nothing_may_have_had_what_was_exported(
+    world: TrainWorld, folder: Path, tmp_path: Path
+) -> None:
+    before = adopt(world, folder).outputs["checkpoint"]
+    world.experience(world.episodes(3))
+    export_experience(
+        world.workspace, world.store, "experience@latest", "trl", out=tmp_path / "out",
+        parent="checkpoint@live", by="test", progress=Silent(),
+    )  # fmt: skip
+    model = other_model(world, seed=9)
+    modelio.save_checkpoint(model, folder, companions=folder, dtype="float32")
+    child = adopt(world, folder).outputs["checkpoint"]
+    learned = forget(world.workspace, world.store, "u1", by="test", dry_run=True).holdings.checkpoints
+    assert [(one.digest, one.episodes, one.note) for one in learned] == [(child.digest, None, NOT_TOLD)]
+    assert before.digest != child.digest
+    assert forget(world.workspace, world.store, "u2", by="test", dry_run=True).holdings.exports
