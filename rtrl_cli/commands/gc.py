@@ -83,6 +83,7 @@ def _show(
     ]
     rows += [(name, size(n), time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))) for name, n, at in received]
     freed = plan.bytes + segments.bytes + sum(n for _, n, _ in received)
+    rows += [(f"rebuilt weights {folder.name[:12]}", size(bytes_), "") for folder, bytes_ in plan.rebuilt]
     done = "removed" if yes else "would_remove"
     metrics = {
         done: [row[0] for row in rows],

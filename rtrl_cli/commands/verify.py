@@ -55,6 +55,7 @@ def command(
         "artifacts": result.artifacts,
         "files": result.files,
         "bytes_read": result.bytes_read,
+        "rebuilt": result.rebuilt,
         "swept": result.swept.__dict__,
         "spool": spool.counts,
         "received": received,

@@ -149,6 +149,12 @@ class TrainConfig(BaseModel):
     export_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
     )
+    delta_chain: int = Field(
+        8,
+        ge=0,
+        description="weights are published as their difference to the parent's where that is smaller, at "
+        "most this many times in a row; 0 is always whole",
+    )
 
     @model_validator(mode="after")
     def _one_correction(self) -> Self:

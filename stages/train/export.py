@@ -1,6 +1,6 @@
 """The outputs of an update: the child checkpoint and the line state that belongs to it.
 
-Not here: publishing (the runner), deltas to the parent.
+Not here: publishing (the runner), the delta to the parent (`delta.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from stages.linestate import (
     consumed_episodes,
     write_consumed,
 )
-from stages.stage import Artifact, Output
+from stages.stage import Artifact, Output, RunContext
 from stages.train.config import TrainConfig
+from stages.train.delta import Published, as_delta
 from stages.train.moments import Moments, write_moments
 
 if TYPE_CHECKING:
@@ -31,14 +32,22 @@ CHECKPOINT = "checkpoint"
 LINE_STATE = "line_state"
 
 
-def write_checkpoint(model: PreTrainedModel, parent: Artifact, out_dir: Path, config: TrainConfig) -> Output:
-    """Write `out_dir/checkpoint`. Raises IntegrityError when a weight is not finite."""
+def write_checkpoint(
+    model: PreTrainedModel, parent: Artifact, out_dir: Path, config: TrainConfig, ctx: RunContext
+) -> tuple[Output, Published]:
+    """Write `out_dir/checkpoint`, its weights whole or as a delta to the parent.
+
+    Raises IntegrityError when a weight is not finite.
+    """
     folder = out_dir / CHECKPOINT
-    modelio.save_checkpoint(model, folder, companions=parent.path, dtype=config.export_dtype)
-    served_fingerprint.write_fingerprint(folder, parent=parent.path)
+    above = ctx.store.checkpoint_folder(parent)
+    modelio.save_checkpoint(model, folder, companions=above, dtype=config.export_dtype)
+    served_fingerprint.write_fingerprint(folder, parent=above)
     generation = int(parent.meta.get("generation", 0)) + 1
     meta = modelio.checkpoint_meta(folder, parent=parent.digest, generation=generation)
-    return Output("checkpoint", meta)
+    published = as_delta(folder, parent, ctx.store, config.delta_chain)
+    ctx.log.write("train.weights", **published.as_dict())
+    return Output("checkpoint", meta, published.base), published
 
 
 def write_line_state(

@@ -21,6 +21,7 @@ from stages.train import attention, export
 from stages.train.advantage import is_degenerate, updated_baselines
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.delta import Published
 from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
 from stages.train.forward import Budget, score
 from stages.train.load import refuse_small
@@ -56,10 +57,10 @@ def train(
         objective = run.objective(proven)
         model = run.policy()
         updated = run.update(model, proven, objective)
-        outputs = run.write(model, proven.batch, updated, out_dir)
+        outputs, published = run.write(model, proven.batch, updated, out_dir)
     return Outcome(
         outputs=outputs,
-        metrics=_metrics(table, proven, objective, updated),
+        metrics=_metrics(table, proven, objective, updated) | {"weights": published.as_dict()},
         warnings=_warnings(proven, objective, updated),
     )
 
@@ -128,7 +129,8 @@ class _Run:
         """The model of a checkpoint in float32, with packed attention."""
         if checkpoint.digest == self.parent.digest and self._parent_model is not None:
             return self._parent_model
-        model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
+        folder = self.ctx.store.checkpoint_folder(checkpoint)
+        model = modelio.load_model(folder, attention=self.attention, device=self.device)
         if checkpoint.digest == self.parent.digest:
             self._parent_model = model
         torch.set_num_threads(
@@ -212,8 +214,11 @@ class _Run:
 
     def write(
         self, model: PreTrainedModel, batch: Batch, updated: Updated, out_dir: Path
-    ) -> dict[str, Output]:
-        """Checkpoint and line state; only the episodes that were used count as seen."""
+    ) -> tuple[dict[str, Output], Published]:
+        """Checkpoint and line state, and how the weights are published.
+
+        Only the episodes that were used count as seen.
+        """
         used = sorted(updated.used)
         table = updated_baselines(
             batch.rewards[used],
@@ -221,18 +226,17 @@ class _Run:
             self.state.baselines.get(self.spec, {}),
             self.config.baseline_half_life,
         )
-        return {
-            export.CHECKPOINT: export.write_checkpoint(model, self.parent, out_dir, self.config),
-            export.LINE_STATE: export.write_line_state(
-                model,
-                self.before,
-                out_dir,
-                baselines={**self.state.baselines, self.spec: table},
-                consumed=[batch.episodes[index].episode_id for index in used],
-                moments=updated.moments if self.config.carry_moments else None,
-                config=self.config,
-            ),
-        }
+        checkpoint, published = export.write_checkpoint(model, self.parent, out_dir, self.config, self.ctx)
+        state = export.write_line_state(
+            model,
+            self.before,
+            out_dir,
+            baselines={**self.state.baselines, self.spec: table},
+            consumed=[batch.episodes[index].episode_id for index in used],
+            moments=updated.moments if self.config.carry_moments else None,
+            config=self.config,
+        )
+        return {export.CHECKPOINT: checkpoint, export.LINE_STATE: state}, published
 
 
 def _metrics(

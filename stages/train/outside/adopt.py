@@ -130,7 +130,7 @@ def import_checkpoint(
     parent, before = inputs["parent"], inputs["line_state"]
     model, weights, said = examine(folder, inputs, ctx)
     ctx.progress.start("writing the checkpoint and its fingerprint")
-    written = export.write_checkpoint(model, parent, out_dir, config)
+    written, published = export.write_checkpoint(model, parent, out_dir, config, ctx)
     moved = _moved(out_dir / export.CHECKPOINT, folder, parent)
     new, again = _consumed(inputs)
     state = export.write_line_state(
@@ -159,6 +159,7 @@ def import_checkpoint(
             "consumed_episodes": len(new),
             "consumed_before": again,
             "reset": RESET,
+            "weights": published.as_dict(),
             **moved,
         },
         warnings=[*said, *_warnings(inputs, len(new), again)],
