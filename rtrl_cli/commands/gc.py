@@ -34,6 +34,7 @@ def command(
     unpin: Annotated[str | None, typer.Option("--unpin", metavar="REF", help="Undo --pin.")] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for --pin.")] = "",
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
@@ -43,7 +44,9 @@ def command(
 
     found, store = open_store(workspace)
     if pin is not None or unpin is not None:
-        _pins(store, found.settings.workspace.line, pin, unpin, reason)
+        known = _pins(store, found.settings.workspace.line, pin, unpin, reason)
+        if not known and not quiet:
+            message(f"{unpin} was not pinned")
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
         return
     by = getpass.getuser()
@@ -58,22 +61,28 @@ def command(
     ]
     if yes:
         delete_segments(old)
-    _show(plan, segments, received, yes=yes, as_json=as_json)
+    _show(plan, segments, received, yes=yes, as_json=as_json, quiet=quiet)
 
 
-def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> None:
+def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> bool:
+    """Pin and unpin; False when what is to be unpinned was not pinned."""
     from stages.registry import gc
 
     if pin is not None and not reason:
         raise UsageError("--pin needs a reason", hint='give --reason "..."')
     if pin is not None:
         gc.pin(store, store.resolve(pin, line).digest, by=getpass.getuser(), reason=reason)
-    if unpin is not None and not gc.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser()):
-        message(f"{unpin} was not pinned")
+    return unpin is None or gc.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser())
 
 
 def _show(
-    plan: Plan, segments: Retention, received: list[tuple[str, int, float]], *, yes: bool, as_json: bool
+    plan: Plan,
+    segments: Retention,
+    received: list[tuple[str, int, float]],
+    *,
+    yes: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     rows = [(f"{row.kind}@v{row.version}", size(row.bytes or 0), row.created_at[:19]) for row in plan.remove]
     begun = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.created / 1000)) for row in segments.remove]
@@ -98,6 +107,8 @@ def _show(
         envelope("gc", "succeeded" if rows else "noop", metrics=metrics),
         lambda: table(("REMOVED" if yes else "WOULD REMOVE", "SIZE", "MADE"), rows),
     )
+    if quiet:
+        return
     message(
         f"{done.replace('_', ' ')} {len(plan.remove)} artifacts, {len(segments.remove)} spool segments "
         f"and {len(received)} segments of received records, {size(freed)}; "

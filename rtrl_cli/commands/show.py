@@ -25,6 +25,7 @@ def command(
         typer.Option("--rebuild", help="Rebuild a checkpoint that is stored as a delta; name its folder."),
     ] = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Show one artifact (its record, files, who made it), one run or one deployment."""

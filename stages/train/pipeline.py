@@ -208,7 +208,7 @@ class _Run:
             raise InconclusiveError(
                 f"no optimizer step was taken: {updated.stopped}",
                 hint="too far off-policy: collect again from the live checkpoint; too far from the anchor: "
-                "go back to an earlier checkpoint, or move the anchor",
+                "go back to an earlier checkpoint, or `rtrl anchor`",
             )
         return updated
 

@@ -142,10 +142,7 @@ def import_checkpoint(
         moments=None,
         config=config,
     )
-    if folder_digest(folder) != digest:
-        raise IntegrityError(
-            f"{folder} is not what it was when the run began", hint="import it when training is over"
-        )
+    _refuse_changed(folder, digest)
     ctx.progress.message(RESET)
     return Outcome(
         outputs={
@@ -164,6 +161,13 @@ def import_checkpoint(
         },
         warnings=[*said, *_warnings(inputs, len(new), again)],
     )
+
+
+def _refuse_changed(folder: Path, digest: str) -> None:
+    if folder_digest(folder) != digest:
+        raise IntegrityError(
+            f"{folder} is not what it was when the run began", hint="import it when training is over"
+        )
 
 
 def _moved(child: Path, folder: Path, parent: Artifact) -> dict[str, Any]:

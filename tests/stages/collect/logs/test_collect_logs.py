@@ -70,6 +70,7 @@ def test_the_same_logs_are_collected_once(place: tuple[Workspace, Store], tmp_pa
     made = collect(place, tmp_path / "one.jsonl", kind="openai-log")
     again = collect(place, tmp_path / "one.jsonl", kind="openai-log")
     assert (made.status, again.status) == ("succeeded", "noop")
+    assert json.dumps(again.metrics) == json.dumps(made.metrics)  # shown alike: in the same order
     log_of(tmp_path / "one.jsonl", "s1", REQUESTS[:2])
     assert collect(place, tmp_path / "one.jsonl", kind="openai-log").status == "succeeded"
 
