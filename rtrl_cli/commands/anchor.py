@@ -16,6 +16,7 @@ def command(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept on record.")],
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Pin the line's anchor, to which the KL of training is measured, to another checkpoint."""
