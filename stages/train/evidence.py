@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stages import modelio
 from stages.errors import IntegrityError
-from stages.train import resume
+from stages.train import ranks, resume
 from stages.train.batch import Batch, without_episodes
 from stages.train.diagnosis import Diagnosis, Suspect, diagnose
 from stages.train.forward import Budget, score
@@ -99,10 +99,11 @@ def gather(
     """
     digest = batch_digest(batch)
     path = ctx.scratch / resume.SCORES
-    found = resume.load(path, digest)
+    found = ranks.told(resume.load(path, digest) if ranks.is_first() else None)
     if found is None or found[1]["parent"] != parent.digest:
         tensors, proof = _score(batch, parent, anchor, tolerance, budget, load, ctx)
-        resume.save(path, tensors, {"batch": digest, "parent": parent.digest, "proof": proof})
+        if ranks.is_first():
+            resume.save(path, tensors, {"batch": digest, "parent": parent.digest, "proof": proof})
     else:
         tensors, proof = found[0], found[1]["proof"]
     arrays = {name: value.numpy() for name, value in tensors.items()}

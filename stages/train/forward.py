@@ -20,8 +20,9 @@ from torch import Tensor
 from stages.train.batch import Row
 from stages.train.logprobs import hidden_states, output_head, rows_within, token_logprobs
 from stages.train.packing import Pack, micro_batches, pack
-from stages.train.parallel import Replicas, copies_for
+from stages.train.parallel import placed
 from stages.train.sampling import Penalty, Processing, has_penalties
+from stages.train.shard import through
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -105,9 +106,18 @@ def _penalties(row: Row, first: int, device: str | torch.device) -> list[Penalty
 
 def logprobs(model: PreTrainedModel, batch: MicroBatch, budget: Budget) -> tuple[Tensor, Tensor]:
     """(logp [n], entropy [n]) in nats of the micro-batch's tokens under `model`."""
-    hidden = hidden_states(model, batch.pack).index_select(0, batch.predictors)
-    rows = rows_within(budget.logits_mib, int(model.config.get_text_config().vocab_size))
-    return token_logprobs(hidden, batch.targets, output_head(model), batch.processing, block_rows=rows)
+
+    def work(one: PreTrainedModel) -> tuple[Tensor, Tensor]:
+        hidden = hidden_states(one, batch.pack).index_select(0, batch.predictors)
+        rows = rows_within(budget.logits_mib, int(one.config.get_text_config().vocab_size))
+        return token_logprobs(hidden, batch.targets, output_head(one), batch.processing, block_rows=rows)
+
+    return through(model, work)
+
+
+def cost(rows: Sequence[Row]) -> int:
+    """Of a micro-batch, to compare it with another: its tokens."""
+    return sum(len(row.token_ids) for row in rows)
 
 
 def score(
@@ -117,12 +127,13 @@ def score(
     logp = np.full(tokens, np.nan, dtype=np.float32)
     entropy = np.full(tokens, np.nan, dtype=np.float32)
 
-    def one(copy: PreTrainedModel, chosen: list[Row]) -> None:
+    def one(copy: PreTrainedModel, chosen: list[Row], _: float) -> tuple[NDArray[np.int64], Tensor, Tensor]:
         batch = assemble(chosen, copy.device)
         values, entropies = logprobs(copy, batch, budget)
-        logp[batch.flat] = values.cpu().numpy()
-        entropy[batch.flat] = entropies.cpu().numpy()
+        return batch.flat, values.cpu(), entropies.cpu()
 
-    with torch.no_grad(), Replicas(model, copies_for(model, budget.threads, budget.copies)) as replicas:
-        replicas.map(one, plan(rows, budget))
+    with torch.no_grad(), placed(model, budget.threads, budget.copies) as workers:
+        for flat, values, entropies in workers.map(one, plan(rows, budget), cost):
+            logp[flat] = values.numpy()
+            entropy[flat] = entropies.numpy()
     return logp, entropy

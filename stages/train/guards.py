@@ -15,7 +15,7 @@ seen. Not here: what is done about them, but for the limits of `limit_exceeded`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,11 @@ class Watch:
             weight = weights.value[both]
             self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
             self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
+
+    def extend(self, other: Watch) -> None:
+        """Take over what another one has collected."""
+        for each in fields(self):
+            getattr(self, each.name).extend(getattr(other, each.name))
 
     def figures(self) -> dict[str, Any]:
         """The step's figures; None for what was not measured."""

@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from stages.errors import IntegrityError
 from stages.modelio import disk_errors
+from stages.train.shard import like
 
 _KINDS = ("exp_avg", "exp_avg_sq")
 
@@ -44,8 +46,18 @@ def moments_of(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor
     return Moments(step, tensors)
 
 
+def empty_moments(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The moments before the first step: zeros."""
+    return {
+        f"{kind}.{name}": torch.zeros_like(value) for name, value in parameters.items() for kind in _KINDS
+    }
+
+
 def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], moments: Moments) -> None:
-    """Make the optimizer go on from `moments`. Raises IntegrityError when they are of another model."""
+    """Make the optimizer go on from `moments`, whole ones or cut as the parameters are.
+
+    Raises IntegrityError when they are of another model.
+    """
     if not moments.tensors:
         return
     expected = {f"{kind}.{name}" for name in parameters for kind in _KINDS}
@@ -60,7 +72,7 @@ def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], 
             tensor = moments.tensors[f"{kind}.{name}"]
             if tensor.shape != parameter.shape:
                 raise IntegrityError(f"the Adam moment of {name} has shape {tuple(tensor.shape)}")
-            values[kind] = tensor.to(parameter.device).clone()
+            values[kind] = tensor.clone() if isinstance(tensor, DTensor) else like(tensor, parameter)
         optimizer.state[parameter] = values
 
 

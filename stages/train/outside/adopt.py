@@ -126,15 +126,16 @@ def import_checkpoint(
     (exit 12) when the folder changed meanwhile.
     """
     from stages.train import export
+    from stages.train.models import Finished
 
     parent, before = inputs["parent"], inputs["line_state"]
     model, weights, said = examine(folder, inputs, ctx)
     ctx.progress.start("writing the checkpoint and its fingerprint")
-    written, published = export.write_checkpoint(model, parent, out_dir, config, ctx)
+    written, published = export.write_checkpoint(Finished(model), parent, out_dir, config, ctx)
     moved = _moved(out_dir / export.CHECKPOINT, folder, parent)
     new, again = _consumed(inputs)
     state = export.write_line_state(
-        model,
+        Finished(model),
         before,
         out_dir,
         baselines=_baselines(inputs, new, LineState.load(before.path), config),
