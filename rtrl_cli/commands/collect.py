@@ -142,8 +142,14 @@ def _source(
 def _text(result: StageResult) -> str:
     """What was read, and what became of it."""
     metrics: dict[str, Any] = dict(result.metrics)
+    titles = {
+        "items": "read",
+        "said": "found",
+        "feedback_not_used": "feedback not used",
+        "quarantined": "quarantined",
+    }
     found = {
         title: ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in metrics.get(key, {}).items())
-        for key, title in (("items", "read"), ("said", "found"), ("quarantined", "quarantined"))
+        for key, title in titles.items()
     }
     return f"{default_text(result)}\n\n{pairs({key: value for key, value in found.items() if value})}"
