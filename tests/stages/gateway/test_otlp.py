@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -113,7 +113,11 @@ def test_messages_longer_than_a_byte_tells() -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
@@ -139,7 +143,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None)
 def test_any_json_is_records_or_an_error_of_the_sender(value: Any) -> None:
     body = json.dumps({"resourceSpans": value}).encode()
     if not isinstance(value, list):
