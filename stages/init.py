@@ -22,6 +22,14 @@ from stages.workspace import SETTINGS_FILE, Workspace
 KEY_FILE = "default.key"
 KEY_NAME = "default"
 
+BARE_SETTINGS = """\
+# A workspace of `rtrl init --no-model`, for session logs. All settings with their defaults: docs/settings.md.
+# `rtrl init --model FOLDER` on this folder adds a model and keeps this file.
+
+[engine]
+max_model_len = 4096
+"""
+
 TINY_SETTINGS = """\
 # A workspace of `rtrl init --tiny`: a model of a million parameters and simulated people.
 # The same keys can be set by environment (RTRL_TRAIN__LEARNING_RATE) or --set train.learning_rate=...
@@ -108,7 +116,7 @@ def init_bare(root: Path) -> Workspace:
     """
     from stages.vault import Vault
 
-    workspace = _begun(root) or Workspace.create(root, MODEL_SETTINGS)
+    workspace = _begun(root) or Workspace.create(root, BARE_SETTINGS)
     Vault.create(workspace.keys_dir)
     return workspace
 

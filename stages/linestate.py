@@ -1,7 +1,9 @@
 """What a checkpoint line remembers besides weights: the files of a `line_state` artifact.
 
     state.json             baselines, latency medians, stabiliser, monitor histories, where the masters are
-    masters.safetensors    float32 master weights; absent when the checkpoint itself is float32
+    masters.safetensors    float32 master weights; absent when the checkpoint itself is float32. With an
+                           adapter: of its base, absent when the base checkpoint has them
+    adapter.safetensors    float32 LoRA adapter and the digest of its base, when one is trained
     optimizer.safetensors  Adam's moments; optional
     consumed.parquet       ids of the episodes trained on in this ancestry
 
@@ -23,10 +25,12 @@ from stages.errors import IntegrityError
 
 SCHEMA: Final = "rtrl-line-state/1"
 STATE_FILE = "state.json"
-MASTERS_FILE = "masters.safetensors"
+Masters = Literal["checkpoint", "masters.safetensors", "adapter.safetensors"]
+MASTERS_FILE: Final = "masters.safetensors"
+ADAPTER_FILE: Final = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 CONSUMED_FILE = "consumed.parquet"
-CARRIED_FILES = (MASTERS_FILE, OPTIMIZER_FILE, CONSUMED_FILE)
+CARRIED_FILES = (MASTERS_FILE, ADAPTER_FILE, OPTIMIZER_FILE, CONSUMED_FILE)
 
 
 class Baseline(msgspec.Struct, frozen=True):
@@ -44,7 +48,7 @@ class LineState(msgspec.Struct, kw_only=True):
     latency: dict[str, Any] = {}
     stabiliser: dict[str, Any] = {}
     monitors: dict[str, Any] = {}
-    masters: Literal["checkpoint", "masters.safetensors"] = "checkpoint"
+    masters: Masters = "checkpoint"
 
     @classmethod
     def load(cls, folder: Path) -> LineState:
@@ -58,8 +62,8 @@ class LineState(msgspec.Struct, kw_only=True):
             raise IntegrityError(
                 f"{path} is not a line state of schema {SCHEMA}: {error}", hint="rtrl verify --full"
             ) from error
-        if state.masters == MASTERS_FILE and not (folder / MASTERS_FILE).is_file():
-            raise IntegrityError(f"{path} names {MASTERS_FILE}, which is missing", hint="rtrl verify --full")
+        if state.masters != "checkpoint" and not (folder / state.masters).is_file():
+            raise IntegrityError(f"{path} names {state.masters}, which is missing", hint="rtrl verify --full")
         return state
 
     def save(self, folder: Path, *, carry: Path | None = None) -> None:

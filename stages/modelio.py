@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from stages.delta import SUFFIX as DELTA
 from stages.errors import InputMissingError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def weight_files(folder: Path) -> list[Path]:
         return [single]
     index = folder / INDEX_FILE
     if not index.is_file():
+        if any(folder.glob(f"*{DELTA}")):
+            raise InputMissingError(
+                f"{folder} holds its weights as a delta to another checkpoint's",
+                hint="`rtrl show checkpoint@vN --rebuild` names a folder with the whole checkpoint",
+            )
         raise InputMissingError(
             f"{folder} has no {WEIGHTS_FILE}", hint="only safetensors weights are read, never pickles"
         )

@@ -26,6 +26,7 @@ from stages.identity import code_version, fingerprint
 from stages.progress import Silent
 from stages.registry.check import check_artifact
 from stages.registry.publish import publish
+from stages.registry.rebuilt import check_rebuilt
 from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
 from stages.registry.scratch import recorded_plan, scratch_store, unchanged
 from stages.registry.sweep import sweep
@@ -233,6 +234,7 @@ def _execute(
                 log.write("run.begin", stage=name, inputs={k: v.digest for k, v in plan.inputs.items()})
                 for artifact in plan.inputs.values():
                     check_artifact(artifact)
+                    check_rebuilt(store, artifact)
                 context = RunContext(workspace, store, run_id, plan.seed, scratch, progress, log)
                 with heartbeat(store.dir, run_id):
                     outcome = plan.stage.run(plan.config, plan.inputs, plan.extra, work / "out", context)

@@ -32,7 +32,8 @@ class Artifact:
     created_at: str  # ISO 8601, UTC
     run_id: str
     meta: Mapping[str, Any]
-    path: Path  # the object's folder
+    path: Path  # the object's folder; of a checkpoint's weights ask `Store.checkpoint_folder`
+    base: str | None = None  # digest of the checkpoint that this one's weights are a delta to
 
     @property
     def ref(self) -> str:

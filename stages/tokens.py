@@ -166,7 +166,7 @@ def _episodes(part: Path, wanted: Mapping[str, Any]) -> Iterator[tuple[str, list
     expected = dict(zip(counts["id"].to_pylist(), counts["n_generations"].to_pylist(), strict=True))
     unfinished: dict[str, list[dict[str, Any]]] = {}
     path = part / schemas.GENERATIONS_FILE
-    for batch in tables.batches(path, schemas.GENERATIONS, _COLUMNS, rows=1024):
+    for batch in tables.batches(path, schemas.GENERATIONS, _COLUMNS, rows=64):
         for row in _rows_of(batch, wanted):
             rows = unfinished.setdefault(row["episode"], [])
             rows.append(row)

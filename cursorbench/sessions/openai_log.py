@@ -71,7 +71,7 @@ class _Log:
             if not _failed(record, response):
                 yield Quarantined(place, "neither a request nor a response")
             return
-        at = _at(record, table_of(response))
+        at = _at(record, _head(response))
         answer = answer or Answer(message=None)
         answer.model = answer.model or first_text(request, "model") or text_of(record.get("model"))
         answer.duration_ms = _duration(record)
@@ -100,6 +100,10 @@ class _Log:
         self, record: dict[str, Any], request: dict[str, Any], messages: list[Message], answer: Answer
     ) -> str:
         """As told; else that of the answer continued; else made from what the conversation opens with."""
+        if episode := first_text(table_of(_response(record)), "episode_id") or text_of(
+            request.get("tensorzero::episode_id")
+        ):
+            return episode  # TensorZero's, which its feedback calls name
         conversation = request.get("conversation")
         told = text_of(conversation) or text_of(table_of(conversation).get("id"))
         tables = (record, table_of(record.get("metadata")), request, table_of(request.get("metadata")))
@@ -183,6 +187,12 @@ def _failed(record: dict[str, Any], response: object) -> bool:
 def _at(record: dict[str, Any], response: dict[str, Any]) -> int | None:
     times = [*(record.get(name) for name in _AT), response.get("created"), response.get("created_at")]
     return next((at for at in map(milliseconds, times) if at is not None), None)
+
+
+def _head(response: object) -> dict[str, Any]:
+    """What of a response tells when it was made: itself, or the first chunk or event of a stream."""
+    first = next((one for one in list_of(response) if isinstance(one, dict)), {})
+    return table_of(response) or table_of(first.get("response")) or first
 
 
 def _duration(record: dict[str, Any]) -> float | None:

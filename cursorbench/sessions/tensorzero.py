@@ -81,8 +81,10 @@ def _feedback(record: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read
     )
     if not seen.first("tensorzero", one):
         return
+    # a row's `timestamp` is made of its id, in whole seconds and without a zone: the id says it better
     times = (record.get("timestamp"), call.get("timestamp"), record.get("created_at"))
-    at = next((found for found in map(milliseconds, times) if found is not None), _made(one))
+    made = _made(one)
+    at = made if made is not None else next((t for t in map(milliseconds, times) if t is not None), None)
     yield from opening(seen, session, place, at)
     yield Feedback(session=session, id=one, at=at, place=place, target=target, name=name, value=value)
 

@@ -25,7 +25,9 @@ def _store_dir(workspace: Path | None) -> Path:
 
 
 @app.command()
-def upgrade(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def upgrade(
+    as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
+) -> None:
     """Bring the registry to this program's schema, after a backup. Nothing else ever migrates."""
     from stages.registry import migrate
 
@@ -44,6 +46,7 @@ def backup(
         Path | None, typer.Option("--to", help="New file to write, or a folder; default store/backups.")
     ] = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Copy the registry while others use it, and check the copy."""
@@ -55,7 +58,9 @@ def backup(
 
 
 @app.command()
-def check(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def check(
+    as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
+) -> None:
     """Run SQLite's checks and compare the schema with this program's. Exit 12: damage."""
     from stages.registry import migrate
 

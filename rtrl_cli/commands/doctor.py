@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from stages.machine import Check
 
 
-def command(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def command(
+    as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
+) -> None:
     """Check machine, installation and workspace. Exit 13: something needed is missing."""
     from stages.machine import check_machine
 

@@ -23,6 +23,7 @@ def command(
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the registry's events.")] = "",
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Destroy a user's keys: what was sealed for them can no longer be read, here or in any backup.
@@ -43,6 +44,8 @@ def command(
         duration_s=round(time.monotonic() - started, 3),
     )
     show(as_json, document, lambda: _text(result))
+    if quiet:
+        return
     for warning in warnings:
         message(warning, kind="warning")
     message(_done(result))

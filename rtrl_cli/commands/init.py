@@ -31,6 +31,7 @@ def command(
     model: Model = None,
     no_model: NoModel = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a workspace with its first checkpoint, live and anchor, and an API key."""
     if tiny + (model is not None) + no_model != 1:

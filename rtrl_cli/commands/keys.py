@@ -36,7 +36,9 @@ def _keys_dir(workspace: Path | None) -> Path:
 
 
 @app.command("list")
-def list_keys(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def list_keys(
+    as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
+) -> None:
     """Names, ids and dates of all keys, revoked ones too. The keys themselves are stored nowhere."""
     from stages.gateway.keys import ApiKeys
 
@@ -56,6 +58,7 @@ def add(
     name: Name,
     shared: Shared = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Make a key and print it, this once. A running gateway takes it within a second."""
@@ -63,7 +66,8 @@ def add(
 
     key = ApiKeys.create(_keys_dir(workspace), name, shared=shared)
     show(as_json, envelope("keys add", "succeeded", metrics={"name": name, "key": key}), lambda: key)
-    message("keep it: it is shown only now, and stored hashed", kind="hint")
+    if not quiet:
+        message("keep it: it is shown only now, and stored hashed", kind="hint")
 
 
 @app.command("set")
@@ -71,6 +75,7 @@ def change(
     name: Name,
     shared: Shared,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Say whether many people come through a key. What is trained from now on goes by it."""
@@ -82,7 +87,12 @@ def change(
 
 
 @app.command()
-def revoke(name: Name, as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def revoke(
+    name: Name,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
     """Refuse a key from now on; a running gateway does so within a second."""
     from stages.gateway.keys import ApiKeys
 

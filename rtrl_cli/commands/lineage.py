@@ -19,6 +19,7 @@ def command(
     ref: options.Ref,
     depth: Annotated[int, typer.Option("--depth", min=1, help="How many runs to go back.")] = 20,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Show what an artifact was made from, run by run, back to where it began."""

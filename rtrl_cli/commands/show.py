@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, pairs, show, size, table
@@ -16,7 +18,16 @@ if TYPE_CHECKING:
 SUMMARY = "summary.txt"  # a file with this name in a report is what people are shown
 
 
-def command(ref: options.Ref, as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def command(
+    ref: options.Ref,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Rebuild a checkpoint that is stored as a delta; name its folder."),
+    ] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
     """Show one artifact (its record, files, who made it), one run or one deployment."""
     found, store = open_store(workspace)
     line = found.settings.workspace.line
@@ -27,7 +38,10 @@ def command(ref: options.Ref, as_json: options.Json = False, workspace: options.
         or ":" in ref
         or ref in ("interactions", "experience", "checkpoint", "line_state", "report")
     ):
-        shown = {"artifact": describe(store, store.resolve(ref, line))}
+        artifact = store.resolve(ref, line)
+        if rebuild:
+            store.checkpoint_folder(artifact)
+        shown = {"artifact": describe(store, artifact)}
     else:
         shown = {"run": describe_run(store, ref)}
     show(as_json, envelope("show", "succeeded", metrics=shown), lambda: text(shown))
@@ -47,11 +61,29 @@ def describe(store: Store, artifact: Artifact) -> dict[str, Any]:
         "made": artifact.created_at,
         "bytes": artifact.bytes,
         "path": str(artifact.path),
+        **_weights(store, artifact),
         "runs": [run.id for run in store.producers(artifact.digest)],
         "inputs": {role: one.ref for role, one in store.inputs_by_role(artifact.run_id).items()},
         "meta": dict(artifact.meta),
         "files": manifest["files"],
         "summary": summary.read_text(encoding="utf-8") if summary.is_file() else None,
+    }
+
+
+def _weights(store: Store, artifact: Artifact) -> dict[str, Any]:
+    """Of a checkpoint how its weights are stored, and the folder to load them from (None: not rebuilt)."""
+    from stages.registry.chain import chain
+    from stages.registry.rebuilt import present
+
+    if artifact.kind != "checkpoint":
+        return {}
+    if artifact.base is None:
+        return {"weights": "whole", "folder": str(artifact.path)}
+    below = chain(store, artifact)[1:]
+    folder = present(store, artifact)
+    return {
+        "weights": f"a delta to {below[0].ref}; whole in {below[-1].ref}, {len(below)} below",
+        "folder": str(folder) if folder else None,
     }
 
 

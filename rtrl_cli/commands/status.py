@@ -10,7 +10,9 @@ from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, pairs, show, size, table
 
 
-def command(as_json: options.Json = False, workspace: options.Workspace = None) -> None:
+def command(
+    as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
+) -> None:
     """Say what is live, what is running, what ran last, what there is, and the newest reports' figures."""
     from stages.registry.glance import glance
     from stages.workspace import Workspace

@@ -11,6 +11,7 @@ from rtrl_cli import options
 from rtrl_cli.stage import StageFlags, dry_plan, run_command
 from rtrl_cli.train_view import train_text
 from stages.errors import UsageError
+from stages.train import crew
 
 
 def command(
@@ -46,8 +47,13 @@ def command(
 ) -> None:
     """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state.
 
+    Under torchrun every process runs this command: the first does what is said here, the others help.
     --import DIR --parent REF makes a candidate of what your own trainer wrote (docs/train.md).
     """
+    if crew.follows():
+        from stages.train.worker import follow
+
+        raise typer.Exit(follow())
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
@@ -55,7 +61,8 @@ def command(
     if explain is not None:
         _explain(explain, flags, any(outside.values()))
         return
-    run_command("train", flags, text=train_text, **outside)
+    with crew.leading():
+        run_command("train", flags, text=train_text, **outside)
 
 
 def _explain(episode: str, flags: StageFlags, outside: bool) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from stages.verdicts import rule_of
 
 
 class CollectConfig(BaseModel):
@@ -30,6 +32,17 @@ class CollectConfig(BaseModel):
         1, ge=0, description="largest distance in the checkpoint tree between sampler and live checkpoint"
     )
     arm: str = Field("live", description="the arm whose episodes are taken: that of the parent to be trained")
+    metrics: dict[str, str] = Field(
+        default_factory=dict,
+        description="what a metric of logged feedback is, by its name: thumbs, outcome, outcome WORST..BEST",
+    )
     min_episodes: int = Field(
         1, ge=1, description="with fewer mature episodes than this: inconclusive, keep waiting"
     )
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_rules(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for text in metrics.values():
+            rule_of(text)
+        return metrics

@@ -7,19 +7,29 @@ at the temperature of serving.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.stage import Artifact, Progress
 
 if TYPE_CHECKING:
     from evals.cases import Attempt, SuiteSpec
+    from stages.eval.subjects import ChatEngine
+    from stages.registry.store import Store
     from stages.workspace import Workspace
 
 OTHER_PEOPLE = 1_000_003  # held-out population seed of the replay, counted on from the gate's
 
 
 def compare(
-    workspace: Workspace, first: Artifact, last: Artifact, *, requests: int, seed: int, progress: Progress
+    workspace: Workspace,
+    store: Store,
+    first: Artifact,
+    last: Artifact,
+    *,
+    requests: int,
+    seed: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Replay first and last.
 
@@ -35,7 +45,11 @@ def compare(
     suite = HarnessSuite(requests, config.population_seed + OTHER_PEOPLE, temperature=config.temperature)
     cases = suite.cases()
     found: dict[str, list[Attempt]] = {}
-    with Engines(lambda folder: start_engine(workspace, folder), seed) as engines:
+
+    def start(folder: Path) -> ChatEngine:
+        return start_engine(workspace, folder)
+
+    with Engines(start, seed, store.checkpoint_folder) as engines:
         for role, checkpoint in (("first", first), ("last", last)):
             progress.start(f"held-out users with the {role} checkpoint, {checkpoint.ref}", len(cases))
             found[role] = suite.run(engines.subject(checkpoint), cases, progress.advance)

@@ -191,7 +191,7 @@ def _finish(workspace: Workspace, store: Store, record: Record, wish: Wish, view
             )
         view.phase(len(record.rows), "held-out replay")
         record.final = final.compare(
-            workspace, first, last, requests=wish.replay, seed=record.seed, progress=view
+            workspace, store, first, last, requests=wish.replay, seed=record.seed, progress=view
         )
         record.final_of, record.report = last.digest, ""
         record.save(workspace.run_dir)

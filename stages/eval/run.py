@@ -110,7 +110,11 @@ class EvalStage:
         ctx = replace(ctx, workspace=as_recorded(ctx.workspace, extra))  # a repeated run's, not today's
         suites = build(config, ctx.workspace.root)
         rules = Rules(config.alpha, config.infra_limit)
-        with Engines(lambda path: self._engine(ctx.workspace, path), ctx.seed) as engines:
+
+        def start(folder: Path) -> ChatEngine:
+            return self._engine(ctx.workspace, folder)
+
+        with Engines(start, ctx.seed, ctx.store.checkpoint_folder) as engines:
             work = _Work(config, inputs, ctx, engines)
             arms = [(spec, work.arms(suite, spec)) for suite, spec in suites]
         verdict = decide(arms, rules)

@@ -33,10 +33,13 @@ class Engines:
     Args:
         start: makes an engine for a checkpoint folder.
         seed: of the answers; each arm's random numbers start afresh from it.
+        folder: of a checkpoint, with its whole weights (`Store.checkpoint_folder`).
     """
 
-    def __init__(self, start: Callable[[Path], ChatEngine], seed: int) -> None:
-        self._start, self._seed = start, seed
+    def __init__(
+        self, start: Callable[[Path], ChatEngine], seed: int, folder: Callable[[Artifact], Path]
+    ) -> None:
+        self._start, self._seed, self._folder = start, seed, folder
         self._engine: ChatEngine | None = None
         self._seeded = ""
 
@@ -51,11 +54,12 @@ class Engines:
 
     def subject(self, checkpoint: Artifact) -> Subject:
         """A checkpoint as suites want it."""
+        folder = self._folder(checkpoint)
 
         def complete(requests: list[ChatRequest]) -> list[Answer]:
-            return list(self._chat(checkpoint.path, requests))
+            return list(self._chat(folder, requests))
 
-        return Subject(checkpoint.digest, checkpoint.path, complete)
+        return Subject(checkpoint.digest, folder, complete)
 
     def _chat(self, folder: Path, requests: list[ChatRequest]) -> list[dict[str, Any]]:
         if self._engine is None:

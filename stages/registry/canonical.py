@@ -47,6 +47,12 @@ def canonical(value: Any, *, what: str = "value") -> str:
     )
 
 
+def in_order(value: Any, *, what: str = "value") -> str:
+    """The same with the keys of tables in their own order: for what is shown again as it was, never for a
+    digest."""
+    return json.dumps(_check(value, what), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def digest(value: Any, *, what: str = "value") -> str:
     """`sha256:<hex>` of the canonical text of `value`."""
     return "sha256:" + hashlib.sha256(canonical(value, what=what).encode()).hexdigest()

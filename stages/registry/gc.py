@@ -4,7 +4,8 @@ Kept, and why: aliases, the live and the last three deployments of a line, pins,
 runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
 candidate leaves it usable), whatever is younger than `keep_days`; and what any of these refers to:
 bases of deltas, a checkpoint's line state, the interactions of an experience, a deployment's report.
-A checkpoint's parent is not kept for the child's sake.
+A checkpoint's parent is not kept for the child's sake, unless the child's weights are a delta to it: then
+its files stay, not what it refers to. Rebuilt folders of deltas stay while something in use needs them.
 
 Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages/collect/retention.py`).
 """
@@ -22,6 +23,7 @@ from sqlmodel import Session, col, select
 
 from stages import faults
 from stages.errors import UsageError
+from stages.registry import rebuilt
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -35,6 +37,8 @@ from stages.registry.states import now, record, transition
 from stages.registry.sweep import sweep
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stages.registry.store import Store
 
 LAST_DEPLOYMENTS = 3
@@ -47,17 +51,23 @@ class Plan:
 
     remove: list[ArtifactRow] = field(default_factory=list)
     keep: dict[int, str] = field(default_factory=dict)  # artifact id -> the first reason found
+    in_use: set[str] = field(default_factory=set)  # digests: served, to be gone back to, read by a run
+    rebuilt: list[tuple[Path, int]] = field(default_factory=list)  # folders to remove, and their bytes
 
     @property
     def bytes(self) -> int:
         """What removing would free."""
-        return sum(row.bytes or 0 for row in self.remove)
+        return sum(row.bytes or 0 for row in self.remove) + sum(size for _, size in self.rebuilt)
 
 
 def plan(store: Store, keep_days: float) -> Plan:
     """What may go. Changes nothing."""
     with store.read() as session:
-        return _plan(session, keep_days)
+        decided = _plan(session, keep_days)
+        kept = _digests(session)
+    kept -= {row.digest or "" for row in decided.remove}
+    decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
+    return decided
 
 
 def collect(store: Store, keep_days: float, *, by: str) -> Plan:
@@ -76,10 +86,20 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
             transition(session, ArtifactRow, row.id, "committed", "tombstoned", by=by)
     faults.point("gc.tombstoned")
     sweep(store)
+    with store.read() as session:
+        kept = _digests(session)
+    decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
+    for folder, _ in decided.rebuilt:
+        rebuilt.remove(store, folder, kept)
     for folder in (store.dir / "scratch").iterdir():
         if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
             shutil.rmtree(folder)
     return decided
+
+
+def _digests(session: Session) -> set[str]:
+    query = select(ArtifactRow.digest).where(ArtifactRow.state == "committed")
+    return {digest for digest in session.exec(query) if digest is not None}
 
 
 def _plan(session: Session, keep_days: float) -> Plan:
@@ -88,22 +108,21 @@ def _plan(session: Session, keep_days: float) -> Plan:
         for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
         if row.id is not None
     }
-    found = Plan(keep=_roots(session, rows, keep_days))
+    in_use = _in_use(session, rows)
+    found = Plan(keep=_roots(session, rows, keep_days, in_use))
+    found.in_use = {rows[row_id].digest or "" for row_id in in_use if row_id in rows}
     _follow(session, rows, found.keep)
+    _keep_bases(rows, found.keep)
     found.remove = [row for row_id, row in rows.items() if row_id not in found.keep]
     return found
 
 
-def _roots(session: Session, rows: dict[int, ArtifactRow], keep_days: float) -> dict[int, str]:
+def _in_use(session: Session, rows: dict[int, ArtifactRow]) -> dict[int, str]:
+    """What is served, may be served again at once, or is being read."""
     keep: dict[int, str] = {}
-    live: dict[str, str] = {}
     for alias in session.exec(select(AliasRow)):
         keep.setdefault(alias.artifact_id, f"{alias.name} of {alias.line}")
-        if alias.name == "live" and alias.artifact_id in rows:
-            live[alias.line] = rows[alias.artifact_id].created_at
     _keep_deployments(session, rows, keep)
-    for pin in session.exec(select(PinRow)):
-        keep.setdefault(pin.artifact_id, f"pinned by {pin.by}: {pin.reason}")
     running = (
         select(RunInputRow.artifact_id)
         .join(RunRow, col(RunRow.id) == RunInputRow.run_id)
@@ -111,6 +130,20 @@ def _roots(session: Session, rows: dict[int, ArtifactRow], keep_days: float) -> 
     )
     for artifact_id in session.exec(running):
         keep.setdefault(artifact_id, "input of a running run")
+    return keep
+
+
+def _roots(
+    session: Session, rows: dict[int, ArtifactRow], keep_days: float, in_use: dict[int, str]
+) -> dict[int, str]:
+    keep = dict(in_use)
+    for pin in session.exec(select(PinRow)):
+        keep.setdefault(pin.artifact_id, f"pinned by {pin.by}: {pin.reason}")
+    live = {
+        alias.line: rows[alias.artifact_id].created_at
+        for alias in session.exec(select(AliasRow).where(AliasRow.name == "live"))
+        if alias.artifact_id in rows
+    }
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     young = (datetime.now(UTC) - timedelta(days=keep_days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for row_id, row in rows.items():
@@ -155,9 +188,21 @@ def _follow(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]
                 waiting.append(row_id)
 
 
+def _keep_bases(rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
+    """Add what kept deltas are made of, for their bytes alone: no line state comes with it."""
+    by_digest = {row.digest: row_id for row_id, row in rows.items()}
+    waiting = list(keep)
+    while waiting:
+        row = rows[waiting.pop()]
+        row_id = by_digest.get(row.base) if row.base else None
+        if row_id is not None and row_id not in keep:
+            keep[row_id] = f"base of {row.kind}@v{row.version}"
+            waiting.append(row_id)
+
+
 def _references(session: Session, row: ArtifactRow) -> list[tuple[str, str]]:
     name = f"{row.kind}@v{row.version}"
-    found = [(row.base, f"base of {name}")] if row.base else []
+    found: list[tuple[str, str]] = []
     for key, value in json.loads(row.meta).items():
         if key == "parent":
             continue

@@ -52,6 +52,7 @@ class RunQueries(ABC):
             run_id=row.run_id,
             meta=json.loads(row.meta),
             path=self.path_of(row.digest),
+            base=row.base,
         )
 
     def run(self, run_id: str) -> RunRow:

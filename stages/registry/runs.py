@@ -13,7 +13,7 @@ from sqlmodel import Session, select
 
 from cursorbench.redaction import redact
 from stages.errors import InputMissingError, RtrlError
-from stages.registry.canonical import canonical, plain
+from stages.registry.canonical import canonical, in_order, plain
 from stages.registry.models import ArtifactRow, RunInputRow, RunRow
 from stages.registry.states import now, record, transition
 from stages.result import status_of
@@ -104,7 +104,7 @@ def end_run(
         state,
         by=by or run_id,
         ended_at=now(),
-        metrics=canonical(plain(metrics or {})),
+        metrics=in_order(plain(metrics or {})),
         warnings=canonical(list(warnings or [])),
         error=canonical(plain(error)) if error else None,
     )

@@ -27,6 +27,7 @@ from stages.registry.deployments import Deployments
 from stages.registry.external import publish_external
 from stages.registry.models import ARTIFACT_KINDS, AliasRow, ArtifactRow
 from stages.registry.objects import object_path
+from stages.registry.rebuilt import checkpoint_folder
 from stages.registry.run_queries import RunQueries
 from stages.registry.schema import FILE, check_schema
 from stages.stage import Artifact, Output
@@ -78,6 +79,10 @@ class Store(RunQueries):
         if self._origin is not None and not path.exists():
             return object_path(self._origin / "objects", digest)
         return path
+
+    def checkpoint_folder(self, checkpoint: Artifact) -> Path:
+        """A checkpoint as transformers and vLLM load it, rebuilt where it is a delta; see `rebuilt.py`."""
+        return checkpoint_folder(self, checkpoint)
 
     # finding artifacts
 

@@ -3,7 +3,8 @@
     present   the registry is sound; every committed artifact has its manifest and all its files, each
               of its size; nothing lies in objects/ that no artifact owns
     sampled   the same, and all bytes of a random share of the files
-    full      the same, and all bytes of all files
+    full      the same, and all bytes of all files; the weights of every checkpoint that is a delta are
+              rebuilt, and rebuilt folders still have the bytes they were made with
 
 Not for: repairing. What dead processes left is swept first; what is then still wrong is reported.
 """
@@ -18,15 +19,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlmodel import col, select
 
 from stages.errors import IntegrityError
+from stages.registry.chain import weights_of
 from stages.registry.check import check_files
 from stages.registry.migrate import check
 from stages.registry.models import ArtifactRow
 from stages.registry.objects import hash_file, object_path
+from stages.registry.rebuilt import check_rebuilt
 from stages.registry.sweep import Swept, sweep
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
-    from stages.stage import Progress
+    from stages.stage import Artifact, Progress
 
 Depth = Literal["present", "sampled", "full"]
 SAMPLED_SHARE = 0.05
@@ -41,6 +44,7 @@ class Verified:
     artifacts: int = 0
     files: int = 0
     bytes_read: int = 0
+    rebuilt: int = 0  # checkpoints whose weights were rebuilt from deltas
     swept: Swept = field(default_factory=Swept)
     problems: list[str] = field(default_factory=list)
 
@@ -68,6 +72,9 @@ def verify(store: Store, depth: Depth, progress: Progress, *, seed: int = 0) -> 
             hashed += [(artifact.path, file, artifact.ref) for file in files]
         progress.advance()
     _check_bytes(_choose(hashed, depth, seed), result, progress)
+    if depth == "full":
+        deltas = [row for row in rows if row.base is not None and row.kind == "checkpoint"]
+        _check_weights([store.artifact_of(row) for row in deltas], store, result, progress)
     result.problems += _strangers(store)
     return result
 
@@ -92,6 +99,23 @@ def _check_bytes(files: list[tuple[Path, dict[str, Any], str]], result: Verified
         result.bytes_read += size
         if hexdigest != file["sha256"]:
             result.problems.append(f"{ref}: the bytes of {file['path']} were changed")
+        progress.advance()
+
+
+def _check_weights(deltas: list[Artifact], store: Store, result: Verified, progress: Progress) -> None:
+    from stages.delta.rebuild import check
+
+    if not deltas:
+        return
+    progress.start(f"rebuilding the weights of {len(deltas)} checkpoints", len(deltas))
+    for checkpoint in deltas:
+        try:
+            result.bytes_read += check(weights_of(store, checkpoint))
+            result.rebuilt += 1
+            if not check_rebuilt(store, checkpoint):
+                result.problems.append(f"rebuilt folder of {checkpoint.ref}: it was changed; now removed")
+        except IntegrityError as error:
+            result.problems.append(f"{checkpoint.ref}: {error.message}")
         progress.advance()
 
 

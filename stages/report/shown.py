@@ -51,7 +51,7 @@ def headline_value(reading: Reading, figure: Figure) -> str:
     if reading.value is None:
         return reading.note.split(";")[0].split(" (")[0].split(":")[0]
     if not told(reading):
-        return "none told" if _none_told(reading) else "too few"
+        return "none told" if _none_told(reading) else f"too few ({reading.n})"
     return number(reading.value, figure)
 
 
@@ -68,6 +68,8 @@ def interval(reading: Reading, figure: Figure) -> str:
 def cell(reading: Reading, figure: Figure) -> str:
     """For a narrow column: `16.2 % [11.3-21.2] n=579`."""
     shown = headline_value(reading, figure)
+    if reading.value is not None and not told(reading) and not _none_told(reading):
+        return shown  # says how few
     if reading.value is None:
         return shown if shown in ("not measured", UNKNOWN) else "-"
     ends = interval(reading, figure).removesuffix(" %").replace(" to ", "-")

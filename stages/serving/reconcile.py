@@ -26,7 +26,7 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
     if live is None:
         return None
     same = current is not None and current.checkpoint == live.digest
-    return Checkpoint(live.digest, live.path, current.id if current and same else "")
+    return Checkpoint(live.digest, store.checkpoint_folder(live), current.id if current and same else "")
 
 
 async def reconcile_once(

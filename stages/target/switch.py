@@ -101,7 +101,7 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
             facts |= _rehearse(workspace, store, switch)
         elif not switch.offline:
             progress.message(f"loading {switch.target.ref} into the running engine")
-            facts |= _swap(workspace, switch, deployment.id)
+            facts |= _swap(workspace, store, switch, deployment.id)
         faults.point("switch.swap.after")
         _move(store, switch, deployment)
     except RtrlError as error:
@@ -114,12 +114,13 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
     return facts
 
 
-def _swap(workspace: Workspace, switch: Switch, deployment: str) -> dict[str, Any]:
+def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -> dict[str, Any]:
+    folder = store.checkpoint_folder(switch.target)
     with Admin(require_endpoint(workspace.run_dir)) as admin:
         answer = admin.swap(
             line=switch.line,
             checkpoint=switch.target.digest,
-            path=switch.target.path,
+            path=folder,
             deployment=deployment,
             drain_s=switch.drain_s,
             timeout_s=switch.timeout_s,
@@ -133,8 +134,9 @@ def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, A
     from stages.engine.inprocess import InProcessEngine
 
     before = store.alias(switch.line, "live") or switch.target
-    with InProcessEngine(before.path, workspace.settings.engine) as engine:
-        return {"verification": engine.load_weights(switch.target.path).as_dict(), "rehearsed": True}
+    folder = store.checkpoint_folder(switch.target)
+    with InProcessEngine(store.checkpoint_folder(before), workspace.settings.engine) as engine:
+        return {"verification": engine.load_weights(folder).as_dict(), "rehearsed": True}
 
 
 def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
@@ -148,7 +150,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
-                path=live.path,
+                path=store.checkpoint_folder(live),
                 deployment=current.id if current else "",
                 drain_s=switch.drain_s,
                 timeout_s=switch.timeout_s,

@@ -120,12 +120,22 @@ class TrainConfig(BaseModel):
         True, description="keep Adam's moments in the line state, so that the next run goes on with them"
     )
 
+    # Low-rank adapter in place of all weights
+    lora_rank: int = Field(0, ge=0, description="rank of a LoRA adapter; 0 trains all weights")
+    lora_alpha: float = Field(0.0, ge=0, description="its scale is alpha / rank; 0 is twice the rank")
+    lora_targets: str = Field(
+        "all-linear", description="linear layers that have one, names with commas; all but the output head"
+    )
+
     # Guards: an update that goes too far ends early and says so
     kl_stop: float = Field(
-        0.0, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
+        0.2, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
+    )
+    anchor_kl_stop: float = Field(
+        0.0, ge=0, description="the same of the KL to the line's anchor, which grows from cycle to cycle"
     )
     ess_stop: float = Field(
-        0.0, ge=0, lt=1, description="end the update when the effective sample share falls below this; 0 off"
+        0.3, ge=0, lt=1, description="end the update when the effective sample share falls below this; 0 off"
     )
 
     # On-policy proof; None takes the tolerance of the dtype the engine serves in
@@ -139,6 +149,20 @@ class TrainConfig(BaseModel):
     # Machine
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes CUDA where there is any")
     threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
+    processes: int = Field(
+        1,
+        ge=0,
+        exclude=True,  # a run goes on with another number of them
+        description="processes on this machine that train together, 0 for one per GPU (not for torchrun)",
+    )
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto",
+        description="of forward and backward; auto: bfloat16 on CUDA. Masters and moments are float32",
+    )
+    activation_checkpointing: Literal["auto", "on", "off"] = Field(
+        "auto", description="compute each layer again in the backward pass, for less memory; auto: on CUDA"
+    )
+    compile: bool = Field(False, description="torch.compile the decoder layers; pays in long runs on GPUs")
     model_copies: int = Field(
         4,
         ge=1,
@@ -150,6 +174,12 @@ class TrainConfig(BaseModel):
     )
     export_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
+    )
+    delta_chain: int = Field(
+        8,
+        ge=0,
+        description="weights are published as their difference to the parent's where that is smaller, at "
+        "most this many times in a row; 0 is always whole",
     )
 
     @model_validator(mode="after")

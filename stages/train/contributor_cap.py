@@ -119,7 +119,10 @@ def cap_contributions(
     sides = _Side(user_of, len(user_names), None), _Side(key_of, len(key_names), is_shared)
     low, high = 0.0, 1.0
     caps, (by_user, by_key, kept) = asked, _both(sizes, sides, asked, least)
-    for _ in range(_HALVINGS if kept < least else 0):
+    relaxing = kept < least
+    if relaxing:  # no caps at all would keep everything
+        caps, (by_user, by_key, kept) = np.ones(2), _both(sizes, sides, np.ones(2), least)
+    for _ in range(_HALVINGS if relaxing else 0):
         middle = (low + high) / 2
         found = _both(sizes, sides, asked + middle * (1 - asked), least)
         if found[2] < least:
@@ -129,7 +132,7 @@ def cap_contributions(
     return Capped(
         user_cap=float(caps[0]),
         key_cap=float(caps[1]),
-        relaxed=0.0 if caps is asked else high,
+        relaxed=high if relaxing else 0.0,
         users=_below_one(user_names, by_user),
         keys=_below_one(key_names, by_key),
         factor=by_user[user_of] * by_key[key_of],

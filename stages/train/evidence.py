@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stages import modelio
 from stages.errors import IntegrityError
-from stages.train import resume
+from stages.train import ranks, resume
 from stages.train.batch import Batch, without_episodes
 from stages.train.diagnosis import Diagnosis, Suspect, diagnose
 from stages.train.forward import Budget, score
@@ -103,10 +103,11 @@ def gather(
     """
     digest = batch_digest(batch)
     path = ctx.scratch / resume.SCORES
-    found = resume.load(path, digest)
+    found = ranks.told(resume.load(path, digest) if ranks.is_first() else None)
     if found is None or found[1]["parent"] != parent.digest:
         tensors, about = _score(batch, parent, anchor, tolerance, budget, load, ctx)
-        resume.save(path, tensors, {"batch": digest, "parent": parent.digest, **about})
+        if ranks.is_first():
+            resume.save(path, tensors, {"batch": digest, "parent": parent.digest, **about})
     else:
         tensors, about = found
     arrays = {name: value.numpy() for name, value in tensors.items()}

@@ -24,7 +24,8 @@ from stages.train.evidence import Evidence
 from stages.train.load import load_batch
 from stages.train.loss import token_losses
 from stages.train.objective import Objective
-from stages.train.pipeline import loss_constant, prepare
+from stages.train.phases import loss_constant
+from stages.train.pipeline import prepare
 from stages.train.token_text import shown_tokens
 from stages.train.update import deal
 

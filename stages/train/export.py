@@ -1,6 +1,6 @@
 """The outputs of an update: the child checkpoint and the line state that belongs to it.
 
-Not here: publishing (the runner), deltas to the parent.
+Not here: publishing (the runner), the delta to the parent (`delta.py`).
 """
 
 from __future__ import annotations
@@ -13,36 +13,50 @@ import msgspec
 
 from stages import modelio, served_fingerprint
 from stages.linestate import (
+    ADAPTER_FILE,
     MASTERS_FILE,
     OPTIMIZER_FILE,
     Baseline,
     LineState,
+    Masters,
     consumed_episodes,
     write_consumed,
 )
-from stages.stage import Artifact, Output
+from stages.stage import Artifact, Output, RunContext
+from stages.train import adapter
 from stages.train.config import TrainConfig
+from stages.train.delta import Published, as_delta
 from stages.train.moments import Moments, write_moments
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from stages.train.models import Finished
 
 CHECKPOINT = "checkpoint"
 LINE_STATE = "line_state"
 
 
-def write_checkpoint(model: PreTrainedModel, parent: Artifact, out_dir: Path, config: TrainConfig) -> Output:
-    """Write `out_dir/checkpoint`. Raises IntegrityError when a weight is not finite."""
+def write_checkpoint(
+    finished: Finished, parent: Artifact, out_dir: Path, config: TrainConfig, ctx: RunContext
+) -> tuple[Output, Published]:
+    """Write `out_dir/checkpoint`, its weights whole or as a delta to the parent.
+
+    Raises IntegrityError when a weight is not finite.
+    """
     folder = out_dir / CHECKPOINT
-    modelio.save_checkpoint(model, folder, companions=parent.path, dtype=config.export_dtype)
-    served_fingerprint.write_fingerprint(folder, parent=parent.path)
+    above = ctx.store.checkpoint_folder(parent)
+    modelio.save_checkpoint(finished.model, folder, companions=above, dtype=config.export_dtype)
+    if (adapted := finished.adapted) is not None:
+        adapter.write_peft(folder / adapter.FOLDER, finished.adapter, adapted.shape, adapted.base)
+    served_fingerprint.write_fingerprint(folder, parent=above)
     generation = int(parent.meta.get("generation", 0)) + 1
     meta = modelio.checkpoint_meta(folder, parent=parent.digest, generation=generation)
-    return Output("checkpoint", meta)
+    published = as_delta(folder, parent, ctx.store, config.delta_chain)
+    ctx.log.write("train.weights", **published.as_dict())
+    return Output("checkpoint", meta, published.base), published
 
 
 def write_line_state(
-    model: PreTrainedModel,
+    finished: Finished,
     before: Artifact,
     out_dir: Path,
     *,
@@ -58,16 +72,30 @@ def write_line_state(
     """
     folder = out_dir / LINE_STATE
     folder.mkdir(parents=True)
-    masters = "checkpoint" if config.export_dtype == "float32" else MASTERS_FILE
-    if masters == MASTERS_FILE:
-        from safetensors.torch import save_file
-
-        weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-        with modelio.disk_errors():
-            save_file(weights, folder / MASTERS_FILE)
+    masters = _write_masters(finished, folder, config)
     if moments is not None:
         write_moments(folder / OPTIMIZER_FILE, moments)
     write_consumed(folder, consumed_episodes(before.path) | set(consumed))
     state = msgspec.structs.replace(LineState.load(before.path), baselines=baselines, masters=masters)
     state.save(folder)
-    return Output("line_state", {"checkpoint": f"output:{CHECKPOINT}", "stage": "train"})
+    base = finished.adapted.base if finished.adapted is not None else None  # kept as long as this is
+    return Output("line_state", {"checkpoint": f"output:{CHECKPOINT}", "stage": "train"}, base=base)
+
+
+def _write_masters(finished: Finished, folder: Path, config: TrainConfig) -> Masters:
+    """The float32 weights, unless the checkpoint has them: whole, or as an adapter and what it is on."""
+    from safetensors.torch import save_file
+
+    if (adapted := finished.adapted) is not None:
+        adapter.write(folder / ADAPTER_FILE, finished.adapter, adapted.shape, adapted.base)
+        if finished.base:
+            with modelio.disk_errors():
+                save_file({n: v.contiguous() for n, v in finished.base.items()}, folder / MASTERS_FILE)
+        return ADAPTER_FILE
+    if config.export_dtype == "float32":
+        return "checkpoint"
+    named = finished.model.named_parameters()
+    weights = {name: value.detach().cpu().contiguous() for name, value in named}
+    with modelio.disk_errors():
+        save_file(weights, folder / MASTERS_FILE)
+    return MASTERS_FILE

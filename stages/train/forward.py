@@ -21,12 +21,16 @@ from stages.routing import Routing
 from stages.train.batch import Row
 from stages.train.logprobs import hidden_states, output_head, rows_within, token_logprobs
 from stages.train.packing import Pack, micro_batches, pack
-from stages.train.parallel import Replicas, copies_for
+from stages.train.parallel import placed
 from stages.train.routing import Decisions, decisions_of
 from stages.train.sampling import Penalty, Processing, has_penalties
+from stages.train.shard import through
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+Scored = tuple[NDArray[np.int64], Tensor, Tensor, Decisions]
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,18 @@ def _penalties(row: Row, first: int, device: str | torch.device) -> list[Penalty
 
 def logprobs(model: PreTrainedModel, batch: MicroBatch, budget: Budget) -> tuple[Tensor, Tensor]:
     """(logp [n], entropy [n]) in nats of the micro-batch's tokens under `model`."""
-    hidden = hidden_states(model, batch.pack).index_select(0, batch.predictors)
-    rows = rows_within(budget.logits_mib, int(model.config.get_text_config().vocab_size))
-    return token_logprobs(hidden, batch.targets, output_head(model), batch.processing, block_rows=rows)
+
+    def work(one: PreTrainedModel) -> tuple[Tensor, Tensor]:
+        hidden = hidden_states(one, batch.pack).index_select(0, batch.predictors)
+        rows = rows_within(budget.logits_mib, int(one.config.get_text_config().vocab_size))
+        return token_logprobs(hidden, batch.targets, output_head(one), batch.processing, block_rows=rows)
+
+    return through(model, work)
+
+
+def cost(rows: Sequence[Row]) -> int:
+    """Of a micro-batch, to compare it with another: its tokens."""
+    return sum(len(row.token_ids) for row in rows)
 
 
 def score(
@@ -132,15 +145,15 @@ def score(
     logp = np.full(tokens, np.nan, dtype=np.float32)
     entropy = np.full(tokens, np.nan, dtype=np.float32)
 
-    def one(copy: PreTrainedModel, chosen: list[Row]) -> Decisions:
+    def one(copy: PreTrainedModel, chosen: list[Row], _: float) -> Scored:
         batch = assemble(chosen, copy.device)
         values, entropies = logprobs(copy, batch, budget)
-        logp[batch.flat] = values.cpu().numpy()
-        entropy[batch.flat] = entropies.cpu().numpy()
-        return decisions_of(batch.pack.replay)
+        return batch.flat, values.cpu(), entropies.cpu(), decisions_of(batch.pack.replay)
 
-    with torch.no_grad(), Replicas(model, copies_for(model, budget.threads, budget.copies)) as replicas:
-        for counted in replicas.map(one, plan(rows, budget)):
+    with torch.no_grad(), placed(model, budget.threads, budget.copies) as workers:
+        for flat, values, entropies, counted in workers.map(one, plan(rows, budget), cost):
+            logp[flat] = values.numpy()
+            entropy[flat] = entropies.numpy()
             if decisions is not None:
                 decisions.add(counted)
     return logp, entropy

@@ -11,18 +11,20 @@
                  mixture-of-experts: replayed choices of an expert, and those the router now makes otherwise
 
 All in nats a token. They are measured before the step is taken, on episodes no earlier step has
-seen. Not here: what is done about them, but for the two limits of `limit_exceeded`.
+seen. Not here: what is done about them, but for the limits of `limit_exceeded`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.train.config import TrainConfig
 from stages.train.correction import Weights
 from stages.train.kl import k1, k3
 from stages.train.routing import Decisions
@@ -65,6 +67,11 @@ class Watch:
             self.kl_anchor.append((weight * k1(logp[both], anchor[both])).cpu())
             self.kl_anchor_k3.append((weight * k3(logp[both], anchor[both])).cpu())
 
+    def extend(self, other: Watch) -> None:
+        """Take over what another one has collected."""
+        for each in fields(self):
+            getattr(self, each.name).extend(getattr(other, each.name))
+
     def figures(self) -> dict[str, Any]:
         """The step's figures; None for what was not measured."""
         log_ratio = torch.cat(self.log_ratio).double()
@@ -102,11 +109,31 @@ def _mean(parts: list[Tensor]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def limit_exceeded(figures: dict[str, Any], *, kl_stop: float, ess_stop: float) -> str:
+def limit_exceeded(figures: Mapping[str, Any], config: TrainConfig) -> str:
     """Why the update ends before this step, or "". A limit of 0 is off."""
-    kl, ess = figures["kl_parent"], figures["ess"]
-    if kl_stop and kl is not None and kl > kl_stop:
-        return f"KL to the parent is {kl:.3g} nats a token, limit kl_stop {kl_stop:g}"
-    if ess_stop and ess < ess_stop:
-        return f"effective sample share is {ess:.3g}, limit ess_stop {ess_stop:g}"
-    return ""
+    limits = (
+        ("kl_stop", "KL to the parent", figures["kl_parent"], config.kl_stop),
+        ("anchor_kl_stop", "KL to the anchor", figures["kl_anchor"], config.anchor_kl_stop),
+    )
+    for name, what, value, limit in limits:
+        if limit and value is not None and value > limit:
+            return f"{what} is {value:.3g} nats a token, limit {name} {limit:g}"
+    ess, least = figures["ess"], config.ess_stop
+    return f"effective sample share is {ess:.3g}, limit ess_stop {least:g}" if ess < least else ""
+
+
+def live(figures: Mapping[str, Any]) -> str:
+    """A step's figures as one line, for who watches."""
+    shown = (
+        ("loss", "loss"),
+        ("grad_norm", "grad norm"),
+        ("ratio_p01", "ratio p1"),
+        ("ratio_p99", "p99"),
+        ("clipped", "clipped"),
+        ("ess", "ess"),
+        ("kl_parent", "kl parent"),
+        ("kl_anchor", "kl anchor"),
+        ("entropy", "entropy"),
+    )
+    parts = [f"{name} {figures[key]:.3g}" for key, name in shown if figures[key] is not None]
+    return ", ".join([*parts, f"{figures['tokens_per_s']:.0f} tokens/s"])

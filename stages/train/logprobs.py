@@ -47,8 +47,7 @@ def output_head(model: PreTrainedModel) -> Head:
 
 def hidden_states(model: PreTrainedModel, pack: Pack) -> Tensor:
     """Final hidden states [N, H] of a packed micro-batch; `model` was loaded with `attention.NAME`."""
-    if pack.replay is not None:
-        attach(model, pack.replay)
+    attach(model, pack.replay)
     out = model.base_model(input_ids=pack.ids, position_ids=pack.positions, use_cache=False, pack=pack)
     states: Tensor = out.last_hidden_state[0]
     return states

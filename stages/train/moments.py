@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from stages.errors import IntegrityError
 from stages.modelio import disk_errors
+from stages.train.shard import like
 
 _KINDS = ("exp_avg", "exp_avg_sq")
 
@@ -44,8 +46,18 @@ def moments_of(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor
     return Moments(step, tensors)
 
 
+def empty_moments(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The moments before the first step: zeros."""
+    return {
+        f"{kind}.{name}": torch.zeros_like(value) for name, value in parameters.items() for kind in _KINDS
+    }
+
+
 def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], moments: Moments) -> None:
-    """Make the optimizer go on from `moments`. Raises IntegrityError when they are of another model."""
+    """Make the optimizer go on from `moments`, whole ones or cut as the parameters are.
+
+    Raises IntegrityError when they are of another model.
+    """
     if not moments.tensors:
         return
     expected = {f"{kind}.{name}" for name in parameters for kind in _KINDS}
@@ -60,20 +72,30 @@ def restore(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], 
             tensor = moments.tensors[f"{kind}.{name}"]
             if tensor.shape != parameter.shape:
                 raise IntegrityError(f"the Adam moment of {name} has shape {tuple(tensor.shape)}")
-            values[kind] = tensor.to(parameter.device).clone()
+            values[kind] = tensor.clone() if isinstance(tensor, DTensor) else like(tensor, parameter)
         optimizer.state[parameter] = values
 
 
 def read_moments(path: Path) -> Moments:
-    """Raises IntegrityError when the file is damaged."""
+    """Raises IntegrityError when the file is damaged, or holds numbers that are no moments.
+
+    Those would make the weights not finite in the step, after which the good ones are gone.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             step = int((file.metadata() or {})["step"])
-            return Moments(step, {name: file.get_tensor(name) for name in sorted(file.keys())})
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, KeyError, ValueError) as error:
         raise IntegrityError(f"{path} is damaged: {error}", hint="rtrl verify --full") from error
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()) or (name.startswith("exp_avg_sq.") and bool((tensor < 0).any())):
+            raise IntegrityError(
+                f"{path}: {name} is not finite, or a negative square",
+                hint="--set train.carry_moments=false starts with new moments",
+            )
+    return Moments(step, tensors)
 
 
 def write_moments(path: Path, moments: Moments) -> None:

@@ -97,6 +97,31 @@ class Rectangle:
 
 
 @dataclass(frozen=True)
+class Ragged:
+    """The same sequences for kernels that take them end to end, without padding.
+
+    Sequence i asks with the positions it added to the pack (its queries are the pack itself, in order)
+    and sees all its tokens; what it asks with are its last tokens.
+
+    Attributes:
+        keys: [K] pack positions of every sequence's tokens, shared ones repeated.
+        query_ends, key_ends: [S + 1] int32, where the sequences' queries and keys begin and end.
+        longest_query, longest_key: tokens.
+    """
+
+    keys: Tensor
+    query_ends: Tensor
+    key_ends: Tensor
+    longest_query: int
+    longest_key: int
+
+    def to(self, device: torch.device | str) -> Ragged:
+        """The same with its tensors on `device`."""
+        keys, queries, ends = (each.to(device) for each in (self.keys, self.query_ends, self.key_ends))
+        return Ragged(keys, queries, ends, self.longest_query, self.longest_key)
+
+
+@dataclass(frozen=True)
 class Pack:
     """One micro-batch of N packed tokens.
 
@@ -106,6 +131,7 @@ class Pack:
         cells: for each sequence [T_i], where its tokens lie in the pack.
         rectangles: the same for attention.
         restore: [N] puts the rectangles' kept outputs, one after the other, into pack order.
+        ragged: the same once more, for kernels that need no rectangles.
         replay: the experts that the tokens go to, None where routers choose.
     """
 
@@ -114,6 +140,7 @@ class Pack:
     cells: tuple[Indices, ...]
     rectangles: tuple[Rectangle, ...]
     restore: Tensor
+    ragged: Ragged
     replay: Replay | None = None
 
     @property
@@ -130,6 +157,7 @@ class Pack:
             cells=self.cells,
             rectangles=rectangles,
             restore=self.restore.to(device),
+            ragged=self.ragged.to(device),
             replay=self.replay.to(device) if self.replay else None,
         )
 
@@ -159,7 +187,26 @@ def pack(sequences: Sequence[Ids], *, waste: float = 0.15, routings: Sequence[Ro
         cells=tuple(cells),
         rectangles=rectangles,
         restore=torch.from_numpy(np.argsort(owners)),
+        ragged=_ragged([cells[index] for index in order], shared),
         replay=replay_of(routings, cells, end),
+    )
+
+
+def _ragged(cells: Sequence[Indices], shared: Indices) -> Ragged:
+    """`cells` in lexicographic order: the order in which they were added to the pack."""
+    added = np.array([len(where) for where in cells]) - shared
+    kept = [place for place in range(len(cells)) if added[place]]  # a whole repeat asks nothing
+
+    def ends(counts: Sequence[int]) -> Tensor:
+        return torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+
+    lengths = [len(cells[place]) for place in kept]
+    return Ragged(
+        keys=torch.from_numpy(np.concatenate([cells[place] for place in kept])),
+        query_ends=ends([int(added[place]) for place in kept]),
+        key_ends=ends(lengths),
+        longest_query=int(added.max()),
+        longest_key=max(lengths),
     )
 
 

@@ -1,6 +1,6 @@
-"""A training run from batch to outputs: prove it on-policy, build the objective, update, write.
+"""A training run from batch to outputs, in one process or several: what `rtrl train` and `--explain` call.
 
-Not here: the algorithms, each in a file of its own; the runner's view (`run.py`).
+Not here: the phases (`phases.py`); the runner's view (`run.py`).
 """
 
 from __future__ import annotations
@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from stages import modelio
-from stages.errors import InconclusiveError, IntegrityError, RtrlError
-from stages.linestate import MASTERS_FILE, OPTIMIZER_FILE, LineState
-from stages.stage import Artifact, Outcome, Output, RunContext
-from stages.train import attention, export, routing
-from stages.train.advantage import is_degenerate, updated_baselines
+from stages.errors import IntegrityError, RtrlError
+from stages.stage import Artifact, Outcome, RunContext
+from stages.train import crew, ranks, routing
+from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.train.evidence import Evidence, batch_digest, check_tokenizers, gather
-from stages.train.forward import Budget, score
+from stages.train.evidence import Evidence, batch_digest, check_tokenizers
 from stages.train.load import refuse_small
-from stages.train.moments import NEW, read_moments
-from stages.train.objective import Objective, build_objective
-from stages.train.parallel import copies_for
-from stages.train.proof import TOLERANCES, Tolerance
-from stages.train.update import TokenData, Updated, run_update
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from stages.train.models import compute_dtype, device_of, placement, process_count
+from stages.train.objective import Objective
+from stages.train.phases import Phases
+from stages.train.update import Updated
 
 
 def train(
@@ -48,20 +41,62 @@ def train(
     Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
     stop being finite; InconclusiveError (exit 4) when it teaches nothing.
     """
-    with _deterministic():
-        run = _Run(config, inputs, extra, ctx)
-        check_tokenizers(batch, run.parent, ctx.store)
-        proven = run.gather(batch)
-        refuse_small(proven.batch, inputs["experience"], config)
-        objective = run.objective(proven)
-        model = run.policy()
-        updated = run.update(model, proven, objective)
-        outputs = run.write(model, proven.batch, updated, out_dir)
+    with _deterministic(), _joined(batch, config, inputs, extra, ctx):
+        run = Phases(config, inputs, extra, ctx)
+        model, proven, objective, updated = run.trained(batch)
+        finished = run.models.finished(model)
+        moments = run.whole_moments(updated)
+        about = placement(run.models, ranks.count())
+    assert finished is not None
+    outputs, published = run.write(finished, proven.batch, updated, moments, out_dir)
     return Outcome(
         outputs=outputs,
-        metrics=_metrics(table, proven, objective, updated),
+        metrics=about | _metrics(table, proven, objective, updated) | {"weights": published.as_dict()},
         warnings=_warnings(proven, objective, updated),
     )
+
+
+def follow_run(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> None:
+    """The same on the other ranks, which write nothing."""
+    with _deterministic():
+        run = Phases(config, inputs, extra, ctx)
+        model, _, _, updated = run.trained(batch)
+        run.models.finished(model)
+        run.whole_moments(updated)
+
+
+@contextmanager
+def _joined(
+    batch: Batch,
+    config: TrainConfig,
+    inputs: Mapping[str, Artifact],
+    extra: Mapping[str, Any],
+    ctx: RunContext,
+) -> Iterator[None]:
+    """With the other processes of the run; a small float32 model on a CPU trains without a group."""
+    count, device = process_count(config), device_of(config)
+    if count == 1 and not crew.from_torchrun() and compute_dtype(config) == "float32" and device == "cpu":
+        yield
+        return
+    job = crew.Job(
+        workspace=str(ctx.workspace.root),
+        store=str(ctx.workspace.store_dir),
+        scratch=str(ctx.scratch),
+        run_id=ctx.run_id,
+        seed=ctx.seed,
+        config=config.model_dump(mode="json"),
+        extra=dict(extra),
+        inputs={role: artifact.digest for role, artifact in inputs.items()},
+        batch=batch_digest(batch),
+    )
+    with crew.together(job, count, device, ctx.scratch):
+        yield
 
 
 def prepare(
@@ -74,7 +109,7 @@ def prepare(
     """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
     problems: list[str] = []
     with _deterministic():
-        run = _Run(config, inputs, extra, ctx)
+        run = Phases(config, inputs, extra, ctx)
         check_tokenizers(batch, run.parent, ctx.store)
         try:
             proven = run.gather(batch)
@@ -89,149 +124,6 @@ def prepare(
     if why := is_degenerate(proven.batch.rewards, objective.advantage):
         problems.append(f"the batch teaches nothing: {why}")
     return proven, objective, problems
-
-
-def loss_constant(batch: Batch, config: TrainConfig) -> float:
-    """C of the loss: the trained tokens of one optimizer step, on average. One for the whole batch."""
-    return batch.tokens / min(config.optimizer_steps, len(batch.episodes))
-
-
-class _Run:
-    """One run's configuration, inputs and device, and the parent's model, loaded once."""
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        inputs: Mapping[str, Artifact],
-        extra: Mapping[str, Any],
-        ctx: RunContext,
-    ) -> None:
-        self.config, self.ctx = config, ctx
-        self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
-        self.state_folder = inputs["line_state"].path
-        self.before = inputs["line_state"]
-        self.state = LineState.load(self.state_folder)
-        self.spec = str(self.experience.meta["spec"])
-        found = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = found if config.device == "auto" else config.device
-        self.shared_keys = extra["shared_keys"]
-        self.threads = config.threads or torch.get_num_threads()
-        self.attention = attention.register()
-        usual = TOLERANCES[extra["engine_dtype"]]
-        self.tolerance = Tolerance(
-            config.proof_mean_tolerance or usual.mean, config.proof_p99_tolerance or usual.p99
-        )
-        self.budget = Budget(config.micro_batch_tokens, config.logits_mib, self.threads, config.model_copies)
-        self._parent_model: PreTrainedModel | None = None
-
-    def load(self, checkpoint: Artifact) -> PreTrainedModel:
-        """The model of a checkpoint in float32, with packed attention."""
-        if checkpoint.digest == self.parent.digest and self._parent_model is not None:
-            return self._parent_model
-        model = modelio.load_model(checkpoint.path, attention=self.attention, device=self.device)
-        if checkpoint.digest == self.parent.digest:
-            self._parent_model = model
-        torch.set_num_threads(
-            max(1, self.threads // copies_for(model, self.threads, self.config.model_copies))
-        )
-        return model
-
-    def gather(self, batch: Batch) -> Evidence:
-        """The batch with its proven logprobs."""
-        return gather(
-            batch,
-            self.parent,
-            self.anchor,
-            tolerance=self.tolerance,
-            budget=self.budget,
-            load=self.load,
-            ctx=self.ctx,
-        )
-
-    def unproven(self, batch: Batch) -> Evidence:
-        """The batch with its logprobs, whether or not they are those of the log."""
-        logp, entropy = score(self.load(self.parent), batch.rows, batch.tokens, self.budget)
-        anchor = score(self.load(self.anchor), batch.rows, batch.tokens, self.budget)[0]
-        return Evidence(batch, logp, anchor, entropy)
-
-    def terms(self, proven: Evidence) -> Objective:
-        """The terms of the loss."""
-        table = self.state.baselines.get(self.spec, {})
-        return build_objective(
-            proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
-        )
-
-    def objective(self, proven: Evidence) -> Objective:
-        """The terms of the loss. Raises InconclusiveError when all advantages are equal."""
-        objective = self.terms(proven)
-        if why := is_degenerate(proven.batch.rewards, objective.advantage):
-            raise InconclusiveError(
-                f"the batch teaches nothing: {why}",
-                hint="`rtrl distill --explain EPISODE` shows where a reward comes from; else collect more",
-            )
-        return objective
-
-    def policy(self) -> PreTrainedModel:
-        """What is trained: the parent's model, taken over, with the float32 master weights."""
-        model = self.load(self.parent)
-        self._parent_model = None
-        if self.state.masters == MASTERS_FILE:
-            modelio.load_masters(model, self.state_folder / MASTERS_FILE)
-        return model
-
-    def update(self, model: PreTrainedModel, proven: Evidence, objective: Objective) -> Updated:
-        """Train `model` in place. Raises InconclusiveError when a limit forbade the very first step."""
-        config, batch = self.config, proven.batch
-        carried = self.state_folder / OPTIMIZER_FILE
-        updated = run_update(
-            model,
-            batch,
-            TokenData(
-                logged=batch.logged,
-                parent=proven.parent,
-                anchor=proven.anchor,
-                coefficient=objective.coefficient,
-                constant=loss_constant(batch, config),
-            ),
-            config,
-            moments=read_moments(carried) if config.carry_moments and carried.is_file() else NEW,
-            threads=self.threads,
-            seed=self.ctx.seed,
-            digest=batch_digest(batch),
-            scratch=self.ctx.scratch,
-            log=self.ctx.log,
-            progress=self.ctx.progress,
-        )
-        if not updated.steps:
-            raise InconclusiveError(
-                f"no optimizer step was taken: {updated.stopped}",
-                hint="the batch is too far off-policy; collect again from the live checkpoint",
-            )
-        return updated
-
-    def write(
-        self, model: PreTrainedModel, batch: Batch, updated: Updated, out_dir: Path
-    ) -> dict[str, Output]:
-        """Checkpoint and line state; only the episodes that were used count as seen."""
-        used = sorted(updated.used)
-        table = updated_baselines(
-            batch.rewards[used],
-            [batch.episodes[index].stratum for index in used],
-            self.state.baselines.get(self.spec, {}),
-            self.config.baseline_half_life,
-        )
-        return {
-            export.CHECKPOINT: export.write_checkpoint(model, self.parent, out_dir, self.config),
-            export.LINE_STATE: export.write_line_state(
-                model,
-                self.before,
-                out_dir,
-                baselines={**self.state.baselines, self.spec: table},
-                consumed=[batch.episodes[index].episode_id for index in used],
-                moments=updated.moments if self.config.carry_moments else None,
-                config=self.config,
-            ),
-        }
 
 
 def _metrics(
@@ -269,6 +161,8 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
     found += routing.warnings(proven.routing)
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
+    if (most := max((step["clipped"] for step in updated.steps), default=0.0)) > 0.5:
+        found.append(f"train.correction limited {most:.0%} of the tokens of a step: its bounds are narrow")
     if count := len(objective.capped.users):
         found.append(f"{count} users reached the cap of {objective.capped.user_cap:.0%} of the gradient")
     if count := len(objective.capped.keys):

@@ -1,20 +1,25 @@
 """Micro-checkpoints: a killed run goes on from its last optimizer step, with the same result.
 
-Two files in the run's scratch folder (kept between attempts with the same fingerprint, removed on
-success), each replaced by write, fsync, rename:
+In the run's scratch folder (kept between attempts with the same fingerprint, removed on success):
 
     scores.safetensors   logprobs of the batch's tokens under parent and anchor
-    step.safetensors     weights and Adam moments after a step, what was logged so far in its metadata
+    step-N/              trained weights and Adam moments after N steps, as torch.distributed.checkpoint
+                         writes them (every process its shards), and about.json: what was logged so far
 
-Both carry the digest of the batch; of another batch they are ignored. Float32 throughout: what is
-read back is bit for bit what was written.
+Both appear whole, by write, fsync, rename, and carry the digest of the batch; of another batch they are
+ignored. A step is read by another number of processes than wrote it. Float32 throughout: what is read
+back is bit for bit what was written.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import pickle
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +27,15 @@ from torch import Tensor
 
 from stages import faults
 from stages.modelio import disk_errors
+from stages.train import ranks
 
 SCORES = "scores.safetensors"
-STEP = "step.safetensors"
+STEP = "step"
+ABOUT = "about.json"
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Replace `path` atomically and durably. `about` is small JSON kept in the file's metadata."""
+    """Replace the file `path` atomically and durably. `about` is small JSON kept in its metadata."""
     from safetensors.torch import save_file
 
     name = path.name.partition(".")[0]
@@ -38,15 +45,10 @@ def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) ->
     with disk_errors():
         save_file(values, temporary, metadata={"about": json.dumps(about, sort_keys=True)})
     faults.point(f"train.{name}.fsync.before")
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
+    _fsync(temporary)
     faults.point(f"train.{name}.rename.before")
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _fsync(path.parent)
     faults.point(f"train.{name}.rename.after")
 
 
@@ -65,3 +67,109 @@ def load(path: Path, batch: str) -> tuple[dict[str, Tensor], dict[str, Any]] | N
             return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
+
+
+def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write `step-<number>` and remove those before it. Every rank calls it, with its shards."""
+    from torch.distributed.checkpoint import FileSystemWriter
+    from torch.distributed.checkpoint import save as save_shards
+
+    partial, path = scratch / f".{STEP}.partial", scratch / f"{STEP}-{number}"
+    faults.point("train.step.write.before")
+    if ranks.is_first():
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        (partial / ABOUT).write_text(json.dumps(about, sort_keys=True), encoding="utf-8")
+        _fsync(partial / ABOUT)
+    ranks.meet()
+    values = {name: value.detach() for name, value in tensors.items()}
+    with _quiet_alone(), _own_errors():
+        writer = FileSystemWriter(partial, sync_files=True)
+        save_shards(values, storage_writer=writer, no_dist=ranks.count() == 1)
+    if ranks.is_first():
+        faults.point("train.step.fsync.before")
+        _fsync(partial)
+        faults.point("train.step.rename.before")
+        shutil.rmtree(path, ignore_errors=True)  # of another batch
+        partial.rename(path)
+        _fsync(scratch)
+        faults.point("train.step.rename.after")
+        for other in _steps(scratch):
+            if other != path:
+                shutil.rmtree(other, ignore_errors=True)
+    ranks.meet()
+
+
+def load_step(scratch: Path, batch: str, into: Mapping[str, Tensor]) -> dict[str, Any] | None:
+    """Fill `into` (in place) from the last step saved for this batch digest; what was said `about` it.
+
+    None, and `into` is not to be used, when there is none. One that cannot be read is none. Every rank
+    calls it; all get the same answer.
+    """
+    chosen = ranks.told(_last(scratch, batch) if ranks.is_first() else None)
+    if chosen is None:
+        return None
+    path, about = chosen
+    read = ranks.gathered(_read(path, into))
+    return about if all(read) else None
+
+
+def _read(path: Path, into: Mapping[str, Tensor]) -> bool:
+    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint import load as load_shards
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        with _quiet_alone():
+            load_shards(dict(into), storage_reader=FileSystemReader(path), no_dist=ranks.count() == 1)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, CheckpointException):
+        return False
+    return True
+
+
+@contextmanager
+def _quiet_alone() -> Iterator[None]:
+    """A single process is what is meant, and needs no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """A full disk is the OSError that some rank met, not what wraps it."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        for failure in error.failures.values():
+            if isinstance(failure[0], OSError):
+                raise failure[0] from error
+        raise RuntimeError(f"a micro-checkpoint was not written: {error}") from error
+
+
+def _last(scratch: Path, batch: str) -> tuple[Path, dict[str, Any]] | None:
+    for path in _steps(scratch):
+        try:
+            about: dict[str, Any] = json.loads((path / ABOUT).read_bytes())
+        except (OSError, ValueError):
+            continue
+        if about.get("batch") == batch:
+            return path, about
+    return None
+
+
+def _steps(scratch: Path) -> list[Path]:
+    """The folders of steps, the last one first."""
+    found = [path for path in scratch.glob(f"{STEP}-*") if path.name[len(STEP) + 1 :].isdigit()]
+    return sorted(found, key=lambda path: -int(path.name[len(STEP) + 1 :]))
+
+
+def _fsync(path: Path) -> None:
+    """Of a file or a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

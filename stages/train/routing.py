@@ -131,7 +131,7 @@ def _layer_of(name: str) -> str | None:
     return next((n for i in range(len(parts)) if _LAYER.search(n := ".".join(parts[: i + 1]))), None)
 
 
-def attach(model: PreTrainedModel, replay: Replay) -> None:
+def attach(model: PreTrainedModel, replay: Replay | None) -> None:
     """Let `model` follow the replay of the packs it is given. Once attached, nothing is done again.
 
     A model without routers has nothing to follow. Raises IntegrityError when `replay` is of another
@@ -147,7 +147,7 @@ def attach(model: PreTrainedModel, replay: Replay) -> None:
             model.get_submodule(layer).register_forward_pre_hook(hook, with_kwargs=True)
             model.get_submodule(name).register_forward_hook(_replayed)
         setattr(model, _ATTACHED, known)
-    if known:
+    if known and replay is not None:
         _check(model, known, replay)
 
 
@@ -165,6 +165,7 @@ def _check(model: PreTrainedModel, known: Mapping[str, int], replay: Replay) -> 
         )
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _hand_over(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, inner: str, index: int
 ) -> None:
@@ -173,6 +174,7 @@ def _hand_over(
     setattr(module.get_submodule(inner), _NOW, None if replay is None else (replay, index))
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _replayed(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
     """After a router: its output again, with the experts of the replay."""
     now: tuple[Replay, int] | None = getattr(module, _NOW, None)

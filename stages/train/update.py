@@ -2,7 +2,10 @@
 
 Episodes are dealt to the steps by a seeded permutation, each to exactly one. A step goes through its
 rows in packed micro-batches, adds up gradients, clips their norm, and steps AdamW on float32 weights.
-After every step a micro-checkpoint is written; a run that finds one goes on behind it.
+After every step a micro-checkpoint is written; a run that finds one goes on behind it. Weights that
+are frozen (the base under an adapter) are neither stepped nor saved.
+
+Every process of a run calls this, with the same arguments; the micro-batches are dealt to them.
 
 Not here: where coefficients come from (`objective.py`), what a micro-batch is (`forward.py`).
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +22,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from stages import faults
 from stages.errors import IntegrityError
-from stages.train import resume
+from stages.train import ranks, resume
 from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
 from stages.train.correction import correction_of
-from stages.train.forward import Budget, assemble, logprobs, plan
-from stages.train.guards import Watch, limit_exceeded
+from stages.train.forward import Budget, assemble, cost, logprobs, plan
+from stages.train.guards import Watch, limit_exceeded, live
 from stages.train.loss import policy_loss
-from stages.train.moments import Moments, moments_of, restore
-from stages.train.parallel import Replicas, copies_for
-from stages.train.routing import Decisions, decisions_of
+from stages.train.moments import Moments, empty_moments, moments_of, restore
+from stages.train.parallel import Replicas, placed
+from stages.train.routing import decisions_of
+from stages.train.shard import Sharded, whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -94,9 +101,9 @@ def run_update(
 
     Raises IntegrityError when loss or gradient is not finite; the last good state stays in `scratch`.
     """
-    parameters = dict(model.named_parameters())
+    parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     optimizer = _adamw(list(parameters.values()), config)
-    result = _resumed(model, scratch / resume.STEP, digest) or Updated(moments=moments)
+    result = _resumed(parameters, scratch, digest) or Updated(moments=moments)
     if result.steps:
         progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
         log.write("train.resumed", steps=len(result.steps))
@@ -105,7 +112,7 @@ def run_update(
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
     progress.start("optimizer steps", len(parts))
     progress.advance(len(result.steps))
-    with Replicas(model, copies_for(model, threads, config.model_copies)) as replicas:
+    with placed(model, threads, config.model_copies) as workers:
         for number in range(len(result.steps), len(parts)):
             if result.stopped:
                 break
@@ -113,7 +120,9 @@ def run_update(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             rows = _rows_of(batch, parts[number])
-            figures = _step(replicas, optimizer, rows, data, config, budget, number)
+            if not ranks.is_first():
+                faults.point(f"train.rank{ranks.rank()}.step.before")
+            figures = _step(workers, optimizer, rows, data, config, budget, number)
             result.stopped = figures.pop("stopped")
             figures |= {"step": number + 1, "episodes": len(parts[number]), "learning_rate": rate}
             log.write("train.step", **figures, stopped=result.stopped)
@@ -121,8 +130,9 @@ def run_update(
                 result.steps.append(figures)
                 result.used += [int(index) for index in parts[number]]
                 result.moments = moments_of(optimizer, parameters)
-            _remember(scratch / resume.STEP, parameters, result, digest)
-            progress.advance(1, note=f"loss {figures['loss']:.4g}, {figures['tokens_per_s']:.0f} tokens/s")
+            _remember(scratch, parameters, result, digest)
+            progress.message(f"optimizer step {number + 1} of {len(parts)}: {live(figures)}")
+            progress.advance(1)
     return result
 
 
@@ -136,14 +146,16 @@ def _adamw(parameters: list[torch.nn.Parameter], config: TrainConfig) -> torch.o
     )
 
 
-def _resumed(model: PreTrainedModel, kept: Path, digest: str) -> Updated | None:
-    """Where an earlier attempt of `digest` stopped, its weights loaded into `model`; None: there was none."""
-    if (found := resume.load(kept, digest)) is None:
+def _resumed(parameters: Mapping[str, Tensor], scratch: Path, digest: str) -> Updated | None:
+    """Where an earlier attempt of `digest` stopped, its weights put into `parameters`; None: nowhere."""
+    weights = {f"weight.{name}": torch.empty_like(value) for name, value in parameters.items()}
+    moments = empty_moments(parameters)
+    if (about := resume.load_step(scratch, digest, {**weights, **moments})) is None:
         return None
-    tensors, about = found
-    names = [name for name, _ in model.named_parameters()]
-    model.load_state_dict({name: tensors.pop(f"weight.{name}") for name in names}, strict=False)
-    return Updated(about["steps"], about["used"], about["stopped"], Moments(about["step"], tensors))
+    with torch.no_grad():
+        for name, value in parameters.items():
+            value.copy_(weights[f"weight.{name}"])
+    return Updated(about["steps"], about["used"], about["stopped"], Moments(about["step"], moments))
 
 
 def _rows_of(batch: Batch, episodes: NDArray[np.int64]) -> list[Row]:
@@ -152,7 +164,7 @@ def _rows_of(batch: Batch, episodes: NDArray[np.int64]) -> list[Row]:
 
 
 def _step(
-    replicas: Replicas,
+    workers: Replicas | Sharded,
     optimizer: torch.optim.Optimizer,
     rows: list[Row],
     data: TokenData,
@@ -163,28 +175,27 @@ def _step(
     """One optimizer step over `rows`; its figures. With "stopped" not "", the step was not taken."""
     started = time.monotonic()
 
-    def one(copy: PreTrainedModel, chosen: list[Row]) -> tuple[float, Decisions, tuple[Any, ...]]:
-        return _backward(copy, chosen, data, config, budget)
+    def one(copy: PreTrainedModel, chosen: list[Row], weight: float) -> tuple[float, Watch]:
+        return _backward(copy, chosen, data, config, budget, weight)
 
-    replicas.zero_gradients()
-    results = replicas.map(one, plan(rows, budget))
-    replicas.add_gradients()
-    total = sum(loss for loss, _, _ in results)
-    parameters = replicas.models[0].parameters()
-    norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm))
+    workers.zero_gradients()
+    results = workers.map(one, plan(rows, budget), cost)
+    workers.add_gradients()
+    total = sum(loss for loss, _ in results)
+    norm = _clip(workers.model, config.max_grad_norm)
     if not (math.isfinite(total) and math.isfinite(norm)):
         raise IntegrityError(
             f"optimizer step {number + 1}: loss {total}, gradient norm {norm}; the run stops",
             hint="nothing was published; the last good state is kept. Look at the batch, lower the rate",
         )
     watch = Watch()
-    for _, decisions, seen in results:
-        watch.add(*seen)
-        watch.routing.append(decisions)
+    for _, seen in results:
+        watch.extend(seen)
     figures = watch.figures()
-    stopped = limit_exceeded(figures, kl_stop=config.kl_stop, ess_stop=config.ess_stop)
+    stopped = limit_exceeded(figures, config)
     if not stopped:
         optimizer.step()
+        _refuse_broken(workers.model, number)
     seconds = time.monotonic() - started
     context = sum(len(row.token_ids) for row in rows)
     return figures | {
@@ -196,10 +207,33 @@ def _step(
     }
 
 
+def _clip(model: PreTrainedModel, limit: float) -> float:
+    """Scale the gradients down to the global norm `limit`; the norm that they had."""
+    parameters = [each for each in model.parameters() if each.grad is not None]
+    norm = whole(torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
+    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return float(norm)
+
+
+def _refuse_broken(model: PreTrainedModel, number: int) -> None:
+    """Raises IntegrityError when a weight is not finite; the micro-checkpoint before then stays the last."""
+    weights = [each.detach() for each in model.parameters() if each.requires_grad]
+    if not math.isfinite(float(whole(torch.nn.utils.get_total_norm(weights)))):
+        raise IntegrityError(
+            f"optimizer step {number + 1} made weights that are not finite; the run stops",
+            hint="nothing was published; the last good state is kept. Lower the rate, or the weight decay",
+        )
+
+
 def _backward(
-    model: PreTrainedModel, rows: list[Row], data: TokenData, config: TrainConfig, budget: Budget
-) -> tuple[float, Decisions, tuple[Any, ...]]:
-    """Add the gradient of one micro-batch; (part of the loss, replayed routing, what `Watch.add` wants)."""
+    model: PreTrainedModel,
+    rows: list[Row],
+    data: TokenData,
+    config: TrainConfig,
+    budget: Budget,
+    weight: float,
+) -> tuple[float, Watch]:
+    """Add `weight` times the gradient of one micro-batch; (its part of the loss, its tokens' figures)."""
     micro = assemble(rows, model.device)
     logp, entropy = logprobs(model, micro, budget)
 
@@ -216,14 +250,18 @@ def _backward(
         correction=correction_of(config),
         constant=data.constant,
     )
-    loss.backward()
+    (loss if weight == 1 else loss * weight).backward()
     anchor = column(data.anchor) if data.anchor is not None else None
-    seen = (logp.detach(), entropy, weights, logged, column(data.parent), anchor)
-    return float(loss.detach()), decisions_of(micro.pack.replay), seen
+    watch = Watch()
+    watch.add(logp.detach(), entropy, weights, logged, column(data.parent), anchor)
+    watch.routing.append(decisions_of(micro.pack.replay))
+    return float(loss.detach()), watch
 
 
-def _remember(path: Path, parameters: dict[str, torch.nn.Parameter], result: Updated, digest: str) -> None:
-    tensors = {f"weight.{name}": value for name, value in parameters.items()} | dict(result.moments.tensors)
+def _remember(scratch: Path, parameters: Mapping[str, Tensor], result: Updated, digest: str) -> None:
+    """A micro-checkpoint. Before the first step there are no moments yet: that they are 0 is kept."""
+    tensors = {f"weight.{name}": value for name, value in parameters.items()}
+    tensors |= result.moments.tensors or empty_moments(parameters)
     about = {
         "batch": digest,
         "steps": result.steps,
@@ -231,4 +269,4 @@ def _remember(path: Path, parameters: dict[str, torch.nn.Parameter], result: Upd
         "stopped": result.stopped,
         "step": result.moments.step,
     }
-    resume.save(path, tensors, about)
+    resume.save_step(scratch, len(result.steps) + bool(result.stopped), tensors, about)

@@ -1,5 +1,5 @@
-"""A long loop with real vLLM: a task's chain runs over two deployments and a death of the engine, its outcome
-comes late.
+"""A long loop with real vLLM: a task's chain runs over two deployments, a restart of the gateway and a death
+of the engine; its outcome comes late.
 
 Every generation of the chain is trained on with the outcome as its reward, and proven by the checkpoint that
 sampled it.
@@ -40,6 +40,7 @@ spec = "background"
 [train]
 max_lag = 2
 min_episodes = 4
+ess_stop = 0            # these checkpoints are nudged at random, further apart than training goes
 """
 T0, HOUR = 1_760_000_000, 3600  # s
 TASKS = 6
@@ -127,6 +128,8 @@ def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(w
     assert rtrl(world, "deploy")[0] == 0
     third = child_of_second(world)
     work(world, 1, names)
+    stop(world.workspace)  # the gateway restarts
+    start_detached(world.workspace)
     assert rtrl(world, "deploy")[0] == 0
     the_engine_dies_and_comes_back(world)
     work(world, 2, names)

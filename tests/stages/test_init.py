@@ -13,7 +13,7 @@ import pytest
 from rtrl_cli.main import run
 from stages.errors import InputMissingError, UsageError
 from stages.gateway.keys import ApiKeys
-from stages.init import init_model, init_tiny, seed_folder
+from stages.init import init_bare, init_model, init_tiny, seed_folder
 from stages.registry.store import Store
 from stages.workspace import Workspace
 
@@ -92,3 +92,8 @@ def test_a_missing_model_folder_is_exit_5(tmp_path, capsys):
 @pytest.mark.parametrize("arguments", [[], ["--tiny", ""], ["--tiny", "--model", "x"]])
 def test_one_of_both_is_wanted_and_a_folder(arguments):
     assert run(["init", *arguments]) == 2
+
+
+def test_the_settings_say_how_the_workspace_was_made(tmp_path: Path) -> None:
+    text = (init_bare(tmp_path / "ws").root / "rtrl.toml").read_text()
+    assert text.startswith("# A workspace of `rtrl init --no-model`")

@@ -1,4 +1,5 @@
-"""What a git repository tells of the edits in session logs: `edit_survival` events at fixed horizons.
+"""What a git repository tells of the edits in session logs: `edit_survival` events at fixed horizons, and
+`edit_reverted` where the commit that took an edit was taken back by another (`git revert`).
 
 The logs are read once for their edits before they are read to be sealed, so that what stands later comes
 right behind the edit it is about. Matching and following: `cursorbench/history`.
@@ -17,6 +18,7 @@ from zoneinfo import ZoneInfo
 from cursorbench.history.changes import HEAD, HORIZONS, Change, Survival
 from cursorbench.history.follow import follow_all
 from cursorbench.history.repository import Repository
+from cursorbench.history.reverts import reverted
 from cursorbench.sessions.lines import Kept
 from stages.collect.logs.clock import NONE, Clock, clock_of
 from stages.collect.logs.edits import KeptEdits
@@ -31,12 +33,14 @@ class Survivals:
     Attributes:
         figures: edits by how their commit was recognised, kept lines by horizon, why others are not known.
         warnings: what the repository's user should know.
+        reverted: when the commit that took an edit was taken back by another, by the edit's event.
         clock: what the history told of the zone of times without one; None where it was not asked.
     """
 
     events: Mapping[str, list[Counts]] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    reverted: Mapping[str, int] = field(default_factory=dict)
     clock: Clock | None = None
 
     def after(self, record: Record) -> Iterator[Record]:
@@ -45,6 +49,12 @@ class Survivals:
         if not isinstance(record, Happened) or record.event.type != "edit_applied":
             return
         told = record.event
+        if (at := self.reverted.get(told.id)) is not None:
+            event = Event(
+                id=f"{told.id}@reverted", key_id=told.key_id, generation_id=told.generation_id,
+                type="edit_reverted", at=at, wall=at, data={"path": told.data.get("path", "")},
+            )  # fmt: skip
+            yield Happened(event, record.episode, record.user, derived=True)
         for counts in self.events.get(told.id, ()):
             event = Event(
                 id=f"{told.id}@{counts.horizon_s}", key_id=told.key_id, generation_id=told.generation_id,
@@ -89,16 +99,23 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
     """
     events: dict[str, list[Counts]] = {}
     figures = Figures()
+    reverts: dict[str, int] = {}
     with Repository(path) as repository:
         told = edits.wall_clocks()
         clock = Clock(zone) if zone is not None or not told else clock_of(repository, head, told)
         edits.clock = clock if told else None
+        taken_back = reverted(repository, head)
         for changes, found in follow_all(repository, edits.batches(), head, named=edits.named()):
             events |= _events(changes, found)
             figures.add(found)
+            reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
         warnings = [*repository.warnings, *_unzoned(clock)]
-    counts = figures.told() | {"made_elsewhere": edits.elsewhere, "zones": dict(clock.used.most_common())}
-    return Survivals(events, counts, tuple(warnings), clock if told else None)
+    counts = figures.told() | {
+        "made_elsewhere": edits.elsewhere,
+        "reverted": len(reverts),
+        "zones": dict(clock.used.most_common()),
+    }
+    return Survivals(events, counts, tuple(warnings), reverts, clock if told else None)
 
 
 def _unzoned(clock: Clock) -> list[str]:

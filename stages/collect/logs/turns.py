@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cursorbench.sessions import items as said
+from stages import reactions
 from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
+from stages.inbox.records import NOBODY, Sender
 from stages.records import Event, EventType, ToolCall
-
-_ENDS = {"applied": "edit_applied", "rejected": "edit_rejected", "undone": "edit_reverted"}
+from stages.verdicts import Verdicts, name_of
 
 
 class Turns:
@@ -30,12 +31,14 @@ class Turns:
     Args:
         user: whose sessions these are; "" makes every session its own user, and a sub-agent's its parent's.
         pseudonym: names what is no id: some logs make a session's name of the request.
+        verdicts: says what feedback is; thumbs alone without it.
         clock: tells the zone of times without one; UTC without it.
         edits: keeps the edits, for who follows them through a repository.
         repository: what they worked on; "" takes the name of the folder a session was begun in.
 
     Attributes:
         counts: items by what became of them, those that no signal reads among them.
+        unused: feedback that is no verdict, by its metric.
     """
 
     def __init__(
@@ -47,27 +50,29 @@ class Turns:
         pseudonym: Callable[[bytes], str],
         edits: KeptEdits | None = None,
         clock: Clock | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._line, self._user, self._repository = line, user, repository
         self._pseudonym = pseudonym
-        self._edits, self._clock = edits, clock
+        self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
-        self._early: list[said.Feedback] = []
+        self._early: list[tuple[said.Feedback, str]] = []
         self._all_read = False
-        # a log's id: session name, generation, episode; nothing when two answers have it
-        self._answers: dict[str, tuple[str, str, str] | None] = {}
+        # sender and a log's id: session name, generation, episode; nothing when two answers have it
+        self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
+        self.unused: Counter[str] = Counter()
 
-    def add(self, kind: str, item: said.Read) -> Iterator[Record]:
-        """What this item completes. `Quarantined` items are the caller's."""
+    def add(self, kind: str, item: said.Read, sender: Sender = NOBODY) -> Iterator[Record]:
+        """What this item completes; two senders' sessions are two. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
         if self._clock is not None:
             item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
-            yield from self._about_an_answer(item)
+            yield from self._about_an_answer(item, sender.mark)
             return
-        session = self._session(kind, item)
+        session = self._session(kind, item, sender)
         match item:
             case said.UserTurn():
                 yield from self._user_turn(session, item)
@@ -90,9 +95,8 @@ class Turns:
         """What is no turn and no reaction."""
         if isinstance(item, said.SessionStart):
             session.agent, session.version = item.agent or session.agent, item.version or session.version
-            session.parent = (
-                session_name(session.kind, item.parent, self._pseudonym) if item.parent else session.parent
-            )
+            if item.parent:
+                session.parent = self._name(session.kind, item.parent, session.mark)
             session.cwd = item.cwd or session.cwd
             session.repository = self._repository or repository_of(session.cwd)
         elif isinstance(item, said.Attribution):
@@ -105,16 +109,21 @@ class Turns:
     def done(self) -> Iterator[Record]:
         """What is still open at the end of all logs."""
         self._all_read = True
-        for item in self._early:
-            yield from self._about_an_answer(item)
+        for item, mark in self._early:
+            yield from self._about_an_answer(item, mark)
         for session in self._sessions.values():
             yield from self._close(session)
 
-    def _session(self, kind: str, item: said.Item) -> Session:
-        name = session_name(kind, item.session, self._pseudonym)
+    def _name(self, kind: str, session: str, mark: str) -> str:
+        name = session_name(kind, session, self._pseudonym)
+        return f"{name}@{mark}" if mark else name
+
+    def _session(self, kind: str, item: said.Item, sender: Sender) -> Session:
+        name = self._name(kind, item.session, sender.mark)
         session = self._sessions.get(name)
         if session is None:
             session = Session(kind, item.session, name, repository=self._repository)
+            session.user, session.mark = sender
             self._sessions[name] = session
             self.counts["sessions"] += 1
         if item.at is not None:
@@ -123,6 +132,8 @@ class Turns:
 
     def _owner(self, session: Session) -> str:
         """Whose session it is. A sub-agent works for whoever began its parent."""
+        if session.user:
+            return session.user
         names = {session.name}
         while session.parent and session.parent not in names:
             names.add(session.parent)
@@ -181,41 +192,34 @@ class Turns:
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
         if item.id:
             place = (session.name, episode.last, episode.id)
-            self._answers[item.id] = place if self._answers.get(item.id, place) == place else None
+            one = session.mark, item.id
+            self._answers[one] = place if self._answers.get(one, place) == place else None
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
         if fault := fault_of_end(session, item, name):
             self.counts[fault] += 1
-        data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
-        yield from self._event(session, "tool_result", data, generation, episode)
+        yield from self._event(session, *reactions.of_tool(item, name), generation, episode)
         if session.open and session.open.turn:
             session.open.turn.answered = True
 
     def _edit(self, session: Session, item: said.Edit) -> Iterator[Record]:
         self.counts[f"edits_{item.status}"] += 1
         _, generation, episode = session.calls.get(item.id, ("", "", ""))
-        if item.status == "proposed":
+        if (told := reactions.of_edit(item)) is None:
             return
-        texts = {"before": item.before, "after": item.after, "diff": item.diff}
-        data: dict[str, Any] = {"path": item.path, **{k: v for k, v in texts.items() if v is not None}}
-        if "before" in data or "after" in data:
-            data = {"before": "", "after": "", **data, "part": True}
-        kind = _ENDS[item.status]
-        if kind == "edit_reverted":
-            data = {"path": item.path}
         before = session.events
-        yield from self._event(session, kind, data, generation, episode)
+        yield from self._event(session, *told, generation, episode)
         if self._edits is not None and session.events > before:
             event = f"{session.name}!{session.events}"
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
-    def _about_an_answer(self, item: said.Feedback) -> Iterator[Record]:
+    def _about_an_answer(self, item: said.Feedback, mark: str) -> Iterator[Record]:
         """Feedback that names its answer, in whatever log that was."""
-        place = self._answers.get(item.target)
-        if item.target not in self._answers and not self._all_read:
-            self._early.append(item)  # its answer may be in a later file
+        place = self._answers.get((mark, item.target))
+        if (mark, item.target) not in self._answers and not self._all_read:
+            self._early.append((item, mark))  # its answer may be in a later file
             return
         if place is None:
             self.counts["feedback_without_its_answer"] += 1
@@ -223,14 +227,14 @@ class Turns:
         yield from self._feedback(self._sessions[place[0]], item)
 
     def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
-        _, generation, episode = self._answers.get(item.target) or ("", "", "")
-        value = {"up": 1, "down": -1, True: 1, False: -1}.get(item.value, item.value)
-        if item.name not in ("thumb", "thumbs") or not isinstance(value, int | float) or not value:
+        _, generation, episode = self._answers.get((session.mark, item.target)) or ("", "", "")
+        verdict = self._verdicts.of(item)
+        if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1
+            self.unused[name_of(item)] += 1
             return
-        self.counts["thumbs"] += 1
-        data = {"value": 1 if value > 0 else -1}
-        yield from self._event(session, "thumbs", data, generation, episode, at=item.at)
+        self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
+        yield from self._event(session, *verdict, generation, episode, at=item.at)
 
     def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1

@@ -126,15 +126,16 @@ def import_checkpoint(
     (exit 12) when the folder changed meanwhile.
     """
     from stages.train import export
+    from stages.train.models import Finished
 
     parent, before = inputs["parent"], inputs["line_state"]
     model, weights, said = examine(folder, inputs, ctx)
     ctx.progress.start("writing the checkpoint and its fingerprint")
-    written = export.write_checkpoint(model, parent, out_dir, config)
+    written, published = export.write_checkpoint(Finished(model), parent, out_dir, config, ctx)
     moved = _moved(out_dir / export.CHECKPOINT, folder, parent)
     new, again = _consumed(inputs)
     state = export.write_line_state(
-        model,
+        Finished(model),
         before,
         out_dir,
         baselines=_baselines(inputs, new, LineState.load(before.path), config),
@@ -142,10 +143,7 @@ def import_checkpoint(
         moments=None,
         config=config,
     )
-    if folder_digest(folder) != digest:
-        raise IntegrityError(
-            f"{folder} is not what it was when the run began", hint="import it when training is over"
-        )
+    _refuse_changed(folder, digest)
     ctx.progress.message(RESET)
     return Outcome(
         outputs={
@@ -159,10 +157,18 @@ def import_checkpoint(
             "consumed_episodes": len(new),
             "consumed_before": again,
             "reset": RESET,
+            "weights": published.as_dict(),
             **moved,
         },
         warnings=[*said, *_warnings(inputs, len(new), again)],
     )
+
+
+def _refuse_changed(folder: Path, digest: str) -> None:
+    if folder_digest(folder) != digest:
+        raise IntegrityError(
+            f"{folder} is not what it was when the run began", hint="import it when training is over"
+        )
 
 
 def _moved(child: Path, folder: Path, parent: Artifact) -> dict[str, Any]:

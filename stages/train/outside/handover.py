@@ -110,12 +110,7 @@ def export_experience(
     try:
         reading = Reading(inputs, settings.train, store, vault, progress)
         survey = reading.survey(all_rows=LAYOUTS[layout].all_rows)
-        if not survey.sequences:
-            why = ", ".join(f"{reason} {number}" for reason, number in survey.excluded.most_common())
-            raise InputMissingError(
-                f"{inputs['experience'].ref} has nothing to export: {survey.episodes} episodes ({why})",
-                hint="`rtrl train --dry-run` shows what there is and why it is left out",
-            )
+        _refuse_empty(survey, inputs["experience"])
         export_id = new_run_id("export")
         if dry_run:
             return Exported(export_id, folder, layout, True, inputs, survey, survey.sequences, 0, swept)
@@ -125,6 +120,16 @@ def export_experience(
         vault.close()
     size = sum(path.stat().st_size for path in folder.iterdir())
     return Exported(export_id, folder, layout, False, inputs, survey, rows, size, swept)
+
+
+def _refuse_empty(survey: Survey, experience: Artifact) -> None:
+    if survey.sequences:
+        return
+    why = ", ".join(f"{reason} {number}" for reason, number in survey.excluded.most_common())
+    raise InputMissingError(
+        f"{experience.ref} has nothing to export: {survey.episodes} episodes ({why})",
+        hint="`rtrl train --dry-run` shows what there is and why it is left out",
+    )
 
 
 def _target(workspace: Workspace, experience: Artifact, layout: str, out: Path | None) -> Path:

@@ -210,3 +210,22 @@ def test_recognised() -> None:
     assert not openai_log.recognises(path, json.dumps({"messages": [{"info": {}}], "info": {}}).encode())
     assert not openai_log.recognises(path, json.dumps({"messages": [ASK], "v": 2, "env": {}}).encode())
     assert not openai_log.recognises(path, b'{"type": "user"}')
+
+
+def test_an_answer_of_tensorzero_is_of_its_episode(path: Path) -> None:
+    """Its gateway answers with the inference as `id` and with the episode, which feedback names."""
+    told = {**response(DONE, "inference-1"), "episode_id": "019da000-0000-7000-8000-000000000000"}
+    items = read(path, {"request": request(ASK), "response": told})
+    assert {one.session for one in items if not isinstance(one, Quarantined)} == {told["episode_id"]}
+
+
+def test_a_stream_tells_its_time_with_its_first_chunk(path: Path) -> None:
+    chunks = [{"id": "c", "created": 1_700_000_001, "choices": [{"index": 0, "delta": {"content": "hi"}}]}]
+    (answer,) = (
+        one for one in read(path, {"request": request(ASK), "response": chunks}) if isinstance(one, AgentTurn)
+    )
+    assert answer.at == 1_700_000_001_000
+    done = {"type": "response.completed", "response": {"id": "r", "created_at": 1_700_000_002, "output": []}}
+    done["response"]["output"] = [{"type": "message", "role": "assistant", "content": "hi"}]
+    found = read(path, {"request": request(ASK), "response": [done]})
+    assert {one.at for one in found if isinstance(one, AgentTurn)} == {1_700_000_002_000}

@@ -86,3 +86,10 @@ def test_recognised(path: Path) -> None:
     assert tensorzero.recognises(path, json.dumps({"body": call(episode_id="i")}).encode())
     assert not tensorzero.recognises(path, json.dumps(call()).encode())
     assert not tensorzero.recognises(path, b'{"messages": []}')
+
+
+def test_an_id_tells_the_time_better_than_a_row(path: Path) -> None:
+    """ClickHouse makes `timestamp` of the id: whole seconds, no zone."""
+    row = call("m", 0.5, id=ID, target_id="j", timestamp="2026-04-18 05:57:55")
+    old = call("m", 0.5, id="f2", target_id="j", timestamp="2026-04-18 05:57:55")
+    assert [one.at for one in read(path, row, old) if isinstance(one, Feedback)] == [MADE, 1776491875000]

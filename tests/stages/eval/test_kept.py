@@ -50,11 +50,11 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_path: Path) -> None:
     suite, _ = build(bench.workspace.settings.eval, bench.workspace.root)[0]
     cases = suite.cases()
-    with Engines(StubEngine, 0) as engines:
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
         whole = arms.make(suite, engines.subject(bench.live), cases, kept_at(tmp_path / "whole"), Silent())
     kept = kept_at(tmp_path)
     Dying.left = 3
-    with Engines(Dying, 0) as engines, pytest.raises(Killed):
+    with Engines(Dying, 0, lambda one: one.path) as engines, pytest.raises(Killed):
         arms.make(suite, engines.subject(bench.live), cases, kept, Silent())
     assert [one.case for one in kept.read()] == list(cases)[:150]
     with kept.path.open("ab") as file:
@@ -67,7 +67,7 @@ def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_pat
         return made[-1]
 
     for _ in range(2):
-        with Engines(start, 0) as engines:
+        with Engines(start, 0, lambda one: one.path) as engines:
             assert arms.make(suite, engines.subject(bench.live), cases, kept, Silent()) == whole
     assert [engine.asked for engine in made] == [90]
 

@@ -158,7 +158,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
             for one in stored
         ],
     )
-    with Engines(StubEngine, 0) as engines:
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
         found, account = arms.reuse(
             suite,
             engines.subject(bench.live),
@@ -177,7 +177,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
 
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
     suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
-    with Engines(StubEngine, 0) as engines:
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
         subject = engines.subject(bench.live)
         whole = suite.run(subject, suite.cases(), lambda _: None)
         lost = [Attempt(one.case, one.cluster, 0, {}, failure="engine down") for one in whole[:5]]

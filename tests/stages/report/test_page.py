@@ -84,7 +84,7 @@ def test_numbers_as_people_read_them() -> None:
     none = Reading(0.0, 0.0, 0.4, 4, 4, 4, "none is told: a source that never tells looks the same")
     assert shown.cell(none, SHARE) == "none told n=4"
     handful = Reading(1.0, None, None, 4, 4, 4, "4 users: too few for an interval")
-    assert shown.cell(handful, SHARE) == "too few n=4"
+    assert shown.cell(handful, SHARE) == "too few (4)"
     assert shown.span(0, 0) == "no time told"
 
 

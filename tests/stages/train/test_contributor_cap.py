@@ -111,6 +111,11 @@ def test_a_few_heavy_users_among_occasional_ones_keep_a_tenth() -> None:
 NAMES = st.integers(0, 6).map(str)
 
 
+def test_caps_that_no_relaxing_makes_enough_are_lifted() -> None:
+    found = capped([("a", "a", 1e3), ("b", "b", 1e-114), ("c", "c", 1e-114)], user_cap=0.02, least=0.01)
+    assert (found.user_cap, found.kept) == (pytest.approx(1.0), pytest.approx(1.0))
+
+
 @given(
     st.lists(st.tuples(NAMES, NAMES, st.floats(0, 1e3)), min_size=1, max_size=40),
     st.floats(0.02, 1.0),

@@ -233,7 +233,8 @@ def test_the_gates_gradient_is_that_of_finite_differences(architecture: str) -> 
             )
 
 
-def test_gradient_checkpointing_replays_again() -> None:
+@pytest.mark.parametrize("how", ["recomputed", "compiled"])
+def test_layers_that_are_recomputed_or_compiled_replay_too(how: str) -> None:
     model = moe_model(5)
     ids = np.random.default_rng(4).integers(0, 64, 16).astype(np.int32)
 
@@ -245,8 +246,11 @@ def test_gradient_checkpointing_replays_again() -> None:
         return found, decisions_of(packed.replay)
 
     expected, counted = gradients()
-    model.train()
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    if how == "recomputed":
+        model.train()
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.model.layers[2].compile(backend="eager", dynamic=True)
     again, twice = gradients()
     assert twice == counted
     for name, each in expected.items():
@@ -304,7 +308,7 @@ def test_a_run_replays_and_says_how_much_differed(moe_world: TrainWorld) -> None
     moved = {name for name, value in before if not torch.equal(value, after[name])}
     assert "model.layers.1.mlp.gate.weight" in moved
     assert "model.layers.2.mlp.experts.5.down_proj.weight" in moved
-    child = modelio.load_model(result.outputs["checkpoint"].path)
+    child = modelio.load_model(moe_world.store.checkpoint_folder(result.outputs["checkpoint"]))
     assert len(routers(child)) == 2
 
 

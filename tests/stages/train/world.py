@@ -99,7 +99,7 @@ class TrainWorld:
         """Publish a tiny model of `seed`, with an empty line state."""
         self.made += 1
         folder = self.root / f"made-{self.made}"
-        above = self.store.resolve(parent).path if parent else None
+        above = self.store.checkpoint_folder(self.store.resolve(parent)) if parent else None
         write_checkpoint(folder / "hf", seed, parent=above, model=model)
         LineState().save(folder / "state")
         generation = len(self.store.ancestors(parent)) + 1 if parent else 0
@@ -122,7 +122,7 @@ class TrainWorld:
 
     def model(self, digest: str) -> Any:
         if digest not in self.models:
-            self.models[digest] = modelio.load_model(self.store.resolve(digest).path)
+            self.models[digest] = modelio.load_model(self.store.checkpoint_folder(self.store.resolve(digest)))
         return self.models[digest]
 
     def episodes(
@@ -257,7 +257,7 @@ class TrainWorld:
 
     def weights(self, result: StageResult) -> dict[str, torch.Tensor]:
         """The tensors of the checkpoint a run published."""
-        return dict(modelio.tensors(result.outputs["checkpoint"].path))
+        return dict(modelio.tensors(self.store.checkpoint_folder(result.outputs["checkpoint"])))
 
 
 def _fields(schema: pa.Schema) -> list[tuple[str, Any]]:

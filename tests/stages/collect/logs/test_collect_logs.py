@@ -70,6 +70,7 @@ def test_the_same_logs_are_collected_once(place: tuple[Workspace, Store], tmp_pa
     made = collect(place, tmp_path / "one.jsonl", kind="openai-log")
     again = collect(place, tmp_path / "one.jsonl", kind="openai-log")
     assert (made.status, again.status) == ("succeeded", "noop")
+    assert json.dumps(again.metrics) == json.dumps(made.metrics)  # shown alike: in the same order
     log_of(tmp_path / "one.jsonl", "s1", REQUESTS[:2])
     assert collect(place, tmp_path / "one.jsonl", kind="openai-log").status == "succeeded"
 
@@ -262,3 +263,23 @@ def test_a_part_is_full_by_bytes_too(
     read = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES) for part in tables.parts(made.path)]
     assert [part.num_rows for part in read] == [2, 2, 1]
     assert run_stage(*place, DistillStage()).metrics["episodes"] == 5
+
+
+def test_a_teams_metric_is_the_outcome_of_its_task(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    calls = [
+        {"metric_name": "tests_pass", "inference_id": "s1-0", "value": True, "timestamp": 1_760_000_030},
+        {"metric_name": "stars", "inference_id": "s1-1", "value": 2, "timestamp": 1_760_000_090},
+    ]
+    (tmp_path / "two.jsonl").write_text("\n".join(json.dumps(call) for call in calls))
+    made = run_stage(
+        *place,
+        CollectStage(source=Source((tmp_path / "one.jsonl", tmp_path / "two.jsonl"))),
+        overrides=['collect.metrics={"tests_pass": "outcome"}', "collect.horizon_s=28800"],
+    )
+    assert (made.metrics["said"]["outcomes"], made.metrics["feedback_not_used"]) == (1, {"stars": 1})
+    experience = run_stage(*place, DistillStage(), overrides=["distill.spec=background"]).outputs[
+        "experience"
+    ]
+    rows = tables.read(experience.path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    assert {row["episode_id"][-1]: row["task_outcome"] for row in rows} == {"0": 1.0, "1": None, "2": None}

@@ -111,3 +111,24 @@ def test_a_folder_that_is_no_repository_is_refused(place: tuple[Workspace, Store
     log_of(tmp_path / "log.jsonl")
     with pytest.raises(InputMissingError, match="no git repository"):
         run_stage(*place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=tmp_path)))
+
+
+@pytest.mark.parametrize(("after", "rejected", "kept"), [(1200, 1.0, 0.0), (7200, 0.0, 1.0)])
+def test_a_revert_within_the_horizon_is_a_refusal(
+    place: tuple[Workspace, Store], tmp_path: Path, after: int, rejected: float, kept: float
+) -> None:
+    git = Git(tmp_path / "shop")
+    git.commit(-100_000, {"shop.py": BASE})
+    took = git.commit(60_000, {"shop.py": BASE + ADDED})
+    git.commit(1000 * after, {"shop.py": BASE}, f'Revert "m"\n\nThis reverts commit {took}.')
+    git.commit(2 * DAY, {"other.py": "x = 1"})
+    log_of(tmp_path / "log.jsonl")
+    made = run_stage(
+        *place, CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=git.folder))
+    )
+    assert made.metrics["persistence"]["reverted"] == 1
+    experience = run_stage(*place, DistillStage()).outputs["experience"]
+    schema = schemas.experience_episodes(("edit_persistence", "edit_rejected"))
+    (row,) = tables.read(experience.path / schemas.EPISODES_FILE, schema).to_pylist()
+    assert (row["edit_rejected"], row["edit_persistence"]) == (rejected, kept)
+    assert row["edit_persistence_24h"] == 0.0

@@ -1,0 +1,87 @@
+"""What somebody's verdict on an answer becomes: a thumb, or the outcome of the whole task.
+
+Feedback comes under names that a team gave its metrics. A thumb is known by its own names; of any other
+metric the settings say what it is (`[collect.metrics]`):
+
+    has_errors = "outcome 1..0"  # true is -1, false 1
+    accepted = "thumbs"          # true or a number over 0 is up, false or one under 0 is down
+    tests_pass = "outcome"       # true is 1, false -1; a number as it is, bounded to -1 .. 1
+    stars = "outcome 1..5"       # 1 is -1, 5 is 1, in between by its place; "5..1" where less is better
+    seconds_lost = "thumbs 30..0"  # nearer to 0 than to 30 is up
+
+Pure. Not for: which answer it is about.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cursorbench.sessions.items import Feedback
+from stages.records import EventType
+
+THUMBS = ("thumb", "thumbs", "thumbs_up", "thumb_up")
+_NUMBER = r"-?\d{1,12}(?:\.\d{1,12})?"
+_RULE = re.compile(rf"(thumbs|outcome)(?:\s+({_NUMBER})\.\.({_NUMBER}))?")
+_WORDS = {"up": 1.0, "down": -1.0, "true": 1.0, "false": -1.0}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a metric is; `worst` and `best` are its values that mean -1 and 1, None as they are."""
+
+    kind: Literal["thumbs", "outcome"]
+    worst: float | None = None
+    best: float | None = None
+
+    def value(self, told: float | bool | str) -> float | None:
+        """In [-1, 1]; None for what is no value of it."""
+        if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
+            return 1.0 if told else -1.0
+        if isinstance(told, str):
+            return _WORDS.get(told.strip().lower())
+        if not math.isfinite(told):
+            return None
+        if self.worst is not None and self.best is not None:
+            told = 2 * (told - self.worst) / (self.best - self.worst) - 1
+        return max(-1.0, min(1.0, told))
+
+
+_THUMB = Rule("thumbs")
+_NAME = re.compile(r"[\w.:/-]{1,80}")
+
+
+def name_of(item: Feedback) -> str:
+    """The metric's name for a count; not where it looks like words of a person."""
+    return item.name if _NAME.fullmatch(item.name) else "(no name)"
+
+
+def rule_of(text: str) -> Rule:
+    """A rule as the settings have it. Raises ValueError, with what it should be."""
+    found = _RULE.fullmatch(text.strip())
+    if not found or (found[2] is not None and float(found[2]) == float(found[3])):
+        raise ValueError(f'{text!r} is none of "thumbs", "outcome", "outcome WORST..BEST"')
+    kind: Literal["thumbs", "outcome"] = "thumbs" if found[1] == "thumbs" else "outcome"
+    if found[2] is None:
+        return Rule(kind)
+    return Rule(kind, float(found[2]), float(found[3]))
+
+
+class Verdicts:
+    """Feedback by the rules of a team's metrics."""
+
+    def __init__(self, metrics: Mapping[str, str] | None = None) -> None:
+        self._rules = {name: rule_of(text) for name, text in (metrics or {}).items()}
+
+    def of(self, item: Feedback) -> tuple[EventType, dict[str, Any]] | None:
+        """The event that this feedback is; None for a metric that nobody said what it is, or for no value."""
+        rule = self._rules.get(item.name) or (_THUMB if item.name in THUMBS else None)
+        value = None if rule is None else rule.value(item.value)
+        if rule is None or value is None:
+            return None
+        if rule.kind == "outcome":
+            return "outcome", {"value": value, "name": item.name}
+        return ("thumbs", {"value": 1 if value > 0 else -1}) if value else None

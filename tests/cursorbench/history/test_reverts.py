@@ -1,0 +1,22 @@
+"""Which commits were taken back by another one, by what `git revert` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cursorbench.history.repository import Repository
+from cursorbench.history.reverts import reverted
+from tests.cursorbench.history.gits import HOUR, T0, Git
+
+
+def test_a_revert_is_told_by_its_message_and_a_revert_of_it_takes_it_back(tmp_path: Path) -> None:
+    git = Git(tmp_path / "r")
+    kept, gone, back = (git.commit(n, {f"{n}.py": "x = 1"}) for n in range(3))
+    git.commit(HOUR, {"1.py": None}, f'Revert "m"\n\nThis reverts commit {gone}.')
+    git.commit(2 * HOUR, {"1.py": "x = 2"}, f"again\n\nThis reverts commit {gone[:9]}, more or less.")
+    undo = git.commit(3 * HOUR, {"2.py": None}, f"This reverts commit {back}.")
+    git.commit(4 * HOUR, {"2.py": "x = 1"}, f'Reapply "m"\n\nThis reverts commit {undo}.')
+    git.commit(5 * HOUR, {"9.py": "y"}, f"As he said, This reverts commit {kept} is what git writes.")
+    git.commit(6 * HOUR, {"9.py": "z"}, "This reverts commit 0123456789abcdef.")
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == {gone: T0 + HOUR, undo: T0 + 4 * HOUR}

@@ -1,0 +1,32 @@
+"""What `rtrl show` says of a checkpoint's weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from rtrl_cli.main import app
+from stages.registry.store import Store
+from stages.workspace import Workspace
+from tests.stages.registry.test_rebuilt import WEIGHTS, publish
+
+
+def test_a_delta_names_its_base_and_on_request_a_whole_folder(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    store = Store.open(workspace.store_dir)
+    first = publish(store, tmp_path / "made", 0, None)
+    publish(store, tmp_path / "made", 1, first)
+
+    def shown(ref: str, *flags: str) -> tuple[str, str | None]:
+        done = CliRunner().invoke(app, ["show", ref, *flags, "--json", "-w", str(workspace.root)])
+        found = json.loads(done.stdout)["metrics"]["artifact"]
+        return found["weights"], found["folder"]
+
+    assert shown("checkpoint@v1") == ("whole", str(first.path))
+    assert shown("checkpoint@v2") == ("a delta to checkpoint@v1; whole in checkpoint@v1, 1 below", None)
+    folder = shown("checkpoint@v2", "--rebuild")[1]
+    assert folder is not None
+    assert (Path(folder) / WEIGHTS).is_file()
+    assert shown("checkpoint@v2")[1] == folder

@@ -1,0 +1,63 @@
+"""What a team's metrics become, by the rules of its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions.items import Feedback, Place
+from stages.config import Settings
+from stages.errors import UsageError
+from stages.verdicts import Verdicts, rule_of
+
+
+def feedback(name: str, value: Any) -> Feedback:
+    return Feedback(session="s", place=Place("f"), target="", name=name, value=value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "event"),
+    [
+        ("outcome", True, ("outcome", 1.0)),
+        ("outcome", False, ("outcome", -1.0)),
+        ("outcome", 0.25, ("outcome", 0.25)),
+        ("outcome", 7, ("outcome", 1.0)),
+        ("outcome 1..5", 5, ("outcome", 1.0)),
+        ("outcome 1..5", 2, ("outcome", -0.5)),
+        ("outcome 1..5", 0, ("outcome", -1.0)),
+        ("outcome 10..0", 2.5, ("outcome", 0.5)),
+        ("outcome", "no number", None),
+        ("outcome", float("nan"), None),
+        ("thumbs", 1, ("thumbs", 1)),
+        ("thumbs", 0, None),  # neither up nor down
+        ("thumbs", "down", ("thumbs", -1)),
+        ("thumbs 30..0", 29, ("thumbs", -1)),
+        ("thumbs 30..0", 1, ("thumbs", 1)),
+    ],
+)
+def test_a_metric_is_what_the_settings_say(rule: str, value: Any, event: tuple[str, float] | None) -> None:
+    found = Verdicts({"mine": rule}).of(feedback("mine", value))
+    assert (found and (found[0], found[1]["value"])) == event
+
+
+def test_thumbs_are_known_by_name_and_other_metrics_are_nothing() -> None:
+    assert Verdicts().of(feedback("thumb", "up")) == ("thumbs", {"value": 1})
+    assert Verdicts().of(feedback("thumbs_up", False)) == ("thumbs", {"value": -1})
+    assert Verdicts().of(feedback("task_success", True)) is None
+    assert Verdicts({"thumb": "outcome"}).of(feedback("thumb", True)) == (
+        "outcome", {"value": 1.0, "name": "thumb"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "reward", "outcome 1..1", "outcome 1-5", "thumbs up"])
+def test_what_is_no_rule_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is none of"):
+        rule_of(text)
+    with pytest.raises(UsageError, match=r"collect\.metrics"):
+        Settings.parse(f'[collect.metrics]\nmine = "{text}"\n', source="rtrl.toml")
+
+
+def test_rules_of_the_workspace() -> None:
+    settings = Settings.parse('[collect.metrics]\nstars = "outcome 1..5"\n', source="rtrl.toml")
+    assert settings.collect.metrics == {"stars": "outcome 1..5"}

@@ -1,0 +1,132 @@
+"""Guards: what they measure, where they are seen, and what they stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stages.errors import InconclusiveError, IntegrityError
+from stages.linestate import consumed_episodes
+from stages.progress import Silent
+from stages.train.config import TrainConfig
+from stages.train.correction import correction_of
+from stages.train.guards import Watch, limit_exceeded, live
+from stages.train.moments import Moments, read_moments, write_moments
+from tests.stages.train.world import TrainWorld, other_model
+
+FIGURES = ("grad_norm", "ratio_p01", "ratio_p50", "ratio_p99", "clipped", "ess", "kl_parent", "kl_anchor",
+           "kl_anchor_k3", "entropy", "tokens_per_s", "learning_rate")  # fmt: skip
+
+
+class Told(Silent):
+    """Keeps what a person would read."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_the_figures_of_a_step_by_hand() -> None:
+    watch = Watch()
+    logged = torch.zeros(4)
+    now = torch.tensor([0.5, 1.0, 2.0, 8.0]).log()
+    anchor = torch.tensor([0.5, 0.5, 1.0, 1.0]).log()
+    weights = correction_of(TrainConfig()).weights(now - logged, torch.ones(4), torch.zeros(4).long())
+    watch.add(now, torch.tensor([1.0, 2.0, 3.0, 4.0]), weights, logged, now, anchor)
+    found = watch.figures()
+    assert found["ratio_p50"] == pytest.approx(1.5)
+    assert found["clipped"] == 0.25
+    # weights 0.5, 1, 2, 4: (7.5)^2 / (4 * 21.25)
+    assert found["ess"] == pytest.approx(56.25 / 85)
+    assert found["kl_parent"] == pytest.approx(0.0)
+    assert found["entropy"] == 2.5
+    # k1: 0, log 2, log 2, log 8; k3 = r - 1 - log r with r = 1, 1/2, 1/2, 1/8
+    log2 = 0.6931472
+    assert found["kl_anchor"] == pytest.approx((1 * log2 + 2 * log2 + 4 * 3 * log2) / 4)
+    assert found["kl_anchor_k3"] == pytest.approx(
+        (1 * (log2 - 0.5) + 2 * (log2 - 0.5) + 4 * (3 * log2 - 0.875)) / 4
+    )
+
+
+def test_limits_by_hand_and_zero_is_off() -> None:
+    figures: dict[str, Any] = {"kl_parent": 0.3, "kl_anchor": 3.0, "ess": 0.25}
+    assert "kl_stop 0.2" in limit_exceeded(figures, TrainConfig())
+    assert "ess_stop 0.3" in limit_exceeded(figures, TrainConfig(kl_stop=0))
+    assert limit_exceeded(figures, TrainConfig(kl_stop=0, ess_stop=0)) == ""
+    off = TrainConfig(kl_stop=0, ess_stop=0, anchor_kl_stop=2.5)
+    assert "KL to the anchor is 3 nats a token, limit anchor_kl_stop 2.5" in limit_exceeded(figures, off)
+    assert limit_exceeded({"kl_parent": None, "kl_anchor": None, "ess": 1.0}, TrainConfig()) == ""
+
+
+def test_every_step_is_in_the_log_and_shown_while_it_goes_on(world: TrainWorld) -> None:
+    world.experience(world.episodes(20))
+    told = Told()
+    result = world.train(progress=told)
+    log = (world.store.dir / "logs" / f"{result.run_id}.jsonl").read_text().splitlines()
+    steps = [line for line in map(json.loads, log) if line["event"] == "train.step"]
+    assert len(steps) == 4
+    assert all(isinstance(step[name], float) for step in steps for name in FIGURES)
+    shown = [line for line in told.lines if line.startswith("optimizer step")]
+    assert len(shown) == 4
+    for word in (
+        "loss",
+        "grad norm",
+        "ratio p1",
+        "clipped",
+        "ess",
+        "kl parent",
+        "kl anchor",
+        "entropy",
+        "tokens/s",
+    ):
+        assert word in shown[0]
+    assert live(steps[0]) in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("ess_stop", 0.999), ("anchor_kl_stop", 1e-3), ("kl_stop", 1e-6)]
+)
+def test_a_limit_ends_the_update_and_only_what_was_used_is_consumed(
+    world: TrainWorld, limit: str, value: float
+) -> None:
+    world.experience(world.episodes(20))
+    result = world.train("train.kl_stop=0", f"train.{limit}={value}", "train.learning_rate=0.01")
+    assert limit in result.metrics["stopped"]
+    assert result.metrics["trained_episodes"] == 5 * len(result.metrics["optimizer_steps"]) < 20
+    used = consumed_episodes(result.outputs["line_state"].path)
+    assert len(used) == result.metrics["trained_episodes"]
+    assert any(f"ended early: {result.metrics['stopped']}" in warning for warning in result.warnings)
+
+
+def test_a_learning_rate_ten_times_too_high_is_stopped_by_default(world: TrainWorld) -> None:
+    world.experience(world.episodes(60))
+    usual, hot = world.train("train.learning_rate=1e-3"), world.train("train.learning_rate=1e-2")
+    assert usual.metrics["stopped"] == ""
+    assert "kl_stop" in hot.metrics["stopped"]
+
+
+def test_a_batch_beyond_a_limit_from_the_start_changes_nothing(world: TrainWorld) -> None:
+    world.promote(world.checkpoint(1, parent=world.live, model=other_model(world, 1)).digest)
+    told = world.episodes(8)
+    far = world.checkpoint(1, parent=world.live, model=other_model(world, 2, size=0.2))
+    world.promote(far.digest)
+    world.experience(told)
+    with pytest.raises(InconclusiveError, match=r"no optimizer step was taken: .*ess_stop"):
+        world.train("train.ess_stop=0.9")
+    assert world.store.latest("checkpoint").digest == far.digest  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_moments_that_are_no_moments_stop_the_run_before_a_step(value: float, tmp_path: Path) -> None:
+    """They would make the weights not finite only in the step, after which the good ones are gone."""
+    tensors = {"exp_avg.w": torch.zeros(3), "exp_avg_sq.w": torch.tensor([1.0, value, 1.0])}
+    write_moments(tmp_path / "moments", Moments(4, tensors))
+    with pytest.raises(IntegrityError, match=r"exp_avg_sq\.w is not finite") as caught:
+        read_moments(tmp_path / "moments")
+    assert caught.value.code == 12
