@@ -93,12 +93,12 @@ class Peak(threading.Thread):
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._process = psutil.Process(pid)
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self.bytes = 0
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._stop.wait(0.2):
+        while not self._ended.wait(0.2):
             total = 0
             try:
                 for process in (self._process, *self._process.children(recursive=True)):
@@ -109,7 +109,7 @@ class Peak(threading.Thread):
 
     def stop(self) -> int:
         """Bytes at the peak."""
-        self._stop.set()
+        self._ended.set()
         self.join()
         return self.bytes
 
