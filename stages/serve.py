@@ -31,7 +31,7 @@ from stages import locks
 from stages.engine.process import EngineProcess
 from stages.errors import InputMissingError, LockedError, RtrlError
 from stages.gateway.admin import Admin
-from stages.gateway.app import create_app, open_spool
+from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.keys import ApiKeys
@@ -43,6 +43,7 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
 from stages.target.switch import end_interrupted
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
@@ -137,10 +138,13 @@ class _Host:
             resources.callback(vault.close)
             spool = open_spool(self.workspace.spool_dir, vault, self.config)
             resources.callback(spool.close)
+            inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
+            resources.callback(inbox.close)
             engine = EngineClient(
                 self.supervisor.base_url, self.supervisor.key, self.served.model, self.config
             )
-            gateway = create_app(self.config, spool, vault, keys, engine, self.served)
+            verdicts = Verdicts(self.workspace.settings.collect.metrics)
+            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
             admin = Admin(self.admin_key, self.served, self.swapper, spool, gateway.metrics)
             listeners = [
                 Listener(gateway, [self.sockets["public"]], self.config),

@@ -3,6 +3,7 @@
 Feedback comes under names that a team gave its metrics. A thumb is known by its own names; of any other
 metric the settings say what it is (`[collect.metrics]`):
 
+    has_errors = "outcome 1..0"  # true is -1, false 1
     accepted = "thumbs"          # true or a number over 0 is up, false or one under 0 is down
     tests_pass = "outcome"       # true is 1, false -1; a number as it is, bounded to -1 .. 1
     stars = "outcome 1..5"       # 1 is -1, 5 is 1, in between by its place; "5..1" where less is better
@@ -38,7 +39,7 @@ class Rule:
 
     def value(self, told: float | bool | str) -> float | None:
         """In [-1, 1]; None for what is no value of it."""
-        if isinstance(told, bool):
+        if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
             return 1.0 if told else -1.0
         if isinstance(told, str):
             return _WORDS.get(told.strip().lower())

@@ -2,6 +2,7 @@
 
     rtrl.toml   settings          store/   artifacts and runs     spool/   captured generations, events
     keys/       vault, API keys   run/     pids, ports, socket of what is being served
+    received/   what the gateway received of sessions of other systems
 
 Not for: what is inside those folders; each has its owner.
 """
@@ -106,6 +107,10 @@ class Workspace:
     @property
     def spool_dir(self) -> Path:
         return self.root / "spool"
+
+    @property
+    def inbox_dir(self) -> Path:
+        return self.root / "received"
 
     @property
     def keys_dir(self) -> Path:

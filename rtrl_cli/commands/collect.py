@@ -43,6 +43,10 @@ Timezone = Annotated[
     typer.Option("--timezone", metavar="NAME", help="Zone of times that a log tells without one (Aider's)."),
 ]
 
+Received = Annotated[
+    bool, typer.Option("--received", help="Read what the gateway was sent of other systems' sessions.")
+]
+
 
 def command(
     paths: Paths = None,
@@ -51,6 +55,7 @@ def command(
     repos: Repo = None,
     repository: RepositoryName = None,
     timezone: Timezone = None,
+    received: Received = False,
     inputs: options.Input = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
@@ -70,6 +75,15 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
     )
+    if received:
+        if paths or from_run is not None or any(one is not None for one in (kind, user, timezone)):
+            raise UsageError(
+                "--received knows whose records these are, of which kind and when",
+                hint="leave PATH, --from, --user, --timezone and --from-run away",
+            )
+        source = _source([], None, None, repos, repository, None, workspace, received=True)
+        run_command("collect", flags, text=_text, source=source)
+        return
     if not paths:
         given = {
             "--from": kind,
@@ -100,6 +114,8 @@ def _source(
     repository: str | None,
     timezone: str | None,
     workspace: Path | None,
+    *,
+    received: bool = False,
 ) -> Source:
     """The logs that the flags mean. Raises UsageError for flags that can mean nothing."""
     from stages.collect.logs.clock import zone_of
@@ -110,6 +126,7 @@ def _source(
         raise UsageError("--user names nobody", hint="leave it away, or say whose sessions these are")
     if repos and len(repos) > 1:
         raise UsageError("--repo names two repositories", hint="collect the logs of each by themselves")
+    found = Workspace.find(workspace, ())
     return Source(
         paths=tuple(path.resolve() for path in paths),
         kind=kind or "",
@@ -117,15 +134,22 @@ def _source(
         repository=repository or "",
         repo=repos[0].resolve() if repos else None,
         zone=zone_of(timezone) if timezone is not None else None,
-        leave_out=Workspace.find(workspace, ()).root.resolve(),
+        leave_out=found.root.resolve(),
+        received=found.inbox_dir if received else None,
     )
 
 
 def _text(result: StageResult) -> str:
     """What was read, and what became of it."""
     metrics: dict[str, Any] = dict(result.metrics)
+    titles = {
+        "items": "read",
+        "said": "found",
+        "feedback_not_used": "feedback not used",
+        "quarantined": "quarantined",
+    }
     found = {
         title: ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in metrics.get(key, {}).items())
-        for key, title in (("items", "read"), ("said", "found"), ("quarantined", "quarantined"))
+        for key, title in titles.items()
     }
     return f"{default_text(result)}\n\n{pairs({key: value for key, value in found.items() if value})}"

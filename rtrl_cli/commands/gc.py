@@ -39,6 +39,7 @@ def command(
 ) -> None:
     """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
     from stages.collect import retention
+    from stages.inbox.reader import delete_segments
     from stages.registry import gc
 
     found, store = open_store(workspace)
@@ -54,7 +55,13 @@ def command(
         segments = retention.delete(found, store, keep_spool_days, time.time())
     else:
         segments = retention.plan(found, store, keep_spool_days, time.time())
-    _show(plan, segments, yes=yes, as_json=as_json, quiet=quiet)
+    old = retention.received(found, store, keep_spool_days, time.time())
+    received = [
+        (f"received segment {int(path.stem)}", path.stat().st_size, path.stat().st_mtime) for path in old
+    ]
+    if yes:
+        delete_segments(old)
+    _show(plan, segments, received, yes=yes, as_json=as_json, quiet=quiet)
 
 
 def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> bool:
@@ -68,18 +75,28 @@ def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: s
     return unpin is None or gc.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser())
 
 
-def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool, quiet: bool) -> None:
+def _show(
+    plan: Plan,
+    segments: Retention,
+    received: list[tuple[str, int, float]],
+    *,
+    yes: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     rows = [(f"{row.kind}@v{row.version}", size(row.bytes or 0), row.created_at[:19]) for row in plan.remove]
     begun = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.created / 1000)) for row in segments.remove]
     rows += [
         (f"spool segment {row.id}", size(row.bytes), at)
         for row, at in zip(segments.remove, begun, strict=True)
     ]
+    rows += [(name, size(n), time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))) for name, n, at in received]
+    freed = plan.bytes + segments.bytes + sum(n for _, n, _ in received)
     rows += [(f"rebuilt weights {folder.name[:12]}", size(bytes_), "") for folder, bytes_ in plan.rebuilt]
     done = "removed" if yes else "would_remove"
     metrics = {
         done: [row[0] for row in rows],
-        "bytes": plan.bytes + segments.bytes,
+        "bytes": freed,
         "kept": len(plan.keep),
         "kept_because": Counter(plan.keep.values()),
         "spool_kept": segments.kept.total(),
@@ -93,8 +110,9 @@ def _show(plan: Plan, segments: Retention, *, yes: bool, as_json: bool, quiet: b
     if quiet:
         return
     message(
-        f"{done.replace('_', ' ')} {len(plan.remove)} artifacts and {len(segments.remove)} spool segments, "
-        f"{size(plan.bytes + segments.bytes)}; kept {len(plan.keep)} and {segments.kept.total()}"
+        f"{done.replace('_', ' ')} {len(plan.remove)} artifacts, {len(segments.remove)} spool segments "
+        f"and {len(received)} segments of received records, {size(freed)}; "
+        f"kept {len(plan.keep)} and {segments.kept.total()}"
     )
     if rows and not yes:
         message("`rtrl gc --yes` removes them", kind="hint")

@@ -34,6 +34,7 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
+    from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
 
@@ -44,10 +45,11 @@ def command(
     try:
         result = verify(store, chosen.value, progress, seed=seed or 0)
         spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
+        received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
     finally:
         if close := getattr(progress, "close", None):
             close()
-    problems = [*result.problems, *spool.problems]
+    problems = [*result.problems, *spool.problems, *damaged]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "artifacts": result.artifacts,
@@ -56,6 +58,7 @@ def command(
         "rebuilt": result.rebuilt,
         "swept": result.swept.__dict__,
         "spool": spool.counts,
+        "received": received,
         "problems": problems,
     }
     document = envelope(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from stages.gateway.app import create_app, open_spool
+from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.keys import ApiKeys
@@ -28,7 +28,8 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     spool = open_spool(folder / "spool", vault, config)
     engine = EngineClient(f"http://127.0.0.1:{engine_port}", "", "rtrl", config)
     served = ServedState("auto", "rtrl", Checkpoint("sha256:" + "0" * 64, folder), engine="ready")
-    app = create_app(config, spool, vault, ApiKeys.open(folder / "keys"), engine, served)
+    inbox = open_inbox(folder / "received", vault, config)
+    app = create_app(config, spool, inbox, vault, ApiKeys.open(folder / "keys"), engine, served)
     listener = Listener(app, [bind_tcp(config.host, config.port)], config)
     await listener.start()
     calm_collector()
@@ -36,6 +37,7 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()
     await listener.stop()
+    inbox.close()
     spool.close()
     vault.close()
 

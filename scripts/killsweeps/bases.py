@@ -8,7 +8,7 @@
     half       used, and a collect that was killed between rename and commit
     torn       used, and a server that was killed while users wrote, its last record cut short
 
-The stub's answers are not the model's own words, so train's on-policy proof is told not to mind.
+The stub's answers are not the model's own words, so train's on-policy proof and limits are told not to mind.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ SETTINGS = {
     "GATEWAY__CLIENT_CLOCK": "true",
     "TRAIN__PROOF_MEAN_TOLERANCE": "1000",
     "TRAIN__PROOF_P99_TOLERANCE": "1000",
+    "TRAIN__ESS_STOP": "0",
+    "TRAIN__KL_STOP": "0",
+    "TRAIN__ANCHOR_KL_STOP": "0",
     "TRAIN__THREADS": "1",
     "EVAL__SUITES": '["harness"]',
     "EVAL__REQUESTS": "8",

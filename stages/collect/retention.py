@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.collect.position import settled_before
+from stages.inbox.reader import old_segments
 from stages.registry.gc import LAST_DEPLOYMENTS
 from stages.spool import Spool
 from stages.spool.index import SegmentRow
@@ -59,6 +60,13 @@ def delete(workspace: Workspace, store: Store, keep_days: float, now: float) -> 
         finally:
             spool.close()
     return decided
+
+
+def received(workspace: Workspace, store: Store, keep_days: float, now: float) -> list[Path]:
+    """Segments of received records that are old and that a `collect --received` has taken."""
+    taken = (one.meta.get("source") or {} for one in store.all_of("interactions", removed=True))
+    collected = max((told.get("received", {}).get("last_seq", 0) for told in taken), default=0)
+    return old_segments(workspace.inbox_dir, keep_days, now, collected)
 
 
 def settled(workspace: Workspace, store: Store) -> int:

@@ -1,6 +1,7 @@
 """One block of a tensor as its difference to the same block of the base, and back, bit by bit.
 
-Three ways to say what changed; `encode` takes the smallest:
+Three ways to say what changed; `encode` takes the smallest (of the last two the one that is smaller for a
+part of the block: they are the same work, and no block is worth doing it twice):
 
     SPARSE       the positions that changed, as gaps to the one before, and the XOR of the bits there
     XOR          the XOR of all elements
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 SAME, SPARSE, XOR, DIFFERENCE = range(4)
 LEVEL = 3  # of zstd: what is left after it are random bits, which no level makes smaller
 _SPARSE_BELOW = 0.5  # share of changed elements above which positions cost more than they save
+_PART = 1 << 15  # elements by which XOR or DIFFERENCE is chosen
 _HEAD = struct.Struct("<IB")  # of SPARSE: number of changed elements, bytes of a gap
 
 Bits = NDArray[Any]
@@ -36,7 +38,7 @@ class DamagedBlockError(ValueError):
 
 
 def encode(child: bytes, base: bytes, width: int) -> tuple[int, bytes]:
-    """How `child` follows from `base`, in the fewest bytes.
+    """How `child` follows from `base`, in few bytes.
 
     Args:
         child, base: equally many bytes, a multiple of `width`.
@@ -49,7 +51,10 @@ def encode(child: bytes, base: bytes, width: int) -> tuple[int, bytes]:
         return SAME, b""
     mine, theirs = _bits(child, width), _bits(base, width)
     changed = mine ^ theirs
-    found = [(XOR, _pack(_planes(changed))), (DIFFERENCE, _pack(_planes(_zigzag(mine - theirs))))]
+    part = slice(0, _PART)
+    xor, difference = _planes(changed[part]), _planes(_zigzag(mine[part] - theirs[part]))
+    kind = XOR if len(_pack(xor)) < len(_pack(difference)) else DIFFERENCE
+    found = [(kind, _pack(_planes(changed if kind == XOR else _zigzag(mine - theirs))))]
     if np.count_nonzero(changed) < _SPARSE_BELOW * changed.size:
         found.append((SPARSE, _encode_sparse(changed)))
     return min(found, key=lambda each: len(each[1]))

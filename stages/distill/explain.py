@@ -10,25 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
-from stages.distill.spec import PRICE, RewardSpec, SignalSpec, parse
+from stages.distill.spec import PRICE, RewardSpec, parse
 from stages.errors import InputMissingError, IntegrityError
 from stages.stage import Artifact
+from stages.terms import Term, terms_of
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
-
-
-@dataclass(frozen=True)
-class Term:
-    """One line of the reward. `value` None: not known; `contribution` None: the spec does not use it."""
-
-    signal: str
-    value: float | None
-    weight: float | None
-    offset: float | None
-    contribution: float | None
-    note: str
 
 
 @dataclass(frozen=True)
@@ -104,40 +93,12 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
         why_not=row["why_not"],
         spec=spec.name,
         spec_digest=spec.digest,
-        terms=tuple(_terms(row, spec, experience.meta["price"])),
+        terms=tuple(terms_of(row, spec, experience.meta["price"])),
         events=tuple(sorted(events)),
         generations=row["n_generations"],
         output_tokens=row["output_tokens"],
         sequences=tuple(tuple(s["generation_ids"]) for s in sequences if s["episode_id"] == episode_id),
     )
-
-
-def _terms(row: dict[str, Any], spec: RewardSpec, price: float | None) -> list[Term]:
-    found = []
-    for name in spec.names:
-        signal = spec.signals.get(name)
-        if signal is None:
-            found.append(Term(name, row[name], None, None, None, "not in the reward"))
-            continue
-        found.append(
-            Term(name, row[name], signal.weight, signal.offset, row[f"term_{name}"], _note(row[name], signal))
-        )
-    if price is not None:
-        found.append(Term(PRICE, row[PRICE], -price, 0.0, row[f"term_{PRICE}"], "stabiliser"))
-    total = sum(term.contribution for term in found if term.contribution is not None)
-    if spec.clip is not None and row["reward"] is not None and abs(total - row["reward"]) > 1e-9:
-        found.append(Term("clip", total, None, None, row["reward"] - total, f"bounds {spec.clip}"))
-    return found
-
-
-def _note(value: float | None, signal: SignalSpec) -> str:
-    if value is None:
-        return f"not known: {signal.unknown}"
-    if signal.low is not None and value < signal.low:
-        return f"counted as {signal.low:g}"
-    if signal.high is not None and value > signal.high:
-        return f"counted as {signal.high:g}"
-    return ""
 
 
 def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:

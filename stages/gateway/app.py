@@ -1,4 +1,4 @@
-"""The public ASGI application: OpenAI's routes and `/v1/events`.
+"""The public ASGI application: OpenAI's routes, `/v1/events`, and routes for other systems' records.
 
 Routing, authentication, and turning errors into answers. Nothing of a request's content is ever
 logged: failures name their type and place in the code only.
@@ -34,12 +34,18 @@ from stages.gateway.http import (
     send_json,
 )
 from stages.gateway.keys import ApiKeys
+from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
+from stages.gateway.otlp_http import LOGS, METRICS, TRACES
+from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
 from stages.gateway.served import ServedState
 from stages.gateway.streaming import Stream
+from stages.gateway.telemetry import Telemetry
+from stages.inbox.writer import InboxWriter
 from stages.spool import SpoolWriter
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -71,25 +77,35 @@ class Gateway:
         self,
         config: GatewayConfig,
         spool: SpoolWriter,
+        inbox: InboxWriter,
         vault: Vault,
         keys: ApiKeys,
         engine: EngineClient,
         served: ServedState,
+        verdicts: Verdicts,
     ) -> None:
         self.metrics = Metrics(spool, served)
         self._config = config
         self._keys = keys
         self._engine = engine
         self._served = served
-        self._recorder = Recorder(spool, vault, served, self.metrics)
+        links = Links(spool.folder)
+        self._recorder = Recorder(spool, vault, served, self.metrics, links)
         self._answerer = Answerer(engine, self._recorder, served, self.metrics)
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
+        intake = Intake(config, spool, inbox, links, self.metrics, verdicts)
+        self._telemetry = Telemetry(config, intake, self.metrics, self._identify)
         self._routes: dict[str, dict[str, Handler]] = {
             "/v1/chat/completions": {"POST": lambda x: self._generate("chat", x)},
             "/v1/completions": {"POST": lambda x: self._generate("completions", x)},
             "/v1/events": {"POST": self._take_events},
+            "/v1/traces": {"POST": lambda x: self._telemetry.otlp(TRACES, x)},
+            "/v1/logs": {"POST": lambda x: self._telemetry.otlp(LOGS, x)},
+            "/v1/metrics": {"POST": lambda x: self._telemetry.otlp(METRICS, x)},
+            "/v1/continue/data": {"POST": self._telemetry.continue_data},
+            "/feedback": {"POST": self._telemetry.feedback},
             "/v1/models": {"GET": self._models},
             f"{_MODEL}NAME": {"GET": self._model},
             "/health": {"GET": self._health},
@@ -228,13 +244,22 @@ def open_spool(spool_dir: Path, vault: Vault, config: GatewayConfig) -> SpoolWri
     )
 
 
+def open_inbox(folder: Path, vault: Vault, config: GatewayConfig) -> InboxWriter:
+    """The writer of received records with this configuration's limits. Raises as `InboxWriter`."""
+    return InboxWriter(folder, vault, segment_bytes=config.segment_bytes, max_bytes=config.received_bytes)
+
+
 def create_app(
     config: GatewayConfig,
     spool: SpoolWriter,
+    inbox: InboxWriter,
     vault: Vault,
     keys: ApiKeys,
     engine: EngineClient,
     served: ServedState,
+    verdicts: Verdicts | None = None,
 ) -> Gateway:
-    """The public application. Whoever calls this owns spool and vault and closes them afterwards."""
-    return Gateway(config, spool, vault, keys, engine, served)
+    """The public application. `verdicts` says what feedback is (`collect.metrics`).
+
+    Whoever calls this owns spool, inbox and vault and closes them afterwards."""
+    return Gateway(config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts())

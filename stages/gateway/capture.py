@@ -21,6 +21,7 @@ from stages.gateway.attribution import Who, last_user_text, own_name, position, 
 from stages.gateway.conversations import Conversations
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
+from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
 from stages.gateway.served import Checkpoint, ServedState
@@ -65,8 +66,11 @@ class Call:
 class Recorder:
     """Writes generations; knows the spool, the vault and what is served."""
 
-    def __init__(self, spool: SpoolWriter, vault: Vault, served: ServedState, metrics: Metrics) -> None:
+    def __init__(
+        self, spool: SpoolWriter, vault: Vault, served: ServedState, metrics: Metrics, links: Links
+    ) -> None:
         self._spool = spool
+        self._links = links
         self._vault = vault
         self._served = served
         self._metrics = metrics
@@ -134,6 +138,7 @@ class Recorder:
         except DependencyDownError as error:
             self.abandon(call, "spool_full" if isinstance(error, SpoolFullError) else "spool_failed")
             raise _not_recorded() from error
+        self._links.add(generation)
         kind = "no_train" if generation.no_train else "defect" if generation.defect else "exact"
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
 

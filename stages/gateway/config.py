@@ -52,6 +52,10 @@ class GatewayConfig(BaseModel):
     )
     pending_hours: float = Field(168.0, gt=0, description="after this an event without generation expires")
 
+    received_bytes: int = Field(
+        16 << 30, ge=MIB, description="what was received of other systems' sessions may take so much disk"
+    )
+
     engine_timeout_s: float = Field(600.0, gt=0, description="for one whole answer of the engine")
     engine_connections: int = Field(512, ge=1, description="requests in flight to the engine; more wait")
     hold_timeout_s: float = Field(

@@ -31,6 +31,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rtrl_unrecorded": ("Requests that left no record", ("reason",)),
     "rtrl_tokens": ("Tokens recorded", ("kind",)),
     "rtrl_invalid_tool_calls": ("Tool calls that were not valid", ()),
+    "rtrl_received": ("Records of other systems, by what became of them", ("kind", "status")),
     "rtrl_events": ("Events by type and outcome", ("type", "status")),
 }
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -89,6 +90,11 @@ class Metrics(Collector):
     def event(self, type: str, status: str) -> None:
         """One event was received."""
         self._counts["rtrl_events", type, status] += 1
+
+    def received(self, kind: str, status: str, n: int) -> None:
+        """Records of another system came in."""
+        if n:
+            self._counts["rtrl_received", kind, status] += n
 
     def text(self) -> bytes:
         """The exposition format."""

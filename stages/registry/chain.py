@@ -82,5 +82,10 @@ def weights_of(
 def whole_files(artifact: Artifact) -> tuple[list[Path], dict[str, str]]:
     """The weights files of a whole checkpoint, and their sha256 as its manifest has them."""
     files = read_manifest(artifact.path, artifact.digest)["files"]
-    digests = {str(file["path"]): str(file["sha256"]) for file in files if file["path"].endswith(WEIGHTS)}
+    digests = {str(file["path"]): str(file["sha256"]) for file in files if _is_weights(str(file["path"]))}
     return [artifact.path / name for name in sorted(digests)], digests
+
+
+def _is_weights(name: str) -> bool:
+    """Not those in folders of their own: an adapter beside the weights is none of them."""
+    return name.endswith(WEIGHTS) and "/" not in name

@@ -24,6 +24,7 @@ from stages.report.load import ORIGIN
 from stages.report.populations import shown_name
 from stages.report.text import fit, fit_end
 from stages.stage import Artifact
+from stages.terms import Term, terms_of
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
 
@@ -40,19 +41,11 @@ SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone
 
 
 @dataclass(frozen=True)
-class Term:
-    """What one signal adds to the reward: weight * (value - offset), or the spec's term for not known."""
-
-    signal: str
-    value: float | None
-    weight: float | None
-    offset: float | None
-    contribution: float
-
-
-@dataclass(frozen=True)
 class Example:
-    """One episode. `state` says whether its texts are here: shown, forgotten, gone, unreadable, withheld."""
+    """One episode, the terms of its reward by size.
+
+    `state` says whether its texts are here: shown, forgotten, gone, unreadable, withheld.
+    """
 
     episode_id: str
     at: int
@@ -104,7 +97,7 @@ def examples(
     text = (experiences[-1].path / schemas.SPEC_FILE).read_text("utf-8")
     spec = parse(text, schemas.SPEC_FILE)
     rows = table.take(pa.array(best + worst, pa.int64())).to_pylist()
-    found = [_example(row, spec) for row in rows]
+    found = [_example(row, spec, experiences[row[ORIGIN]].meta["price"]) for row in rows]
     for place in {row[ORIGIN] for row in rows} if texts else ():
         mine = [n for n, row in enumerate(rows) if row[ORIGIN] == place]
         opened = _open(workspace, store, experiences[place], {found[n].episode_id for n in mine})
@@ -119,24 +112,14 @@ def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     return replace(example, state=state, request=fit(request, SHOWN), answer=fit_end(said, SHOWN))
 
 
-def _example(row: dict[str, Any], spec: RewardSpec) -> Example:
-    terms = []
-    for column, contribution in row.items():
-        name = column.removeprefix("term_")
-        if name == column or contribution is None:
-            continue
-        signal = spec.signals.get(name)
-        weight, offset = (None, None) if signal is None else (signal.weight, signal.offset)
-        terms.append(Term(name, row.get(name), weight, offset, contribution))
-    total = sum(term.contribution for term in terms)
-    if abs(total - row["reward"]) > 1e-9:
-        terms.append(Term("bounds of the spec", total, None, None, row["reward"] - total))
+def _example(row: dict[str, Any], spec: RewardSpec, price: float | None) -> Example:
+    terms = [term for term in terms_of(row, spec, price) if term.contribution is not None]
     return Example(
         episode_id=row["episode_id"],
         at=int(told_times(np.array([row["at"]]))[0]),
         about={name: shown_name(row[name]) for name in _SHOWN_COLUMNS},
         reward=row["reward"],
-        terms=tuple(sorted(terms, key=lambda term: -abs(term.contribution))),
+        terms=tuple(sorted(terms, key=lambda term: -abs(term.contribution or 0.0))),
         state=WITHHELD,
     )
 

@@ -25,9 +25,13 @@ _EXITS = {
     "no_tokens": "the answer has no tokens",
     "trainable": "goes to training",
 }
+_COUNTED = ("unanswered", "automatic:", "feedback ", "invalid calls told late")  # of what collect counts
 _OF_LOGS = {
     "unknown files": "no session log that is known",
     "unanswered requests": "a request without an answer is no episode",
+    "feedback of other kinds": "a metric that [collect.metrics] does not name",
+    "feedback without its answer": "about an answer that no log has",
+    "invalid calls told late": "in no figure: the answer that made the call was complete already",
 }
 
 
@@ -145,7 +149,7 @@ def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
         for name, n in _sorted(followed.get("reasons") or {})
     ]
     said = {name.replace("_", " "): n for name, n in (meta.get("said") or {}).items()}
-    unanswered = {name: n for name, n in said.items() if name.startswith(("unanswered", "automatic:"))}
+    unanswered = {name: n for name, n in said.items() if name.startswith(_COUNTED)}
     counted = {"unknown files": int(meta.get("unknown_files") or 0), **unanswered}
     return rows + [
         Left("of the logs", name, n, None, _OF_LOGS.get(name, _of_log(name)))

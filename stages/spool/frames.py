@@ -32,6 +32,7 @@ class Kind(IntEnum):
     EVENT = 2
     PENDING = 3  # an event whose generation has not come yet; becomes an EVENT frame when it does
     FOOTER = 4  # the segment is complete; no body
+    RECEIVED = 5  # records of other systems' sessions: in an inbox (`stages/inbox`), never in a spool
 
 
 class Header(NamedTuple):

@@ -70,7 +70,7 @@ class SpoolWriter:
             StoreError: the index has another schema.
         """
         spool_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._dir = spool_dir
+        self.folder = spool_dir
         self._vault = vault
         self._max_pending = max_pending_events
         self._pending_ms = int(pending_hours * 3_600_000)
@@ -200,7 +200,7 @@ class SpoolWriter:
             known = (event.key_id, event.id)
             if known in self._journal.events or self._index.event(*known) is not None:
                 return EventResult("duplicate")
-            owner = self._owner(event.generation_id)
+            owner = self.owner(event.generation_id)
             if owner is not None and owner.key_id != event.key_id:
                 return EventResult("rejected", "other_key")
             if owner is not None and owner.recorded:
@@ -236,7 +236,7 @@ class SpoolWriter:
         """Events waited for `generation`: write them again as its own, sealed for its user."""
         keys = set()
         for row in self._pending.pop(generation.id):
-            frame = segment.read_frame(self._dir, row.segment, row.offset)
+            frame = segment.read_frame(self.folder, row.segment, row.offset)
             if row.key_id != generation.key_id or frame is None:
                 self._journal.add(row._replace(state="refused"))
                 continue
@@ -260,7 +260,7 @@ class SpoolWriter:
         users = []
         for event in events:
             if codec.is_content(event.data):
-                owner = self._owner(event.generation_id)
+                owner = self.owner(event.generation_id)
                 if owner is None:
                     users.append(pending_user(event.generation_id))
                 elif not owner.plain:
@@ -288,7 +288,8 @@ class SpoolWriter:
         payload = suffixed(generation, tokens, request, answer)
         return self._vault.seal(generation.user, codec.encode(payload), codec.generation_aad(generation.id))
 
-    def _owner(self, generation_id: str) -> Owner | None:
+    def owner(self, generation_id: str) -> Owner | None:
+        """Whose it is, None when that is not known."""
         row = self._journal.generations.get(generation_id) or self._index.generation(generation_id)
         if row is not None:
             return Owner(row.key_id, row.user, bool(row.plain), True)

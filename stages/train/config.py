@@ -124,7 +124,7 @@ class TrainConfig(BaseModel):
 
     # Guards: an update that goes too far ends early and says so
     kl_stop: float = Field(
-        0.1, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
+        0.2, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"
     )
     anchor_kl_stop: float = Field(
         0.0, ge=0, description="the same of the KL to the line's anchor, which grows from cycle to cycle"

@@ -195,6 +195,7 @@ def _step(
     stopped = limit_exceeded(figures, config)
     if not stopped:
         optimizer.step()
+        _refuse_broken(workers.model, number)
     seconds = time.monotonic() - started
     context = sum(len(row.token_ids) for row in rows)
     return figures | {
@@ -212,6 +213,16 @@ def _clip(model: PreTrainedModel, limit: float) -> float:
     norm = whole(torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
     torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
     return float(norm)
+
+
+def _refuse_broken(model: PreTrainedModel, number: int) -> None:
+    """Raises IntegrityError when a weight is not finite; the micro-checkpoint before then stays the last."""
+    weights = [each.detach() for each in model.parameters() if each.requires_grad]
+    if not math.isfinite(float(whole(torch.nn.utils.get_total_norm(weights)))):
+        raise IntegrityError(
+            f"optimizer step {number + 1} made weights that are not finite; the run stops",
+            hint="nothing was published; the last good state is kept. Lower the rate, or the weight decay",
+        )
 
 
 def _backward(

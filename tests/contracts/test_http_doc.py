@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +136,28 @@ async def test_the_examples_run(tmp_path: Path) -> None:
         for step in steps:
             await walk.step(*step)
     assert walk.ran == sum(what in ("answer", "pieces") for what, _, _ in steps) >= 11
+
+
+CURL = re.compile(
+    r"```sh\n(?P<command>curl .*?)\n```\n\n<!-- prints -->\n```json\n(?P<shown>.*?)\n```", re.DOTALL
+)
+
+
+async def test_the_curl_examples_print_what_they_say(tmp_path: Path) -> None:
+    found = list(CURL.finditer(DOC))
+    assert len(found) == DOC.count("```sh\ncurl") == 4
+    async with running(tmp_path) as rig:
+        generation = (await rig.chat("hi")).json()["id"]
+        for one in found:
+            command = one["command"].replace("http://127.0.0.1:8100", rig.url).replace(EXAMPLE_ID, generation)
+            child = await asyncio.create_subprocess_exec(
+                "bash", "-c", command, env={**os.environ, "RTRL_KEY": rig.key}, stdout=subprocess.PIPE
+            )
+            out, _ = await child.communicate()
+            printed, shown = json.loads(out), json.loads(one["shown"])
+            same_shape(printed, shown)
+            assert "feedback_id" in shown or printed == shown
+        assert [event.type for event in rig.events()] == ["outcome"]
 
 
 def test_event_types_and_their_data() -> None:

@@ -26,7 +26,10 @@ from tests.stages.spool.spool_records import payload
 
 EPISODES = 12
 # the tokens of these tests were never sampled from the model
-TRAIN = ("--set", "train.proof_mean_tolerance=1e3", "--set", "train.proof_p99_tolerance=1e3")
+NEVER_SAMPLED = (
+    "train.proof_mean_tolerance=1e3", "train.proof_p99_tolerance=1e3", "train.ess_stop=0", "train.kl_stop=0",
+)  # fmt: skip
+TRAIN = tuple(part for setting in NEVER_SAMPLED for part in ("--set", setting))
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,7 @@ spec = "background"
 [train]
 max_lag = 2
 min_episodes = 4
+ess_stop = 0            # these checkpoints are nudged at random, further apart than training goes
 """
 T0, HOUR = 1_760_000_000, 3600  # s
 TASKS = 6

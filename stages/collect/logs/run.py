@@ -25,6 +25,7 @@ from stages.collect.logs.turns import Turns
 from stages.collect.logs.vanished import Vanished, vanished
 from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
+from stages.inbox.reader import Left
 from stages.stage import Outcome, Output, RunContext
 from stages.vault import Vault
 from stages.verdicts import Verdicts
@@ -47,13 +48,14 @@ def collect_logs(
         IntegrityError: (exit 12) the logs are not those that were listed.
         InconclusiveError: (exit 4) they hold no episode.
     """
-    source = Source.recorded(facts, ctx.workspace.root.resolve())
+    source = Source.recorded(facts, ctx.workspace)
     if again:
         source.unchanged(facts)
     line = ctx.workspace.settings.workspace.line
     vault = Vault.open(ctx.workspace.keys_dir)
     kinds: Counter[str] = Counter()
     unknown: list[str] = []
+    left = Left()
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
         clock = Clock(source.zone) if source.zone is not None else stands.clock
@@ -68,7 +70,7 @@ def collect_logs(
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
         ctx.progress.start("collect: reading session logs")
         pending: list[Record] = []
-        for kind, item in source.read():
+        for kind, item, sender in source.read(vault, left):
             if isinstance(item, Quarantined):
                 if is_unknown(item):
                     unknown.append(item.place.file)
@@ -77,18 +79,20 @@ def collect_logs(
                     writer.quarantine(place.encode(errors="backslashreplace").decode(), "", item.reason)
                 continue
             kinds[kind] += 1
-            for record in turns.add(kind, item):
+            for record in turns.add(kind, item, sender):
                 pending += stands.after(record)
             if len(pending) >= _BUFFER:
-                _write(writer, vault, pending)
+                _write(writer, vault, pending, received=source.received is not None)
                 ctx.progress.advance(len(pending))
                 pending = []
         ended = [one for record in turns.done() for one in stands.after(record)]
-        _write(writer, vault, [*pending, *ended])
+        _write(writer, vault, [*pending, *ended], received=source.received is not None)
         writer.finish()
     finally:
         vault.close()
-    found = _outcome(config, facts, writer, turns, kinds, unknown, stands)
+    if left.counts["damaged"]:
+        writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
+    found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
     return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
 
 
@@ -115,18 +119,21 @@ def _survivals(
     with Spill(out_dir) as spill:
         edits = KeptEdits(source.repo, all_of_it=bool(source.repository), spill=spill)
         turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits)
-        for kind, item in source.read():
-            for _ in turns.add(kind, item):
+        for kind, item, sender in source.read(vault, Left()):
+            for _ in turns.add(kind, item, sender):
                 pass
         for _ in turns.done():
             pass
         return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
 
 
-def _write(writer: LogWriter, vault: Vault, records: list[Record]) -> None:
-    """Seal records. Whoever was forgotten stays so: nothing of theirs is taken in again, only counted."""
+def _write(writer: LogWriter, vault: Vault, records: list[Record], *, received: bool) -> None:
+    """Seal records. Whoever was forgotten stays so: nothing of theirs is taken in again, only counted.
+
+    What was `received` before cannot be opened; what can be came after it, from somebody who is back.
+    """
     users = {_user(record) for record in records}
-    gone = {user for user in users if vault.forgotten(user)}
+    gone = set() if received else {user for user in users if vault.forgotten(user)}
     vault.ensure(users - gone)
     for record in records:
         if _user(record) not in gone:
@@ -147,6 +154,7 @@ def _outcome(
     kinds: Counter[str],
     unknown: list[str],
     stands: Survivals,
+    left: Left,
 ) -> Outcome:
     found = {name: writer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     quarantined = {
@@ -163,6 +171,7 @@ def _outcome(
         "forgotten": writer.counts["forgotten"],
         "unknown_files": len(unknown),
         "persistence": dict(stands.figures),
+        **({"received": dict(left.counts)} if "received" in facts else {}),
     }
     if not found["episodes"]:
         raise _nothing(counted, unknown)
@@ -199,6 +208,8 @@ def _nothing(counted: Mapping[str, Any], unknown: list[str]) -> InconclusiveErro
 def _warnings(counted: Mapping[str, Any], unknown: list[str]) -> list[str]:
     """What was left out, for people."""
     found = [f"{n} records quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    if again := counted.get("received", {}).get("forgotten"):
+        found.append(f"{again} received batches left out: their users were forgotten")
     if counted["forgotten"]:
         found.append(f"{counted['forgotten']} answers left out: their users were forgotten")
     if unknown:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
@@ -20,6 +20,12 @@ from cursorbench.sessions.seen import Seen
 from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
+from stages.inbox.reader import LAST, Inbox, Left
+from stages.inbox.records import NOBODY, Sender
+
+if TYPE_CHECKING:
+    from stages.vault import Vault
+    from stages.workspace import Workspace
 
 _IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 _REFS = ("refs/heads/entire/checkpoints/v1", "refs/remotes/*/entire/checkpoints/v1", "refs/notes/ai")
@@ -38,6 +44,8 @@ class Source:
         repo: the git repository that took their edits, None without one.
         zone: of the times that a log tells without one; None asks the repository, else UTC.
         leave_out: a folder below `paths` that is none of them, the workspace's.
+        received: the folder of what the gateway received (`stages/inbox`), None to leave it out.
+        last: seq of the last batch of it that counts.
     """
 
     paths: tuple[Path, ...]
@@ -47,14 +55,21 @@ class Source:
     repo: Path | None = None
     leave_out: Path | None = None
     zone: ZoneInfo | None = None
+    received: Path | None = None
+    last: int = LAST
 
     @classmethod
-    def recorded(cls, facts: Mapping[str, Any], leave_out: Path) -> Source:
+    def recorded(cls, facts: Mapping[str, Any], workspace: Workspace) -> Source:
         """The source of a recorded run."""
+        leave_out = workspace.root.resolve()
         paths = tuple(Path(path) for path in facts["paths"])
         repo = Path(facts["repo"]["path"]) if facts["repo"] else None
+        received, last = None, LAST
+        if "received" in facts:
+            received, last = workspace.inbox_dir, facts["received"]["last_seq"]
         zone = zone_of(facts["timezone"]) if facts.get("timezone") else None
-        return cls(paths, facts["kind"], facts["user"], facts["repository"], repo, leave_out, zone)
+        about = facts["kind"], facts["user"], facts["repository"]
+        return cls(paths, *about, repo, leave_out, zone, received, last)
 
     def facts(self) -> dict[str, Any]:
         """What stands for the logs in a run's record, the digest of all that is read included.
@@ -77,6 +92,7 @@ class Source:
             digest.update(f"{path}\0{part}\n".encode(errors="surrogateescape"))
         for path in self.paths:
             digest.update(_refs(path))
+        told = {} if self.received is None else {"received": self._received_facts(digest)}
         return {
             "paths": [str(path) for path in self.paths],
             "kind": self.kind,
@@ -87,7 +103,19 @@ class Source:
             "files": files,
             "bytes": size,
             "digest": f"sha256:{digest.hexdigest()}",
+            **told,
         }
+
+    def _received_facts(self, digest: hashlib._Hash) -> dict[str, Any]:
+        assert self.received is not None
+        found = Inbox(self.received).facts(self.last)
+        if not found["batches"] and not self.paths:
+            raise InputMissingError(
+                "the gateway has received no records of other systems' sessions",
+                hint="docs/http.md says how to point clients at it; `rtrl collect PATH` reads logs",
+            )
+        digest.update(found["digest"].encode())
+        return found
 
     def unchanged(self, facts: Mapping[str, Any]) -> None:
         """Raise IntegrityError (12) when the logs are not what was recorded."""
@@ -97,11 +125,19 @@ class Source:
                 hint="run `rtrl collect` on them again; a repeated run needs the logs as they were",
             )
 
-    def read(self) -> Iterator[tuple[str, Read]]:
-        """(kind, item) of every item; files of no known kind are `Quarantined` with `unknown_kind`.
+    def read(self, vault: Vault, left: Left) -> Iterator[tuple[str, Read, Sender]]:
+        """(kind, item, who sent it) of every item; files of no known kind are `unknown_kind` in quarantine.
 
-        What stands in several files is told once: lines by their ids, files by their bytes.
+        What stands in several files is told once: lines by their ids, files by their bytes. What was received
+        comes first, unsealed by `vault`; `left` gets what of it cannot be read.
         """
+        for kind, log, sender in Inbox(self.received).logs(vault, self.last, left) if self.received else ():
+            for item in kinds.adapters()[kind].read(log, Seen()):
+                yield kind, item, sender
+        for kind, item in self._found():
+            yield kind, item, NOBODY
+
+    def _found(self) -> Iterator[tuple[str, Read]]:
         seen, copies = Seen(), _Copies()
         for path in self._files():
             if not copies.again(path):

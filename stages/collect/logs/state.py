@@ -74,6 +74,8 @@ class Session:
     episodes: int = 0
     events: int = 0
     open: Episode | None = None
+    user: str = ""  # who sent it; "" where it was found on a disk
+    mark: str = ""  # of the sender, in the session's name
     command: str = ""  # a slash command that may be answered
     calls: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # id: tool, generation, episode
 

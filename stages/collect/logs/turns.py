@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cursorbench.sessions import items as said
+from stages import reactions
 from stages.collect.logs.clock import Clock
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
+from stages.inbox.records import NOBODY, Sender
 from stages.records import Event, EventType, ToolCall
 from stages.verdicts import Verdicts, name_of
-
-_ENDS = {"applied": "edit_applied", "rejected": "edit_rejected", "undone": "edit_reverted"}
 
 
 class Turns:
@@ -56,23 +56,23 @@ class Turns:
         self._pseudonym = pseudonym
         self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
-        self._early: list[said.Feedback] = []
+        self._early: list[tuple[said.Feedback, str]] = []
         self._all_read = False
-        # a log's id: session name, generation, episode; nothing when two answers have it
-        self._answers: dict[str, tuple[str, str, str] | None] = {}
+        # sender and a log's id: session name, generation, episode; nothing when two answers have it
+        self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
         self.counts: Counter[str] = Counter()
         self.unused: Counter[str] = Counter()
 
-    def add(self, kind: str, item: said.Read) -> Iterator[Record]:
-        """What this item completes. `Quarantined` items are the caller's."""
+    def add(self, kind: str, item: said.Read, sender: Sender = NOBODY) -> Iterator[Record]:
+        """What this item completes; two senders' sessions are two. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
             return
         if self._clock is not None:
             item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
-            yield from self._about_an_answer(item)
+            yield from self._about_an_answer(item, sender.mark)
             return
-        session = self._session(kind, item)
+        session = self._session(kind, item, sender)
         match item:
             case said.UserTurn():
                 yield from self._user_turn(session, item)
@@ -95,9 +95,8 @@ class Turns:
         """What is no turn and no reaction."""
         if isinstance(item, said.SessionStart):
             session.agent, session.version = item.agent or session.agent, item.version or session.version
-            session.parent = (
-                session_name(session.kind, item.parent, self._pseudonym) if item.parent else session.parent
-            )
+            if item.parent:
+                session.parent = self._name(session.kind, item.parent, session.mark)
             session.cwd = item.cwd or session.cwd
             session.repository = self._repository or repository_of(session.cwd)
         elif isinstance(item, said.Attribution):
@@ -110,16 +109,21 @@ class Turns:
     def done(self) -> Iterator[Record]:
         """What is still open at the end of all logs."""
         self._all_read = True
-        for item in self._early:
-            yield from self._about_an_answer(item)
+        for item, mark in self._early:
+            yield from self._about_an_answer(item, mark)
         for session in self._sessions.values():
             yield from self._close(session)
 
-    def _session(self, kind: str, item: said.Item) -> Session:
-        name = session_name(kind, item.session, self._pseudonym)
+    def _name(self, kind: str, session: str, mark: str) -> str:
+        name = session_name(kind, session, self._pseudonym)
+        return f"{name}@{mark}" if mark else name
+
+    def _session(self, kind: str, item: said.Item, sender: Sender) -> Session:
+        name = self._name(kind, item.session, sender.mark)
         session = self._sessions.get(name)
         if session is None:
             session = Session(kind, item.session, name, repository=self._repository)
+            session.user, session.mark = sender
             self._sessions[name] = session
             self.counts["sessions"] += 1
         if item.at is not None:
@@ -128,6 +132,8 @@ class Turns:
 
     def _owner(self, session: Session) -> str:
         """Whose session it is. A sub-agent works for whoever began its parent."""
+        if session.user:
+            return session.user
         names = {session.name}
         while session.parent and session.parent not in names:
             names.add(session.parent)
@@ -186,41 +192,34 @@ class Turns:
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
         if item.id:
             place = (session.name, episode.last, episode.id)
-            self._answers[item.id] = place if self._answers.get(item.id, place) == place else None
+            one = session.mark, item.id
+            self._answers[one] = place if self._answers.get(one, place) == place else None
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
         name, generation, episode = session.calls.get(item.id, ("", "", ""))
         if fault := fault_of_end(session, item, name):
             self.counts[fault] += 1
-        data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
-        yield from self._event(session, "tool_result", data, generation, episode)
+        yield from self._event(session, *reactions.of_tool(item, name), generation, episode)
         if session.open and session.open.turn:
             session.open.turn.answered = True
 
     def _edit(self, session: Session, item: said.Edit) -> Iterator[Record]:
         self.counts[f"edits_{item.status}"] += 1
         _, generation, episode = session.calls.get(item.id, ("", "", ""))
-        if item.status == "proposed":
+        if (told := reactions.of_edit(item)) is None:
             return
-        texts = {"before": item.before, "after": item.after, "diff": item.diff}
-        data: dict[str, Any] = {"path": item.path, **{k: v for k, v in texts.items() if v is not None}}
-        if "before" in data or "after" in data:
-            data = {"before": "", "after": "", **data, "part": True}
-        kind = _ENDS[item.status]
-        if kind == "edit_reverted":
-            data = {"path": item.path}
         before = session.events
-        yield from self._event(session, kind, data, generation, episode)
+        yield from self._event(session, *told, generation, episode)
         if self._edits is not None and session.events > before:
             event = f"{session.name}!{session.events}"
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
-    def _about_an_answer(self, item: said.Feedback) -> Iterator[Record]:
+    def _about_an_answer(self, item: said.Feedback, mark: str) -> Iterator[Record]:
         """Feedback that names its answer, in whatever log that was."""
-        place = self._answers.get(item.target)
-        if item.target not in self._answers and not self._all_read:
-            self._early.append(item)  # its answer may be in a later file
+        place = self._answers.get((mark, item.target))
+        if (mark, item.target) not in self._answers and not self._all_read:
+            self._early.append((item, mark))  # its answer may be in a later file
             return
         if place is None:
             self.counts["feedback_without_its_answer"] += 1
@@ -228,7 +227,7 @@ class Turns:
         yield from self._feedback(self._sessions[place[0]], item)
 
     def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
-        _, generation, episode = self._answers.get(item.target) or ("", "", "")
+        _, generation, episode = self._answers.get((session.mark, item.target)) or ("", "", "")
         verdict = self._verdicts.of(item)
         if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from stages import rows, schemas, tables
+from stages.collect.logs.parts import OpenPart
 from stages.collect.logs.state import Happened, Sampled
-from stages.collect.parts import OpenPart
 from stages.records import Generation, Payload
 from stages.spool.codec import encode, encode_data, event_aad, generation_aad, is_content
 from stages.vault import Vault

@@ -12,15 +12,17 @@ import httpx
 
 from stages.errors import IntegrityError
 from stages.gateway.admin import Admin
-from stages.gateway.app import Gateway, create_app, open_spool
+from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import Checkpoint, ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
+from stages.inbox.writer import InboxWriter
 from stages.spool import Spool, SpoolWriter, open_event
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 
 ADMIN_KEY = "admin-secret"
 
@@ -34,6 +36,7 @@ class Rig:
     served: ServedState
     gateway: Gateway
     spool: SpoolWriter
+    inbox: InboxWriter
     vault: Vault
     http: httpx.AsyncClient
     admin: httpx.AsyncClient
@@ -103,6 +106,7 @@ def url_of(listener: Listener) -> str:
 @asynccontextmanager
 async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
+    verdicts = Verdicts(settings.pop("metrics", None))
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
     rig.root, rig.loaded, rig.bad = root, [], set()
     rig.stub = StubEngine()
@@ -111,9 +115,11 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.vault = Vault.create(root / "keys")
     rig.key = ApiKeys.create(root / "keys", "default")
     rig.spool = open_spool(root / "spool", rig.vault, config)
+    rig.inbox = open_inbox(root / "received", rig.vault, config)
     rig.served = ServedState("auto", "rtrl", Checkpoint("sha256:aaa", root / "a", "d1"), engine="ready")
     engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config)
-    rig.gateway = create_app(config, rig.spool, rig.vault, ApiKeys.open(root / "keys"), engine, rig.served)
+    keys = ApiKeys.open(root / "keys")
+    rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
     admin = Admin(ADMIN_KEY, rig.served, swapper, rig.spool, rig.gateway.metrics)
     public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
@@ -133,4 +139,5 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
         await rig.admin.aclose()
         await asyncio.gather(public.stop(), private.stop(), rig.engine_listener.stop())
         rig.spool.close()
+        rig.inbox.close()
         rig.vault.close()

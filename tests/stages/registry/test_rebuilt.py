@@ -42,6 +42,8 @@ def publish(store: Store, folder: Path, number: int, parent: Artifact | None) ->
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "hf").mkdir(parents=True)
     (folder / "hf" / "config.json").write_text("{}")
+    (folder / "hf" / "adapter").mkdir()  # as of a low-rank update: beside the weights, and none of them
+    save(folder / "hf" / "adapter" / "adapter_model.safetensors", {"w": ("U8", (1,), bytes([number]))})
     path = save(folder / "hf" / WEIGHTS, weights(number), {"n": str(number)})
     if parent is not None:
         write_delta(path, rebuilt.whole_weights(store, parent))
@@ -89,7 +91,9 @@ def test_every_reader_gets_the_whole_folder_byte_for_byte(
     for number in (3, 1, 2):
         folder = store.checkpoint_folder(family[number])
         assert (folder / WEIGHTS).read_bytes() == expected(tmp_path, number)
-        assert {path.name for path in folder.iterdir()} == {"config.json", WEIGHTS}
+        assert {path.name for path in folder.iterdir()} == {"adapter", "config.json", WEIGHTS}
+        adapter = folder / "adapter" / "adapter_model.safetensors"
+        assert adapter.read_bytes()[-1] == number
         assert folder == store.checkpoint_folder(store.resolve(family[number].digest))
     assert [one.ref for one in chain(store, family[3])] == [one.ref for one in reversed(family)]
     assert list((store.dir / "tmp").iterdir()) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.distill.explain import explain
 from stages.errors import InputMissingError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
@@ -67,6 +68,16 @@ def test_examples_say_what_was_asked_without_its_secrets(logs: tuple[Workspace, 
     assert sum(term.contribution for term in found.worst[0].terms) == pytest.approx(found.worst[0].reward)
     silent = build(workspace, store, experience, texts=False)
     assert {(one.state, one.request, one.answer) for one in silent.best} == {("withheld", "", "")}
+
+
+def test_examples_and_explain_tell_the_same_terms(logs: tuple[Workspace, Store]) -> None:
+    workspace, store = logs
+    worst = build(workspace, store, resolve(store, None, "auto"), texts=False).worst[0]
+    told = explain(workspace, store, "experience@v1", worst.episode_id)
+    assert {one for one in told.terms if one.contribution is not None} == set(worst.terms)
+    assert [abs(one.contribution or 0) for one in worst.terms] == sorted(
+        (abs(one.contribution or 0) for one in worst.terms), reverse=True
+    )
 
 
 def test_what_a_forgotten_user_wrote_is_not_shown(tmp_path: Path) -> None:

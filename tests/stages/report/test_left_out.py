@@ -77,7 +77,13 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
 
 
 def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_path: Path) -> None:
-    said = {"episodes": 10, "unanswered_requests": 3, "automatic:command": 4, "edits applied": 5}
+    said = {
+        "episodes": 10,
+        "unanswered_requests": 3,
+        "automatic:command": 4,
+        "edits applied": 5,
+        "feedback_of_other_kinds": 6,
+    }
     interactions = artifact(
         tmp_path / "i",
         checkpoint="",
@@ -98,6 +104,7 @@ def test_of_logs_files_and_lines_that_make_no_episode(experience: Artifact, tmp_
         ("of the logs", "automatic:command"): 4,
         ("of the logs", "unanswered requests"): 3,
         ("of the logs", "unknown files"): 2,
+        ("of the logs", "feedback of other kinds"): 6,
     }
     rows = {row.reason: row for row in found.rows}
     assert rows["no commit took it"].share == 0.25

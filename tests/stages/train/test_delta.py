@@ -64,3 +64,14 @@ def test_bfloat16_is_smaller_still(world: TrainWorld) -> None:
     _, figures = trained(world, *rounded)
     assert figures["chain"] == 2
     assert figures["bytes"] < 0.5 * figures["whole_bytes"]  # type: ignore[operator]
+
+
+def test_a_repeated_run_reads_deltas_of_the_real_store_and_changes_nothing_there(world: TrainWorld) -> None:
+    trained(world)
+    world.experience(world.episodes(12, prefix="again-"))
+    made = world.train()
+    assert made.outputs["checkpoint"].base == world.live
+    before = sorted(path.name for path in (world.store.dir / "rebuilt").iterdir())
+    again = world.train(from_run=made.run_id)
+    assert again.outputs["checkpoint"].digest == made.outputs["checkpoint"].digest
+    assert sorted(path.name for path in (world.store.dir / "rebuilt").iterdir()) == before

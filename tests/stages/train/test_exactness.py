@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -195,49 +194,54 @@ def test_logprobs_are_those_of_transformers_with_temperature_top_p_and_repetitio
 
 
 RESTARTS = 50
+WITHOUT = 10  # restarts of the control, which has no masters
 
 
-@pytest.mark.parametrize("masters", [True, False], ids=["masters", "none"])
-def test_a_bfloat16_model_with_tiny_steps_moves_over_50_restarts_only_with_masters(
-    masters: bool, tmp_path: Path
+def test_a_bfloat16_model_with_tiny_steps_moves_over_50_restarts_as_an_undisturbed_one(
+    tmp_path: Path,
 ) -> None:
     """What is served is bfloat16 after each of 50 cycles; a step is 1e-6, far below its resolution."""
-    batch = make_batch(tiny_model(1, num_hidden_layers=1), count=4)
+    batch = make_batch(tiny_model(1, num_hidden_layers=1), count=3)
     coefficient = np.random.default_rng(0).standard_normal(batch.tokens).astype(np.float32)
     data = TokenData(batch.logged, batch.logged, None, coefficient, batch.tokens / 1)
     config = TrainConfig(optimizer_steps=1, learning_rate=1e-6)
+    name, kept = attention.register(), tmp_path / "masters.safetensors"
     write_tokenizer(tmp_path)
+    modelio.save_checkpoint(
+        tiny_model(1, num_hidden_layers=1), tmp_path / "0", companions=tmp_path, dtype="bfloat16"
+    )
 
-    def step(model: Any, moments: Moments, cycle: int) -> Moments:
-        scratch = tmp_path / f"scratch-{cycle}"
-        scratch.mkdir(exist_ok=True)
+    def weights(model: Any) -> dict[str, Tensor]:
+        return {key: value.detach().clone() for key, value in model.named_parameters()}
+
+    def step(model: Any, moments: Moments, digest: str) -> Moments:
         return run_update(
-            model, batch, data, config, moments=moments, threads=1, seed=0, digest=f"{cycle}-{id(model)}",
-            scratch=scratch, log=Quiet(), progress=Silent(),
+            model, batch, data, config, moments=moments, threads=1, seed=0, digest=digest,
+            scratch=tmp_path, log=Quiet(), progress=Silent(),
         ).moments  # fmt: skip
 
-    name = attention.register()
-    begun = tmp_path / "0"
-    modelio.save_checkpoint(tiny_model(1, num_hidden_layers=1), begun, companions=tmp_path, dtype="bfloat16")
-    undisturbed, moments = modelio.load_model(begun, attention=name), NEW
-    start = {key: value.detach().clone() for key, value in undisturbed.named_parameters()}
-    for cycle in range(RESTARTS):
-        moments = step(undisturbed, moments, cycle)
-    moved = {key: value.detach() - start[key] for key, value in undisturbed.named_parameters()}
+    def restarted(times: int, masters: bool) -> Any:
+        moments = NEW
+        for cycle in range(times):
+            model = modelio.load_model(tmp_path / str(cycle), attention=name)
+            if masters and cycle:
+                modelio.load_masters(model, kept)
+            moments = step(model, moments, f"{masters} {cycle}")
+            modelio.save_checkpoint(model, tmp_path / str(cycle + 1), companions=tmp_path, dtype="bfloat16")
+            save_file({key: value.detach().contiguous() for key, value in model.named_parameters()}, kept)
+        return model
 
-    moments, kept = NEW, tmp_path / "masters.safetensors"
+    undisturbed, moments = modelio.load_model(tmp_path / "0", attention=name), NEW
+    start, moved = weights(undisturbed), {}
     for cycle in range(RESTARTS):
-        model = modelio.load_model(tmp_path / str(cycle), attention=name)
-        if masters and cycle:
-            modelio.load_masters(model, kept)
-        moments = step(model, moments, cycle)
-        modelio.save_checkpoint(model, tmp_path / str(cycle + 1), companions=tmp_path, dtype="bfloat16")
-        save_file({key: value.detach().contiguous() for key, value in model.named_parameters()}, kept)
-    if masters:
-        for key, value in model.named_parameters():
-            assert torch.equal(value, undisturbed.state_dict()[key]), key
-        return
-    served = modelio.load_model(tmp_path / str(RESTARTS), attention=name)
-    ends = {key: value.detach() - start[key] for key, value in served.named_parameters()}
-    along = sum(float((value * moved[key]).sum()) for key, value in ends.items())
+        moments = step(undisturbed, moments, f"undisturbed {cycle}")
+        if cycle + 1 == WITHOUT:
+            moved = {key: value - start[key] for key, value in weights(undisturbed).items()}
+    found = weights(restarted(RESTARTS, masters=True))
+    for key, value in weights(undisturbed).items():
+        assert torch.equal(found[key], value), key
+
+    restarted(WITHOUT, masters=False)
+    served = weights(modelio.load_model(tmp_path / str(WITHOUT), attention=name))
+    along = sum(float(((value - start[key]) * moved[key]).sum()) for key, value in served.items())
     assert along / sum(float((each**2).sum()) for each in moved.values()) < 0.2

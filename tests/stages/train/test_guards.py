@@ -55,8 +55,8 @@ def test_the_figures_of_a_step_by_hand() -> None:
 
 
 def test_limits_by_hand_and_zero_is_off() -> None:
-    figures: dict[str, Any] = {"kl_parent": 0.2, "kl_anchor": 3.0, "ess": 0.25}
-    assert "kl_stop 0.1" in limit_exceeded(figures, TrainConfig())
+    figures: dict[str, Any] = {"kl_parent": 0.3, "kl_anchor": 3.0, "ess": 0.25}
+    assert "kl_stop 0.2" in limit_exceeded(figures, TrainConfig())
     assert "ess_stop 0.3" in limit_exceeded(figures, TrainConfig(kl_stop=0))
     assert limit_exceeded(figures, TrainConfig(kl_stop=0, ess_stop=0)) == ""
     off = TrainConfig(kl_stop=0, ess_stop=0, anchor_kl_stop=2.5)

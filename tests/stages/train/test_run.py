@@ -168,6 +168,11 @@ def test_batches_that_cannot_teach_are_refused(world: TrainWorld) -> None:
     with pytest.raises(InconclusiveError, match=r"all 6 rewards are 0\.25") as caught:
         world.train()
     assert caught.value.code == 4
+    for number, episode in enumerate(told):  # rewards differ, but not within a group
+        episode.reward, episode.group = float(number // 2), f"g{number // 2}"
+    world.experience(told)
+    with pytest.raises(InconclusiveError, match="all 6 advantages are 0"):
+        world.train()
     with pytest.raises(InconclusiveError, match="min_episodes is 8"):
         world.train("train.min_episodes=8")
     for episode in told:

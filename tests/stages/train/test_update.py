@@ -80,7 +80,13 @@ def scored(model: Any, batch: Batch) -> np.ndarray:
 
 
 def update(
-    model: Any, batch: Batch, anchor: Any, config: TrainConfig, scratch: Path, threads: int = 1
+    model: Any,
+    batch: Batch,
+    anchor: Any,
+    config: TrainConfig,
+    scratch: Path,
+    threads: int = 1,
+    digest: str = "d",
 ) -> Updated:
     parent, far = scored(model, batch), scored(anchor, batch)
     objective = build_objective(batch, parent, far, TABLE, config)
@@ -88,7 +94,7 @@ def update(
     data = TokenData(batch.logged, parent, far, objective.coefficient, batch.tokens / config.optimizer_steps)
     return run_update(
         model, batch, data, config,
-        moments=NEW, threads=threads, seed=0, digest="d", scratch=scratch, log=Quiet(), progress=Silent(),
+        moments=NEW, threads=threads, seed=0, digest=digest, scratch=scratch, log=Quiet(), progress=Silent(),
     )  # fmt: skip
 
 
@@ -191,6 +197,17 @@ def test_what_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path
         )  # fmt: skip
     assert caught.value.code == 12
     assert contents(tmp_path / "step-2") == before
+
+
+def test_a_step_that_makes_weights_infinite_is_never_kept(tmp_path: Path) -> None:
+    batch = make_batch(tiny_model(1))
+    update(tiny_model(1), batch, tiny_model(2), TrainConfig(optimizer_steps=1), tmp_path)
+    before = {path.name: contents(path) for path in tmp_path.iterdir()}
+    endless = TrainConfig(optimizer_steps=1, learning_rate=1e20, weight_decay=1e20)
+    with pytest.raises(IntegrityError, match="step 1 made weights that are not finite") as caught:
+        update(tiny_model(1), make_batch(tiny_model(1), seed=1), tiny_model(2), endless, tmp_path, digest="e")
+    assert caught.value.code == 12
+    assert {path.name: contents(path) for path in tmp_path.iterdir()} == before
 
 
 def test_episodes_are_dealt_once_and_evenly() -> None:

@@ -1,0 +1,173 @@
+"""OTLP over HTTP: bodies to lines for the `otel` adapter, answers and errors as the specification has them.
+
+https://opentelemetry.io/docs/specs/otlp/#otlphttp: protobuf or JSON, gzip, partial success, errors as
+`google.rpc.Status`. Pure. Not for: what the records mean (`cursorbench/sessions/otel.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any, NamedTuple
+
+import orjson
+
+from cursorbench.sessions.otlp import attributes_of
+from cursorbench.sessions.reading import list_of, table_of
+from stages.gateway.errors import ApiError, invalid
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+_GRPC = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 503: 14}  # google.rpc.Code of an HTTP status
+_IDS = ("traceId", "spanId", "parentSpanId")
+
+
+class Signal(NamedTuple):
+    """One of OTLP's. `fields` are the levels of its JSON, `rejected` the name of the count in the answer."""
+
+    name: str
+    fields: tuple[str, str, str]
+    rejected: str
+
+
+TRACES = Signal("traces", ("resourceSpans", "scopeSpans", "spans"), "rejectedSpans")
+LOGS = Signal("logs", ("resourceLogs", "scopeLogs", "logRecords"), "rejectedLogRecords")
+METRICS = Signal("metrics", ("resourceMetrics", "scopeMetrics", "metrics"), "rejectedDataPoints")
+
+
+class Records(NamedTuple):
+    """Records of one resource, one line each; None for what is none. `said` are its `rtrl.` attributes."""
+
+    said: dict[str, Any]
+    lines: list[bytes | None]
+
+
+def media_type(content_type: bytes) -> str:
+    """Which of the two encodings it is. Raises ApiError 415."""
+    name = content_type.decode("latin-1").split(";")[0].strip().lower()
+    if name not in (PROTOBUF, JSON):
+        raise ApiError(
+            415, "invalid_request_error", "unsupported_media_type", f"send {PROTOBUF} or {JSON}"
+        )  # fmt: skip
+    return name
+
+
+def unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
+    """The body without its content encoding. Raises ApiError 400, 413 or 415."""
+    name = encoding.decode("latin-1").strip().lower()
+    if name in ("", "identity"):
+        return body
+    if name not in ("gzip", "deflate"):
+        raise ApiError(
+            415, "invalid_request_error", "unsupported_encoding", "send gzip, deflate or no content encoding"
+        )
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32 if name == "gzip" else zlib.MAX_WBITS)
+    try:
+        data = unpacker.decompress(body, limit + 1)
+    except zlib.error:
+        raise invalid(f"the body is not {name}", code="invalid_encoding") from None
+    if len(data) > limit:
+        raise ApiError(413, "invalid_request_error", "body_too_large", f"bodies are limited to {limit} bytes")
+    if not unpacker.eof:
+        raise invalid(f"the body is not all of a {name} stream", code="invalid_encoding")
+    return data
+
+
+def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
+    """The export request as OTLP/JSON has it. Raises ApiError 400."""
+    if media == JSON:
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise invalid("the body is not valid JSON", code="invalid_json") from None
+        if not isinstance(value, dict) or not isinstance(value.get(signal.fields[0], []), list):
+            raise invalid(f"the body is no export of {signal.name}", code="invalid_json")
+        return value
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.message import DecodeError
+
+    try:
+        message = _messages(signal)[0].FromString(body)
+        found: dict[str, Any] = MessageToDict(message, use_integers_for_enums=True)
+    except (DecodeError, ValueError, RecursionError):
+        raise invalid(f"the body is no export of {signal.name}", code="invalid_protobuf") from None
+    return found
+
+
+def records(signal: Signal, media: str, exported: dict[str, Any]) -> list[Records]:
+    """Each resource's records, each as an export of its own on one line."""
+    outer, middle, inner = signal.fields
+    found = []
+    for resource in map(table_of, list_of(exported.get(outer))):
+        lines: list[bytes | None] = []
+        for scope in map(table_of, list_of(resource.get(middle))):
+            about = {name: value for name, value in scope.items() if name != inner}
+            around = {name: value for name, value in resource.items() if name != middle}
+            for record in list_of(scope.get(inner)):
+                if media == PROTOBUF:
+                    _hexadecimal(record)
+                lines.append(_line({outer: [{**around, middle: [{**about, inner: [record]}]}]}, record))
+        said = attributes_of(table_of(resource.get("resource")).get("attributes"))
+        found.append(Records({k: v for k, v in said.items() if k.startswith("rtrl.")}, lines))
+    return found
+
+
+def answer(signal: Signal, media: str, rejected: int, message: str) -> bytes:
+    """The body of a 200: empty, or how many records were not taken, and why."""
+    if media == JSON:
+        partial = {signal.rejected: str(rejected), "errorMessage": message}
+        return orjson.dumps({"partialSuccess": partial} if rejected else {})
+    response = _messages(signal)[1]()
+    if rejected:
+        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in signal.rejected)
+        setattr(response.partial_success, name, rejected)
+        response.partial_success.error_message = message
+    return bytes(response.SerializeToString())
+
+
+def status(media: str, error: ApiError) -> bytes:
+    """The body of an error: a `google.rpc.Status` (1: int32 code, 2: string message)."""
+    code = _GRPC.get(error.status, 13)
+    if media == JSON:
+        return orjson.dumps({"code": code, "message": error.message})
+    text = error.message.encode()
+    return bytes((0x08, code, 0x12)) + _varint(len(text)) + text
+
+
+def _messages(signal: Signal) -> tuple[Any, Any]:
+    """Request and response of a signal."""
+    if signal is TRACES:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as of_traces
+
+        return of_traces.ExportTraceServiceRequest, of_traces.ExportTraceServiceResponse
+    if signal is LOGS:
+        from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as of_logs
+
+        return of_logs.ExportLogsServiceRequest, of_logs.ExportLogsServiceResponse
+    from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as of_metrics
+
+    return of_metrics.ExportMetricsServiceRequest, of_metrics.ExportMetricsServiceResponse
+
+
+def _line(one: dict[str, Any], record: object) -> bytes | None:
+    """As one line; None when the record is no object or is nested deeper than JSON is written here."""
+    try:
+        return orjson.dumps(one) if isinstance(record, dict) else None
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+
+
+def _hexadecimal(record: dict[str, Any]) -> None:
+    """OTLP/JSON writes ids in hexadecimal digits, where protobuf's own JSON has base64."""
+    for one in (record, *list_of(record.get("links"))):
+        for name in _IDS:
+            if name in one:
+                one[name] = base64.b64decode(one[name]).hex()
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

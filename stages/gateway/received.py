@@ -1,0 +1,270 @@
+"""Records of other systems, told over HTTP: about our generations they are events, the others are kept.
+
+Each record goes through the adapter that reads such logs from disk (`cursorbench/sessions/`): what it cannot
+read is told to the sender, what says nothing of a session is not kept. Records about a generation of the
+sender's own API key are its events in the spool; what only repeats such a generation is left out, since the
+spool has it exactly; everything else is sealed into the inbox, on disk before the answer, for
+`rtrl collect --received`.
+Not for: HTTP (`telemetry.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cursorbench.sessions import items as said
+from cursorbench.sessions.kinds import Adapter, adapters
+from cursorbench.sessions.memory import MemoryLog
+from cursorbench.sessions.seen import Seen
+from stages import reactions
+from stages.errors import DependencyDownError
+from stages.gateway.attribution import Who, own_name
+from stages.gateway.config import GatewayConfig
+from stages.gateway.disk_queue import Queue
+from stages.gateway.errors import unavailable
+from stages.gateway.event_data import problem
+from stages.gateway.ids import is_id
+from stages.gateway.links import Links
+from stages.gateway.metrics import Metrics
+from stages.gateway.times import now_ms
+from stages.inbox.writer import InboxWriter, Received
+from stages.records import Event
+from stages.spool import EventResult, SpoolWriter
+from stages.verdicts import Verdicts
+
+_SESSIONS = 10_000  # sessions known to be of our own generations
+_NO_RECORD = "not a record"
+_OURS = (said.AgentTurn, said.UserTurn, said.Completion)
+
+Told = tuple[str, dict[str, Any]]
+Item = said.Item
+
+
+@dataclass
+class Taken:
+    """What became of the records of a request. `rejected` counts by reason, without content."""
+
+    kept: int = 0
+    events: int = 0
+    known: int = 0
+    passed_over: int = 0
+    not_written: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def message(self) -> str:
+        """Why records were rejected, "" when none was."""
+        return "; ".join(f"{n} {reason}" for reason, n in self.rejected.most_common())
+
+
+@dataclass
+class _Sorted:
+    """The records of a request by what is to be done with them."""
+
+    kept: list[bytes] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    taken: Taken = field(default_factory=Taken)
+
+
+class Intake:
+    """Takes records in, of any number of requests at a time."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        spool: SpoolWriter,
+        inbox: InboxWriter,
+        links: Links,
+        metrics: Metrics,
+        verdicts: Verdicts,
+    ) -> None:
+        self._verdicts = verdicts
+        self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
+        self._queue = Queue(inbox)
+        self._adapters: dict[str, Adapter] = {}
+        self._sessions: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def take(self, kind: str, key_id: str, who: Who, lines: Sequence[bytes | None]) -> Taken:
+        """Record what is right in `lines`, each one record for the adapter `kind`; None is no record.
+
+        Returns when all of it survives the death of this process.
+
+        Raises:
+            ApiError: 429 when too much waits for the disk, 503 when the disk takes nothing. Send all again.
+        """
+        if who.no_train:
+            self._metrics.received(kind, "no_train", len(lines))
+            return Taken(not_written=len(lines))
+        found = await asyncio.to_thread(self._sort, kind, key_id, who.user, lines)
+        try:
+            if found.kept:
+                await self._queue.put(Received(key_id, who.user, kind, found.kept))
+            if found.events:
+                self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
+        except DependencyDownError as error:
+            message = "the records could not be written; send them again"
+            raise unavailable("capture_unavailable", message, retry_after=10) from error
+        self._count(kind, found)
+        return found.taken
+
+    def _attach(self, found: _Sorted, results: Sequence[EventResult]) -> None:
+        for event, result in zip(found.events, results, strict=True):
+            self._metrics.event(event.type, result.status)
+            if result.status == "rejected":
+                found.taken.rejected[result.reason] += 1
+                found.taken.events -= 1
+
+    def _count(self, kind: str, found: _Sorted) -> None:
+        taken = found.taken
+        taken.kept = len(found.kept)
+        for status in ("kept", "known", "passed_over"):
+            self._metrics.received(kind, status, getattr(taken, status))
+        self._metrics.received(kind, "events", taken.events)
+        self._metrics.received(kind, "rejected", taken.rejected.total())
+
+    def _sort(self, kind: str, key_id: str, user: str, lines: Sequence[bytes | None]) -> _Sorted:
+        found, wall = _Sorted(), now_ms()
+        if not self._adapters:
+            self._adapters = adapters()
+        for line in lines:
+            items = _NO_RECORD if line is None else self._read(kind, line)
+            if isinstance(items, str):
+                found.taken.rejected[items] += 1
+                if line is not None and items != _NO_RECORD:
+                    found.kept.append(line)  # in quarantine of every collect, until an adapter reads it
+            elif not items:
+                found.taken.passed_over += 1
+            else:
+                assert line is not None
+                self._place(found, kind, key_id, user, line, items, wall)
+        return found
+
+    def _read(self, kind: str, line: bytes) -> list[Item] | str:
+        """What the adapter reads in a record; why it reads nothing."""
+        log = MemoryLog.of("received", lambda: [line])
+        items = list(self._adapters[kind].read(log, Seen()))
+        good: list[Item] = [
+            item for item in items if not isinstance(item, said.Quarantined | said.SessionStart)
+        ]
+        reasons = [item.reason for item in items if isinstance(item, said.Quarantined)]
+        return reasons[0] if reasons and not good else good
+
+    def _place(
+        self,
+        found: _Sorted,
+        kind: str,
+        key_id: str,
+        user: str,
+        line: bytes,
+        items: list[Item],
+        wall: int,
+    ) -> None:
+        """One readable record: ours, events of ours, or to be kept."""
+        answers = {item.id for item in items if isinstance(item, said.AgentTurn)}
+        owners = {owner for one in answers if is_id(one) and (owner := self._owner(one))}
+        if owners - {key_id}:
+            found.taken.rejected["other_key"] += 1
+            return
+        names = {item.id: item.name for item in items if isinstance(item, said.ToolUse)}
+        events = []
+        for item in items:
+            generation = self._about(item, key_id, user)
+            told = self._reaction(item, names) if generation else None
+            if told is not None:
+                events.append(_event(kind, key_id, generation, told, item, line, wall))
+        if not self._config.client_clock:
+            events = [_not_later(event, wall) for event in events]
+        found.events += events
+        found.taken.events += len(events)
+        sessions = {(key_id, item.session) for item in items}
+        if owners:
+            self._remember(sessions)
+        ours = owners or (not any(answers) and sessions <= self._sessions.keys())
+        if ours or (events and not any(isinstance(item, _OURS) for item in items)):
+            found.taken.known += not events
+        else:
+            found.kept.append(line)
+
+    def _owner(self, generation_id: str) -> str:
+        """The API key that made a generation, "" when this spool does not know it."""
+        owner = self._spool.owner(generation_id)
+        return owner.key_id if owner else ""
+
+    def _about(self, item: Item, key_id: str, user: str) -> str:
+        """The generation that a reaction is about, "" when it is none of ours."""
+        if isinstance(item, said.ToolEnd | said.Edit | said.Interrupt):
+            return self._links.call(key_id, item.id)
+        if not isinstance(item, said.Feedback):
+            return ""
+        if item.target:
+            if is_id(item.target):
+                return item.target
+            one = _of_uuid(item.target)
+            return one if one and self._owner(one) == key_id else ""
+        named = self._links.episode(key_id, own_name(item.session, key_id, user))
+        return named or self._links.episode(key_id, item.session)
+
+    def _reaction(self, item: Item, names: dict[str, str]) -> Told | None:
+        told: Told | None = None
+        if isinstance(item, said.ToolEnd):
+            told = reactions.of_tool(item, names.get(item.id, ""))
+        elif isinstance(item, said.Edit):
+            told = reactions.of_edit(item)
+        elif isinstance(item, said.Interrupt):
+            told = "interrupted", {}
+        elif isinstance(item, said.Feedback):
+            told = self._verdict(item)
+        return told if told is not None and not problem(*told) else None
+
+    def _verdict(self, item: said.Feedback) -> Told | None:
+        """What `collect.metrics` says of this metric; a boolean that it says nothing of is told as it is."""
+        verdict = self._verdicts.of(item)
+        if verdict is not None:
+            return verdict
+        if isinstance(item.value, bool):
+            return "outcome", {"value": 1.0 if item.value else -1.0, "name": item.name}
+        return None
+
+    def _remember(self, sessions: set[tuple[str, str]]) -> None:
+        self._sessions |= dict.fromkeys(sessions)
+        while len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
+
+
+def _event(kind: str, key_id: str, generation: str, told: Told, item: Item, line: bytes, wall: int) -> Event:
+    """The event, with an id that the same record has again."""
+    if isinstance(item, said.Feedback):
+        own = [item.id] if item.id else [line.decode(errors="replace")]
+    else:
+        own = [item.id, told[0], told[1].get("path", "")]
+    one = hashlib.blake2b("\0".join([generation, *own]).encode(errors="replace"), digest_size=16).hexdigest()
+    return Event(
+        id=f"{kind}-{one}",
+        key_id=key_id,
+        generation_id=generation,
+        type=told[0],  # type: ignore[arg-type]  # one of the event types
+        at=wall if item.at is None else item.at,
+        wall=wall,
+        data=told[1],
+    )
+
+
+def _not_later(event: Event, wall: int) -> Event:
+    """Nothing has happened after it was told."""
+    return event if event.at <= wall else msgspec.structs.replace(event, at=wall)
+
+
+def _of_uuid(target: str) -> str:
+    """A generation id whose 32 digits a client writes as a UUID; "" for what is none."""
+    try:
+        return f"gen_{uuid.UUID(target).hex}"
+    except ValueError:
+        return ""

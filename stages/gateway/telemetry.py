@@ -1,0 +1,168 @@
+"""Routes for clients that know other systems' HTTP: OTLP, Continue's development data, TensorZero's feedback.
+
+Not for: what becomes of the records (`received.py`), OTLP's encodings (`otlp_http.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from stages.gateway import otlp_http
+from stages.gateway.attribution import Who, attribute
+from stages.gateway.errors import ApiError, invalid
+from stages.gateway.http import header, parse_object, read_body, send_body, send_json
+from stages.gateway.metrics import Metrics
+from stages.gateway.received import Intake, Taken
+from stages.gateway.times import now_ms
+
+if TYPE_CHECKING:
+    from stages.gateway.app import Exchange
+    from stages.gateway.config import GatewayConfig
+
+Identify = Callable[["Exchange"], str]
+_VALUES: dict[str, tuple[type, ...]] = {
+    "comment": (str,),
+    "demonstration": (str, list, dict),
+}  # TensorZero's reserved metrics
+
+
+class Telemetry:
+    """Handlers of the routes."""
+
+    def __init__(self, config: GatewayConfig, intake: Intake, metrics: Metrics, identify: Identify) -> None:
+        self._config, self._intake, self._metrics = config, intake, metrics
+        self._identify = identify
+
+    async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
+        """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Errors are OTLP's, in the encoding of the request."""
+        media = otlp_http.JSON
+        try:
+            key_id = self._identify(exchange)
+            media = otlp_http.media_type(header(exchange.scope, b"content-type"))
+            body = await self._otlp(signal, media, key_id, exchange)
+        except ApiError as error:
+            headers = [(b"content-type", media.encode())]
+            if error.retry_after is not None:
+                headers.append((b"retry-after", str(error.retry_after).encode()))
+            await send_body(exchange.send, error.status, otlp_http.status(media, error), headers)
+            return
+        await send_body(exchange.send, 200, body, [(b"content-type", media.encode())])
+
+    async def _otlp(self, signal: otlp_http.Signal, media: str, key_id: str, exchange: Exchange) -> bytes:
+        limit = self._config.max_body_bytes
+        body = await read_body(exchange.scope, exchange.receive, limit)
+        who = self._who(exchange, key_id)
+        encoding = header(exchange.scope, b"content-encoding")
+        resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
+        if signal is otlp_http.METRICS:  # sums and counts: no session can be told from them
+            self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))
+            return otlp_http.answer(signal, media, 0, "")
+        total = Taken()
+        for resource, whose in [(one, _whose(who, one.said)) for one in resources]:
+            taken = await self._intake.take("otel", key_id, whose, resource.lines)
+            total.rejected += taken.rejected
+        return otlp_http.answer(signal, media, total.rejected.total(), total.message)
+
+    async def continue_data(self, exchange: Exchange) -> None:
+        """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""
+        key_id = self._identify(exchange)
+        body = await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes)
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise invalid("the body is not valid JSON", code="invalid_json") from None
+        events = value if isinstance(value, list) else [value]
+        if len(events) > self._config.max_events:
+            raise invalid(f"at most {self._config.max_events} events at a time", code="too_many_events")
+        who = self._who(exchange, key_id)
+        taken = await self._intake.take("continue", key_id, who, [_line(one) for one in events])
+        rejected = [{"reason": reason, "count": n} for reason, n in taken.rejected.most_common()]
+        answer = {"accepted": len(events) - taken.rejected.total(), "rejected": rejected}
+        await send_json(exchange.send, 200, answer)
+
+    async def feedback(self, exchange: Exchange) -> None:
+        """`POST /feedback`: TensorZero's. The answer names the feedback."""
+        key_id = self._identify(exchange)
+        call = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        _check(call)
+        who, wall = self._who(exchange, key_id), now_ms()
+        one = _uuid7(wall)
+        if call.get("dryrun") is not True:
+            record = {"request": call, "response": {"feedback_id": one}, "timestamp": wall}
+            taken = await self._intake.take("tensorzero", key_id, who, [_line(record)])
+            if taken.rejected:
+                _refuse(taken.message)
+        await send_json(exchange.send, 200, {"feedback_id": one})
+
+    def _who(self, exchange: Exchange, key_id: str) -> Who:
+        return attribute(exchange.scope, {}, key_id, client_clock=self._config.client_clock)
+
+
+def _resources(
+    signal: otlp_http.Signal, media: str, body: bytes, encoding: bytes, limit: int
+) -> list[otlp_http.Records]:
+    data = otlp_http.unpacked(body, encoding, limit)
+    return otlp_http.records(signal, media, otlp_http.export(signal, media, data))
+
+
+def _whose(who: Who, told: dict[str, Any]) -> Who:
+    """What a resource says of itself: who forwards for many has one set of headers. Raises ApiError."""
+    metadata = {"rtrl_user": told.get("rtrl.user"), "rtrl_no_train": told.get("rtrl.no_train")}
+    of_resource = attribute({"headers": []}, {"metadata": metadata}, who.user, client_clock=False)
+    return who._replace(user=of_resource.user, no_train=who.no_train or of_resource.no_train)
+
+
+def _check(call: dict[str, Any]) -> None:
+    """Raises ApiError 400 for what TensorZero would not take either."""
+    name, value = call.get("metric_name"), call.get("value")
+    if not isinstance(name, str) or not name:
+        raise invalid("metric_name must be a string", param="metric_name")
+    targets = [field for field in ("inference_id", "episode_id") if call.get(field) is not None]
+    if len(targets) != 1:
+        raise invalid("exactly one of inference_id and episode_id is needed", param="inference_id")
+    if not isinstance(call[targets[0]], str) or not call[targets[0]]:
+        raise invalid(f"{targets[0]} must be a string", param=targets[0])
+    kinds = _VALUES.get(name, (bool, int, float))
+    if not isinstance(value, kinds):
+        what = {"comment": "a string", "demonstration": "an answer"}.get(name, "a boolean or a number")
+        raise invalid(f"the value of {name} must be {what}" if name in _VALUES else f"value must be {what}",
+                      param="value")  # fmt: skip
+    tags = call.get("tags") or {}
+    if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
+        raise invalid("tags must be an object of strings", param="tags")
+    if not isinstance(call.get("dryrun"), bool | None):
+        raise invalid("dryrun must be a boolean", param="dryrun")
+
+
+def _refuse(message: str) -> None:
+    """A feedback that could be read and cannot be taken. Raises ApiError."""
+    if "other_key" in message:
+        raise ApiError(
+            404, "invalid_request_error", "unknown_target", "no such inference was made with this API key",
+            param="inference_id",
+        )  # fmt: skip
+    if "too_many_pending" in message:
+        raise ApiError(
+            429, "rate_limit_error", "too_many_pending", "too many wait for their inference", retry_after=60
+        )
+    raise invalid(f"the feedback was not taken: {message}", param="value")
+
+
+def _line(value: Any) -> bytes | None:
+    """As one line; None for what is no object or is nested too deeply."""
+    try:
+        return orjson.dumps(value) if isinstance(value, dict) else None
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+
+
+def _uuid7(wall: int) -> str:
+    """A UUID of version 7 (RFC 9562): milliseconds, then random bits."""
+    low = (0b10 << 62) | secrets.randbits(62)
+    return str(uuid.UUID(int=wall << 80 | 7 << 76 | secrets.randbits(12) << 64 | low))

@@ -1,0 +1,252 @@
+"""Records of other systems: events of our own generations, or kept; told once, by their own key only."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from stages.gateway.keys import ApiKeys
+from stages.gateway.links import Links
+from stages.inbox.reader import LAST, Inbox, Left
+from tests.stages.gateway.rig import Rig, running
+from tests.stages.gateway.spans import attribute, chat, claude, logs, span, tool, traces
+
+CALL = '<tool_call>{"name": "edit", "arguments": {"path": "a.py"}}</tool_call>'
+TOOLS = [{"type": "function", "function": {"name": "edit", "parameters": {"type": "object"}}}]
+EDIT = {"file_path": "a.py", "old_string": "a - b", "new_string": "a + b"}
+
+
+async def post(rig: Rig, path: str, body: Any, **headers: str) -> httpx.Response:
+    return await rig.http.post(path, json=body, headers=headers)
+
+
+async def send(rig: Rig, *spans: Any, **headers: str) -> dict[str, Any]:
+    answer = await post(rig, "/v1/traces", traces(*spans), **headers)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def kept(rig: Rig) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    logs = Inbox(rig.root / "received").logs(rig.vault, LAST, Left())
+    return {(kind, who.user): [json.loads(line) for line in log.open()] for kind, log, who in logs}
+
+
+def events(rig: Rig) -> list[tuple[str, Any]]:
+    return [(event.type, event.data) for event in rig.events()]
+
+
+async def called(rig: Rig) -> tuple[str, str]:
+    """A generation that called a tool, and the call's id."""
+    rig.stub.words = f"stub:say {CALL}"
+    answer = (await rig.chat("fix", tools=TOOLS)).json()
+    return answer["id"], answer["choices"][0]["message"]["tool_calls"][0]["id"]
+
+
+async def test_spans_about_our_generation_are_its_events_and_nothing_is_kept_twice(rig: Rig) -> None:
+    generation, call = await called(rig)
+    evaluation = span("chat m")
+    evaluation["events"] = [
+        {
+            "name": "gen_ai.evaluation.result",
+            "timeUnixNano": "1795192653000000000",
+            "attributes": [
+                attribute("gen_ai.evaluation.name", "thumbs"),
+                attribute("gen_ai.evaluation.score.value", 1.0),
+                attribute("gen_ai.response.id", generation),
+            ],
+        }
+    ]
+    batch = [chat("fix", "", generation), tool(call, "Edit", EDIT), evaluation]
+    for _ in range(2):
+        assert await send(rig, *batch) == {}
+    assert events(rig) == [
+        ("tool_result", {"name": "Edit", "ok": True, "tool_call_id": call, "outcome": "ok"}),
+        ("edit_applied", {"path": "a.py", "before": "a - b", "after": "a + b", "part": True}),
+        ("thumbs", {"value": 1}),
+    ]
+    assert {event.generation_id for event in rig.events()} == {generation}
+    assert kept(rig) == {}
+
+
+async def test_a_whole_agent_span_of_our_session_is_not_kept_as_another_session(rig: Rig) -> None:
+    generation, _ = await called(rig)
+    await send(rig, chat("fix", "done", generation), chat("fix", "done"), chat("else", "x", trace="c" * 32))
+    (found,) = kept(rig).values()
+    assert [one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] for one in found] == ["c" * 32]
+
+
+async def test_only_the_key_that_made_a_generation_speaks_of_it(rig: Rig) -> None:
+    generation, call = await called(rig)
+    other = {"authorization": f"Bearer {ApiKeys.create(rig.root / 'keys', 'other')}"}
+    rig.gateway._keys._next_check = 0.0
+    answer = await send(rig, chat("fix", "done", generation), tool(call, "Edit", EDIT), **other)
+    assert answer == {"partialSuccess": {"rejectedSpans": "1", "errorMessage": "1 other_key"}}
+    told = await post(
+        rig, "/feedback", {"metric_name": "ok", "inference_id": generation, "value": True}, **other
+    )
+    assert (told.status_code, told.json()["error"]["code"]) == (404, "unknown_target")
+    assert events(rig) == []
+    assert len(kept(rig)) == 1, "the tool's span is a session of the other key, as far as anybody can tell"
+
+
+async def test_calls_and_episodes_are_known_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        generation, call = await called(rig)
+        (recorded,) = rig.generations()
+        links = Links(rig.root / "spool")
+        assert links.call(recorded.key_id, call) == generation
+        assert links.episode(recorded.key_id, recorded.episode) == generation
+        assert links.call("another key", call) == links.call(recorded.key_id, "call_x") == ""
+
+
+async def test_feedback_as_tensorzero_takes_it(rig: Rig) -> None:
+    answer = await rig.chat("hi", headers={"x-rtrl-episode": "0195c4a0-0000-7000-8000-000000000001"})
+    one = answer.json()["id"]
+    dashed = str(uuid.UUID(one.removeprefix("gen_")))
+    calls = [
+        {"metric_name": "task_success", "inference_id": dashed, "value": True, "tags": {"by": "ci"}},
+        {"metric_name": "thumbs_up", "inference_id": one, "value": False},
+        {"metric_name": "ok", "episode_id": "0195c4a0-0000-7000-8000-000000000001", "value": False},
+        {"metric_name": "task_success", "inference_id": one, "value": False, "dryrun": True},
+    ]
+    ids = []
+    for call in calls:
+        told = await post(rig, "/feedback", call)
+        assert (told.status_code, list(told.json())) == (200, ["feedback_id"])
+        ids.append(uuid.UUID(told.json()["feedback_id"]))
+    assert {found.version for found in ids} == {7}
+    assert len(set(ids)) == 4
+    assert events(rig) == [
+        ("outcome", {"value": 1.0, "name": "task_success"}),
+        ("thumbs", {"value": -1}),
+        ("outcome", {"value": -1.0, "name": "ok"}),
+    ]
+    assert kept(rig) == {}
+
+
+async def test_a_number_counts_where_the_settings_say_what_is_good(tmp_path: Path) -> None:
+    async with running(
+        tmp_path, metrics={"stars": "outcome 1..5", "errors": "outcome 10..0", "bad": "outcome 1..0"}
+    ) as rig:
+        one = (await rig.chat("hi")).json()["id"]
+        for name, value in (("stars", 4), ("errors", 99), ("errors", 0), ("bad", True), ("cost", 0.5)):
+            call = {"metric_name": name, "inference_id": one, "value": value}
+            assert (await post(rig, "/feedback", call)).status_code == 200
+        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0, -1.0]
+        ((_, found),) = kept(rig).items()
+        assert [one["request"]["metric_name"] for one in found] == ["cost"]
+
+
+async def test_feedback_of_others_and_texts_are_kept(rig: Rig) -> None:
+    one, foreign = (await rig.chat("hi")).json()["id"], "0195c4a0-0000-7000-8000-000000000009"
+    for call in (
+        {"metric_name": "comment", "inference_id": one, "value": "too long"},
+        {"metric_name": "demonstration", "inference_id": foreign, "value": [{"type": "text", "text": "x"}]},
+        {"metric_name": "ok", "episode_id": foreign, "value": True},
+    ):
+        assert (await post(rig, "/feedback", call)).status_code == 200
+    ((_, found),) = kept(rig).items()
+    assert len(found) == 3
+    assert events(rig) == []
+
+
+async def test_wrong_feedback_is_told_what_is_wrong(rig: Rig) -> None:
+    good = {"metric_name": "ok", "inference_id": "x", "value": True}
+    for change, param in (
+        ({"metric_name": None}, "metric_name"),
+        ({"inference_id": None}, "inference_id"),
+        ({"episode_id": "y"}, "inference_id"),
+        ({"value": "yes"}, "value"),
+        ({"value": None}, "value"),
+        ({"metric_name": "comment"}, "value"),
+        ({"tags": {"a": 1}}, "tags"),
+        ({"dryrun": "no"}, "dryrun"),
+    ):
+        answer = await post(rig, "/feedback", good | change)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), change
+
+
+async def test_feedback_for_a_generation_that_is_not_recorded_yet_waits(rig: Rig) -> None:
+    one = "gen_" + "0" * 32
+    assert (
+        await post(rig, "/feedback", {"metric_name": "ok", "inference_id": one, "value": True})
+    ).is_success
+    rig.spool.flush()
+    assert rig.spool.pending == 1
+
+
+async def test_continue_data(rig: Rig) -> None:
+    envelope = {"schema": "0.2.0", "level": "all", "profileId": "local"}
+    data = {
+        "sessionId": "s",
+        "prompt": "<user>\nhi",
+        "completion": "hello",
+        "timestamp": "2026-11-20T10:00:00Z",
+    }
+    good = {"name": "chatInteraction", "data": data, **envelope}
+    answer = await post(rig, "/v1/continue/data", good, **{"x-rtrl-user": "ada"})
+    assert (answer.status_code, answer.json()) == (200, {"accepted": 1, "rejected": []})
+    more = [good, {"name": "newEvent", "data": {}, **envelope}, {"name": "tokensGenerated", "data": {}}, 3]
+    answer = await post(rig, "/v1/continue/data", more, **{"x-rtrl-user": "ada"})
+    assert answer.json() == {
+        "accepted": 2,
+        "rejected": [{"reason": "unknown_type", "count": 1}, {"reason": "not a record", "count": 1}],
+    }
+    ((who, found),) = kept(rig).items()
+    assert who == ("continue", "ada")
+    assert [one["name"] for one in found] == ["chatInteraction", "newEvent"]
+    answer = await rig.http.post("/v1/continue/data", content=b"{")
+    assert answer.json()["error"]["code"] == "invalid_json"
+
+
+async def test_no_train_writes_nothing(rig: Rig) -> None:
+    one = (await rig.chat("hi")).json()["id"]
+    said = {"x-rtrl-no-train": "1"}
+    assert await send(rig, chat("a secret", "b"), **said) == {}
+    assert (
+        await post(rig, "/feedback", {"metric_name": "ok", "inference_id": one, "value": True}, **said)
+    ).is_success
+    resource = traces(chat("a secret", "b"), rtrl__no_train="1")
+    assert (await post(rig, "/v1/traces", resource)).is_success
+    assert (kept(rig), events(rig)) == ({}, [])
+    assert b'rtrl_received_total{kind="otel",status="no_train"} 2.0' in rig.gateway.metrics.text()
+
+
+async def test_a_resource_says_whose_it_is(rig: Rig) -> None:
+    answer = await post(rig, "/v1/traces", traces(chat("x", "y"), rtrl__user="eve"), **{"x-rtrl-user": "ada"})
+    assert answer.json() == {}
+    assert list(kept(rig)) == [("otel", "eve")]
+
+
+async def test_claude_code_events_and_what_says_nothing(rig: Rig) -> None:
+    records = [
+        claude("user_prompt", 1, prompt="fix it"),
+        claude("assistant_response", 2, response="done", model="m"),
+        claude("mcp_server_connection", 3),
+        claude("brand_new", 4),
+        {"body": {"stringValue": "GET /"}, "attributes": []},
+        17,
+    ]
+    answer = (await post(rig, "/v1/logs", logs(*records))).json()["partialSuccess"]
+    assert answer["rejectedLogRecords"] == "2"
+    assert set(answer["errorMessage"].split("; ")) == {"1 unknown_type", "1 not a record"}
+    ((_, found),) = kept(rig).items()
+    assert len(found) == 3, "the unknown event too: a later version may read it"
+
+
+async def test_too_much_at_once_is_told_to_wait(rig: Rig, monkeypatch: Any) -> None:
+    monkeypatch.setattr("stages.gateway.disk_queue.WAITING_BYTES", 10)
+    rig.gateway._telemetry._intake._queue._bytes = 9
+    answer = await post(rig, "/v1/traces", traces(chat("x", "y")))
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (429, "2", 8)
+
+
+async def test_a_full_disk_is_503_and_nothing_is_half_done(rig: Rig) -> None:
+    rig.inbox._max_bytes = 1
+    answer = await post(rig, "/v1/traces", traces(chat("x", "y")))
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "10", 14)
+    assert kept(rig) == {}

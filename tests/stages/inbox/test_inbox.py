@@ -1,0 +1,164 @@
+"""The inbox: sealed, synced, told once, forgettable, and whole again after a kill."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursorbench.sessions.memory import MemoryLog
+from stages.errors import LockedError
+from stages.inbox.reader import LAST, Inbox, Left, delete_segments, old_segments, verify_inbox
+from stages.inbox.records import sender
+from stages.inbox.writer import InboxFullError, InboxWriter, Received
+from stages.spool import segment
+from stages.vault import Vault
+
+
+def writer(root: Path, vault: Vault, segment_bytes: int = 1 << 20, max_bytes: int = 1 << 30) -> InboxWriter:
+    return InboxWriter(root / "received", vault, segment_bytes=segment_bytes, max_bytes=max_bytes)
+
+
+def lines(root: Path, vault: Vault, last: int = LAST) -> tuple[dict[tuple[str, str], list[bytes]], Left]:
+    left, found = Left(), {}
+    for kind, log, whose in Inbox(root / "received").logs(vault, last, left):
+        found[kind, whose.user] = [line.rstrip(b"\n") for line in log.open().readlines()]
+    return found, left
+
+
+def test_each_sender_has_logs_of_its_own_in_order_and_a_line_once(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    inbox.append([Received("k", "ada", "otel", [b"one", b"two"]), Received("k", "eve", "otel", [b"one"])])
+    inbox.append([Received("k", "ada", "otel", [b"two", b"three"]), Received("k", "ada", "continue", [b"x"])])
+    facts = Inbox(tmp_path / "received").facts()
+    found, left = lines(tmp_path, vault)
+    assert found == {
+        ("otel", "ada"): [b"one", b"two", b"three"],
+        ("otel", "eve"): [b"one"],
+        ("continue", "ada"): [b"x"],
+    }
+    assert (facts["batches"], facts["last_seq"], left.counts["repeated"]) == (4, 4, 1)
+    assert lines(tmp_path, vault, last=2)[0] == {("otel", "ada"): [b"one", b"two"], ("otel", "eve"): [b"one"]}
+    inbox.append([Received("k", "ada", "otel", [b"four"])])
+    assert Inbox(tmp_path / "received").facts(4) == facts, "what comes later changes nothing of a record"
+    with pytest.raises(LockedError):
+        writer(tmp_path, vault)
+    inbox.close()
+
+
+def test_nothing_is_readable_on_disk_and_nothing_of_who_is_forgotten(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    inbox.append(
+        [Received("k", "ada", "otel", [b"a secret thing"] * 50), Received("k", "eve", "otel", [b"y"])]
+    )
+    inbox.close()
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"a secret thing" in p.read_bytes()]
+    before = Inbox(tmp_path / "received").facts()
+    vault.forget("ada")
+    found, left = lines(tmp_path, vault)
+    assert found == {("otel", "ada"): [], ("otel", "eve"): [b"y"]}
+    assert left.counts == {"forgotten": 1}
+    assert verify_inbox(tmp_path / "received", deep=True) == ({"segments": 1, "batches": 2, "damaged": 0}, [])
+    assert Inbox(tmp_path / "received").facts() == before
+    back = writer(tmp_path, vault)
+    back.append([Received("k", "ada", "otel", [b"back again"])])
+    back.close()
+    assert lines(tmp_path, vault)[0]["otel", "ada"] == [b"back again"]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 30, 10_000])
+def test_a_write_cut_short_is_cut_off_and_kept_apart(tmp_path: Path, cut: int) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    inbox.append([Received("k", "ada", "otel", [b"one"])])
+    whole = segment.path_of(tmp_path / "received", 1).stat().st_size
+    inbox.append([Received("k", "ada", "otel", [os.urandom(20_000).hex().encode()])])
+    os.close(inbox._file.fd)  # type: ignore[union-attr]  # killed
+    inbox._flock.release()
+    path = segment.path_of(tmp_path / "received", 1)
+    torn = path.read_bytes()[: whole + cut]
+    path.write_bytes(torn)
+    assert lines(tmp_path, vault)[0] == {("otel", "ada"): [b"one"]}, "a write in progress is not there yet"
+    after = writer(tmp_path, vault)
+    after.append([Received("k", "ada", "otel", [b"two"])])
+    after.close()
+    assert lines(tmp_path, vault)[0] == {("otel", "ada"): [b"one", b"two"]}
+    kept = list((tmp_path / "received" / "quarantine").iterdir())
+    assert [one.read_bytes() for one in kept] == [torn[whole:]]
+    assert verify_inbox(tmp_path / "received", deep=True) == ({"segments": 2, "batches": 2, "damaged": 0}, [])
+
+
+def test_damage_is_found_and_the_rest_is_read(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    for n in range(3):
+        inbox.append([Received("k", "ada", "otel", [b"%d" % n])])
+    inbox.close()
+    path = segment.path_of(tmp_path / "received", 1)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    counts, problems = verify_inbox(tmp_path / "received", deep=True)
+    assert (counts["batches"], counts["damaged"], len(problems)) == (2, 1, 1)
+    found, left = lines(tmp_path, vault)
+    assert found["otel", "ada"] == [b"0", b"2"]
+    assert left.counts["damaged"] == 1
+
+
+def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault, max_bytes=4096)
+    inbox.append([Received("k", "ada", "otel", [b"one"])])
+    with pytest.raises(InboxFullError) as caught:
+        inbox.append([Received("k", "ada", "otel", [os.urandom(5000).hex().encode()])])
+    assert (caught.value.code, "gc" in caught.value.hint) == (13, True)
+    inbox.append([Received("k", "ada", "otel", [b"two"])])
+    inbox.close()
+    assert lines(tmp_path, vault)[0]["otel", "ada"] == [b"one", b"two"]
+
+
+def test_only_what_is_old_and_collected_goes(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault, segment_bytes=100)
+    for n in range(4):  # a segment each
+        inbox.append([Received("k", "ada", "otel", [b"%d" % n])])
+    inbox.close()
+    folder = tmp_path / "received"
+    paths = [path for _, path in Inbox(folder).segments()]
+    assert len(paths) == 4
+    for path in paths:
+        os.utime(path, (1000, 1000))
+    day = 86400.0
+    assert old_segments(folder, 30, 1000 + 31 * day, collected=0) == []
+    assert old_segments(folder, 30, 1000 + 29 * day, collected=4) == []
+    assert old_segments(folder, 30, 1000 + 31 * day, collected=2) == paths[:2]
+    assert old_segments(folder, 30, 1000 + 31 * day, collected=4) == paths[:3], "the newest stays"
+    delete_segments(paths[:3])
+    assert lines(tmp_path, vault)[0]["otel", "ada"] == [b"3"]
+    again = writer(tmp_path, vault)
+    again.append([Received("k", "ada", "otel", [b"4"])])
+    assert Inbox(folder).facts()["last_seq"] == 5, "numbers are not used twice"
+    again.close()
+
+
+def test_senders_with_one_name_are_told_apart() -> None:
+    assert sender("k1", "ada") != sender("k2", "ada")
+    assert sender("k1", "ada").user == "ada"
+
+
+@given(st.lists(st.binary(max_size=50).map(lambda b: b.replace(b"\n", b""))), st.integers(1, 64))
+def test_a_memory_log_reads_as_a_file_of_its_lines(given_lines: list[bytes], size: int) -> None:
+    log = MemoryLog.of("x", lambda: given_lines)
+    expected = b"".join(line + b"\n" for line in given_lines)
+    for _ in range(2):
+        stream, read = log.open(), io.BytesIO()
+        while piece := stream.read(size):
+            read.write(piece)
+        assert read.getvalue() == expected
+    assert log.open().readlines() == io.BytesIO(expected).readlines()
