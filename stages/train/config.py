@@ -172,6 +172,9 @@ class TrainConfig(BaseModel):
     logits_mib: int = Field(
         256, ge=1, description="largest float32 logits block at a time; larger ones are recomputed"
     )
+    micro_checkpoints: int = Field(
+        1, ge=0, description="optimizer steps after which a killed run goes on from there; 0 is never"
+    )
     export_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="dtype of the published checkpoint; the float32 masters are carried either way"
     )

@@ -130,7 +130,8 @@ def run_update(
                 result.steps.append(figures)
                 result.used += [int(index) for index in parts[number]]
                 result.moments = moments_of(optimizer, parameters)
-            _remember(scratch, parameters, result, digest)
+            if config.micro_checkpoints and (number + 1) % config.micro_checkpoints == 0:
+                _remember(scratch, parameters, result, digest)
             progress.message(f"optimizer step {number + 1} of {len(parts)}: {live(figures)}")
             progress.advance(1)
     return result

@@ -1,0 +1,147 @@
+"""How fast `rtrl train` trains, beside a plain Hugging Face loop, the bare passes and TRL; what its loss
+takes of memory; and whether killed runs end with the weights of an undisturbed one.
+
+All contenders train the same 19 million parameter model on the same batch (`_train_batch.py`), in turn
+within one run, on two threads; those whose matrix products share them (padded, TRL) with the faster of
+one and two threads, for on a busy machine two stand still. Ours is the update of `rtrl train`:
+packing, passes, guards, clipping, AdamW and the micro-checkpoint on disk; scoring before it is shown
+apart. Tokens are those of the sequences, padding not counted.
+
+TRL (PyPI) is installed into build/bench-trl on the first run, with this environment's torch.
+RTRL_BENCH_RUNS, RTRL_BENCH_SEQUENCES, RTRL_BENCH_THREADS, RTRL_BENCH_KILLS change the sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _train_batch import save, sequences
+from _train_contenders import THREADS, Bare, Ours, Padded, Peer, install_peer, write_model
+from _train_kills import kill_figures
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "3"))
+SEQUENCES = int(os.environ.get("RTRL_BENCH_SEQUENCES", "32"))
+LOSS_TOKENS = LOSS_VOCABULARY = 32768
+
+
+def say(text: str) -> None:
+    """One line for whoever waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def figures() -> list[dict[str, Any]]:
+    """Everything in docs about the trainer's speed, memory and resumption."""
+    found = [*speed_figures(), loss_figure()]
+    return [*found, *kill_figures(say)]
+
+
+def speed_figures() -> list[dict[str, Any]]:
+    """tokens/s of all contenders, in turn, and the ratios of ours to theirs within each run."""
+    import torch
+
+    python = install_peer()
+    batch = sequences(SEQUENCES)
+    tokens = sum(len(ids) for ids, _ in batch)
+    torch.set_num_threads(THREADS)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        write_model(home / "model")
+        save(home / "batch.npz", batch)
+        with Peer(python, home) as peer:
+            contenders: dict[str, Callable[[], float]] = {
+                "ours": Ours(batch, home).update,
+                "score": Ours(batch, home).score,
+                "bare": Bare(batch, home).run,
+                "padded": faster("padded", Padded(batch, home).run),
+                "trl": faster("trl", peer.step),
+            }
+            seconds: dict[str, list[float]] = {name: [] for name in contenders}
+            for run in range(RUNS + 1):  # the first warms up
+                order = list(contenders) if run % 2 else list(reversed(contenders))
+                for name in order:
+                    took = contenders[name]()
+                    say(f"run {run} of {RUNS}: {name} {tokens / took:.0f} tokens/s")
+                    if run:
+                        seconds[name].append(took)
+    return ratios({name: [tokens / took for took in each] for name, each in seconds.items()})
+
+
+def faster(name: str, work: Callable[[int], float]) -> Callable[[], float]:
+    """`work` with as many threads as it is faster with."""
+    took = {threads: work(threads) for threads in sorted({1, THREADS})}
+    best = min(took, key=lambda threads: took[threads])
+    say(f"{name}: seconds by threads {took}, measured with {best}")
+    return lambda: work(best)
+
+
+def ratios(rates: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """The figures with a bar, and those that explain them."""
+    told = (
+        ("train.vs_padded", "plain padded Hugging Face loop", "padded", ">= 1.3"),
+        ("train.vs_bare", "bare packed forward and backward of the same model", "bare", ">= 0.9"),
+        ("train.vs_trl", "TRL's GRPO trainer on the same batch", "trl", ">= 1.5"),
+    )
+    found = [
+        figure(name, f"tokens/s over: {what}", over(rates["ours"], rates[key]), "ratio", bar, rates["ours"],
+               rates[key])
+        for name, what, key, bar in told
+    ]  # fmt: skip
+    whole = [1 / (1 / a + 1 / b) for a, b in zip(rates["ours"], rates["score"], strict=True)]
+    what = "the same with scoring by the parent, which a padded loop does not do, counted in"
+    scored = over(whole, rates["padded"])
+    return [*found, figure("train.scored_vs_padded", what, scored, "ratio", "", whole, rates["padded"])]
+
+
+def over(ours: list[float], theirs: list[float]) -> list[float]:
+    """The ratio of each run."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]
+
+
+def figure(
+    name: str, what: str, values: list[float], unit: str, bar: str, ours: list[float], theirs: list[float]
+) -> dict[str, Any]:
+    """The median over the runs, with their spread."""
+    return {
+        "id": name,
+        "what": what,
+        "value": round(statistics.median(values), 3),
+        "unit": unit,
+        "bar": bar,
+        "ours": round(statistics.median(ours), 1),
+        "theirs": round(statistics.median(theirs), 1),
+        "runs": len(values),
+        "spread": [round(min(values), 3), round(max(values), 3)],
+    }
+
+
+def loss_figure() -> dict[str, Any]:
+    """Peak memory of the loss over that of whole logits, each in a process of its own."""
+    script = str(Path(__file__).with_name("_loss_memory.py"))
+    peaks, values = {}, {}
+    for way in ("blocks", "naive"):
+        say(f"memory of the loss: {way}")
+        command = [sys.executable, script, way, str(LOSS_TOKENS), str(LOSS_VOCABULARY)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        peak, *values[way] = map(float, done.stdout.split())
+        peaks[way] = peak / 2**30
+    if not np.allclose(values["blocks"], values["naive"], rtol=1e-5):
+        raise RuntimeError(f"the two ways differ: {values}")
+    return {
+        "id": "train.loss_memory",
+        "what": f"peak memory of the loss over whole logits, {LOSS_TOKENS} tokens, {LOSS_VOCABULARY} words",
+        "value": round(peaks["blocks"] / peaks["naive"], 3),
+        "unit": "ratio",
+        "bar": "<= 0.25",
+        "ours": round(peaks["blocks"], 2),
+        "theirs": round(peaks["naive"], 2),
+        "runs": 1,
+    }
