@@ -25,7 +25,7 @@ from stages.train.batch import Batch, without_episodes
 from stages.train.diagnosis import Diagnosis, Suspect, diagnose
 from stages.train.forward import Budget, score
 from stages.train.proof import Tolerance, prove
-from stages.train.routing import Decisions, report
+from stages.train.routing import Decisions, report, warnings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -141,7 +141,12 @@ def _score(
         ctx.log.write("train.routing", **replayed)
     _refuse_nan(logp, parent)
     progress.advance(1, note=parent.ref)
-    dropped, proof = _prove_all(batch, parent, logp, samplers, tolerance, budget, load, ctx)
+    try:
+        dropped, proof = _prove_all(batch, parent, logp, samplers, tolerance, budget, load, ctx)
+    except IntegrityError as error:
+        if not (why := warnings(replayed)):
+            raise
+        raise IntegrityError(f"{error.message}. Beside that, {why[0]}", hint=error.hint) from error
     tensors = {
         "parent": torch.from_numpy(logp),
         "entropy": torch.from_numpy(entropy),

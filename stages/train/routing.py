@@ -242,10 +242,10 @@ def report(model: nn.Module, rows: Sequence[Row], decisions: Decisions) -> dict[
 
 def warnings(found: Mapping[str, Any]) -> list[str]:
     """What the result of a run warns of, given its `report`."""
-    count, of = found.get("replayed_sequences"), found.get("sequences")
+    count, of = found.get("replayed_tokens"), found.get("tokens")
     if count == of:
         return []
-    what = "was not replayed" if not count else f"was replayed for {count} of {of} sequences only"
+    what = "was not replayed" if not count else f"was replayed for {count} of {of} tokens only"
     return [
         f"routing {what}: where the experience tells no routed experts (or train.router_replay is off), "
         "routers choose anew, and logprobs differ by it"

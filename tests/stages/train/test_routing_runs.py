@@ -80,9 +80,23 @@ def test_a_run_replays_and_says_how_much_differed(moe_world: TrainWorld) -> None
     assert len(routers(child)) == 2
 
 
+def test_cut_over_processes_and_in_bfloat16_it_replays_as_well(moe_world: TrainWorld) -> None:
+    """One process takes the path of many (FSDP2) when it computes in bfloat16."""
+    moe_world.experience(told(moe_world, 12))
+    exact = moe_world.train()
+    rounded = moe_world.train("train.compute_dtype=bfloat16")
+    for name in ("tokens", "replayed_tokens", "decisions"):
+        assert rounded.metrics["routing"][name] == exact.metrics["routing"][name]
+    (proof,) = rounded.metrics["proof"].values()
+    assert 1e-5 < proof["mean"] < 0.05
+    before = dict(modelio.tensors(moe_world.store.checkpoint_folder(moe_world.store.resolve(moe_world.live))))
+    moved = moe_world.weights(rounded)
+    assert not torch.equal(moved["model.layers.1.mlp.gate.weight"], before["model.layers.1.mlp.gate.weight"])
+
+
 def test_without_replay_the_proof_fails(moe_world: TrainWorld) -> None:
     moe_world.experience(told(moe_world, 12))
-    with pytest.raises(IntegrityError, match="on-policy proof"):
+    with pytest.raises(IntegrityError, match=r"on-policy proof.*routing was not replayed"):
         moe_world.train("train.router_replay=false")
 
 
@@ -107,7 +121,7 @@ def test_a_chain_of_which_only_some_is_told_is_replayed_in_part(moe_world: Train
     for episode in episodes[:4]:
         episode.turns[1].experts = None
     moe_world.experience(episodes)
-    with pytest.raises(IntegrityError, match="on-policy proof"):
+    with pytest.raises(IntegrityError, match=r"on-policy proof.*replayed for \d+ of \d+ tokens only"):
         moe_world.train()
     result = moe_world.train("train.proof_mean_tolerance=9", "train.proof_p99_tolerance=99")
     found = result.metrics["routing"]
@@ -117,6 +131,7 @@ def test_a_chain_of_which_only_some_is_told_is_replayed_in_part(moe_world: Train
         for e in episodes[:4]
     )
     assert found["tokens"] - found["replayed_tokens"] == unknown
+    assert [text for text in result.warnings if "tokens only" in text]
 
 
 def test_wrong_lengths_are_quarantined(moe_world: TrainWorld) -> None:
