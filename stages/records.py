@@ -85,7 +85,22 @@ class ToolCall(msgspec.Struct, frozen=True):
     error: CallError = ""
 
 
-class Payload(msgspec.Struct, frozen=True):
+class RoutedExperts(msgspec.Struct, frozen=True):
+    """Which experts tokens went to: rows [n, layers, top_k].
+
+    `rows` are little-endian unsigned integers of `width` bytes. Row i is of the token at position
+    `first` + i of prompt and output. The last output token was sampled and never forwarded, so it has
+    none; rows before `first` are those of the prompt's base.
+    """
+
+    rows: bytes
+    first: int
+    layers: int
+    top_k: int
+    width: int
+
+
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sealed part of a generation: exact tokens and raw text.
 
     Arrays are little-endian bytes: prompt and output int32, logprobs float32, one per output id.
@@ -98,6 +113,7 @@ class Payload(msgspec.Struct, frozen=True):
     logprobs: bytes
     request: str  # the text of the last user message of the request ("" for plain completions)
     answer: str  # the raw text the model wrote, tool calls included
+    experts: RoutedExperts | None = None  # of a mixture-of-experts model, where its engine reports them
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

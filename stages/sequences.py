@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stages import routing
 from stages.errors import IntegrityError
-from stages.records import Payload, Sampling, Span
+from stages.records import Payload, RoutedExperts, Sampling, Span
 
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
@@ -51,6 +52,7 @@ class Sequence:
         checkpoint_index: int16 into `checkpoints` (digests of the samplers), -1 where not sampled.
         generation_index: int16 into `generations`, -1 where not sampled.
         request: text of the user's message that the first generation answers, "" where there was none.
+        routing: the experts of its tokens where the engine reported any.
     """
 
     episode_id: str
@@ -63,6 +65,7 @@ class Sequence:
     generation_index: npt.NDArray[np.int16]
     generations: tuple[GenerationInfo, ...]
     request: str = ""
+    routing: routing.Routing | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,7 @@ class Record:
     spans: tuple[Span, ...]
     sampling: Sampling
     request: str = ""
+    experts: RoutedExperts | None = None
 
 
 def not_reproducible(sampling: Sampling) -> str:
@@ -90,7 +94,7 @@ def not_reproducible(sampling: Sampling) -> str:
     return "grammar" if sampling.grammar else ""
 
 
-def payload_defect(row: Mapping[str, Any], payload: Payload) -> str:
+def payload_defect(row: Mapping[str, Any], payload: Payload) -> str:  # noqa: PLR0911
     """Why a payload's lengths contradict each other or the record; "" when they do not.
 
     `row` needs prompt_tokens, output_tokens, prompt_prefix and spans (start, end).
@@ -108,8 +112,9 @@ def payload_defect(row: Mapping[str, Any], payload: Payload) -> str:
         end = span["end"]
     if end != row["output_tokens"]:
         return "spans"
-    logprobs = np.frombuffer(payload.logprobs, dtype="<f4")
-    return "" if bool(np.isfinite(logprobs).all()) else "logprobs_not_finite"
+    if not np.isfinite(np.frombuffer(payload.logprobs, dtype="<f4")).all():
+        return "logprobs_not_finite"
+    return routing.defect(payload.experts, row["prompt_tokens"] + row["output_tokens"], row["prompt_prefix"])
 
 
 def chains(rows: Rows[Mapping[str, Any]]) -> list[list[int]]:
@@ -153,10 +158,13 @@ def full_prompts(records: Mapping[str, Record]) -> dict[str, Int32]:
     return prompts
 
 
-def assemble(episode_id: str, generations: Rows[tuple[Record, Int32]]) -> Sequence:
+def assemble(
+    episode_id: str, generations: Rows[tuple[Record, Int32]], records: Mapping[str, Record] | None = None
+) -> Sequence:
     """Join generations, given with their full prompts, into one sequence.
 
-    Raises IntegrityError when a prompt does not extend the generation before it.
+    `records` are the episode's, whose routed experts may be extended. Raises IntegrityError when a
+    prompt does not extend the generation before it, or routed experts extend what is not there.
     """
     last, prompt = generations[-1]
     tokens = np.concatenate([prompt, last.output])
@@ -189,4 +197,5 @@ def assemble(episode_id: str, generations: Rows[tuple[Record, Int32]]) -> Sequen
         generation_index=generation_index,
         generations=tuple(infos),
         request=generations[0][0].request,
+        routing=routing.of_chain([record for record, _ in generations], records or {}, len(tokens)),
     )

@@ -147,7 +147,7 @@ class _Opener:
         for ids in sequences:
             missing = next((i for i in ids if i not in prompts), None)
             if missing is None:
-                yield assemble(episode_id, [(records[i], prompts[i]) for i in ids])
+                yield assemble(episode_id, [(records[i], prompts[i]) for i in ids], records)
             elif missing in records:
                 message = f"generation {missing}: what its prompt extends is not there"
                 self._quarantine(missing, IntegrityError(message, hint=_HINT))
@@ -206,4 +206,5 @@ def _record(row: Mapping[str, Any], vault: Vault) -> Record:
         spans=tuple(Span(**span) for span in row["spans"]),
         sampling=sampling(row["sampling"]),
         request=payload.request,
+        experts=None if defect else payload.experts,
     )

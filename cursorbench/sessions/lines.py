@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
@@ -72,16 +72,33 @@ class Kept:
 def persistence(before: str, after: str, now: str) -> Kept:
     """What of the change `before` -> `after` is still there in `now`. All three are whole file texts."""
     was, new, is_ = (_significant(lines) for lines in _different(before, after, now))
-    added = new - was
-    deleted = was - new
-    if not added and not deleted:
+    if was == new:
         return _by_hunk(_lines(before), _lines(after), _lines(now))
-    return Kept(
-        added=added.total(),
-        added_kept=sum(min(n, max(0, is_[line] - was[line])) for line, n in added.items()),
-        deleted=deleted.total(),
-        deleted_kept=sum(min(n, max(0, was[line] - is_[line])) for line, n in deleted.items()),
-    )
+    added, added_kept = _more(new, was, is_)
+    deleted, deleted_kept = _fewer(new, was, is_)
+    return Kept(added=added, added_kept=added_kept, deleted=deleted, deleted_kept=deleted_kept)
+
+
+def _more(new: Mapping[str, int], was: Mapping[str, int], is_: Mapping[str, int]) -> tuple[int, int]:
+    """Added lines, and how many of them are found."""
+    added = kept = 0
+    for line, n in new.items():
+        before = was.get(line, 0)
+        if n > before:
+            added += n - before
+            kept += min(n - before, max(0, is_.get(line, 0) - before))
+    return added, kept
+
+
+def _fewer(new: Mapping[str, int], was: Mapping[str, int], is_: Mapping[str, int]) -> tuple[int, int]:
+    """Deleted lines, and how many of them are absent."""
+    deleted = kept = 0
+    for line, n in was.items():
+        after = new.get(line, 0)
+        if n > after:
+            deleted += n - after
+            kept += min(n - after, max(0, n - is_.get(line, 0)))
+    return deleted, kept
 
 
 def changed(before: str, after: str) -> bool:
@@ -144,8 +161,10 @@ def _alike(most: int, split: Sequence[list[str]]) -> int:
 
 def _significant(lines: Sequence[str]) -> Counter[str]:
     """Count the lines that can be recognised again, without their indentation."""
-    stripped = (line.strip() for line in lines)
-    return Counter(line for line in stripped if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT)
+    stripped = [line.strip() for line in lines]
+    return Counter(
+        [line for line in stripped if len(line) - line.count(" ") - line.count("\t") >= SIGNIFICANT]
+    )
 
 
 def _lines(text: str) -> list[str]:

@@ -4,7 +4,7 @@ A spool is written first, as a gateway would: one million episodes of a thousand
 so many), each with an answer, an edit, a measurement of what stands of it, and a next message. Then
 `rtrl collect` and `rtrl distill`; and, by as many processes, the same columns read, decompressed and unsealed
 by a loop that does nothing with them. Ten times less is run beside it. It needs 20 GB of disk and half an
-hour; where it is stands on stderr.
+hour; where it is stands on stderr. With RTRL_BENCH_FOLDER the spools are written there once, and kept.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from _episodes import Texts
 from _timing import rtrl
 
 EPISODES = int(os.environ.get("RTRL_BENCH_EPISODES", "1000000"))
+KEPT = os.environ.get("RTRL_BENCH_FOLDER", "")
 PROMPT, OUTPUT = 800, 200  # tokens
 USERS = 5000
 START = 1_760_000_000_000  # ms
@@ -92,12 +93,12 @@ class Peak(threading.Thread):
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._process = psutil.Process(pid)
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self.bytes = 0
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._stop.wait(0.2):
+        while not self._ended.wait(0.2):
             total = 0
             try:
                 for process in (self._process, *self._process.children(recursive=True)):
@@ -108,7 +109,7 @@ class Peak(threading.Thread):
 
     def stop(self) -> int:
         """Bytes at the peak."""
-        self._stop.set()
+        self._ended.set()
         self.join()
         return self.bytes
 
@@ -130,15 +131,17 @@ def run(root: Path, *arguments: str) -> tuple[float, int, dict[str, Any]]:
 
 def measure(episodes: int) -> dict[str, float]:
     """Seconds and bytes of one size."""
-    folder = Path(tempfile.mkdtemp(prefix="rtrl-bench-"))
-    root = folder / "w"
+    folder = Path(KEPT) if KEPT else Path(tempfile.mkdtemp(prefix="rtrl-bench-"))
+    root, written = folder / str(episodes), folder / f"{episodes}.written"
     try:
-        fill(root, episodes)
-        collected, of_collect, document = run(root, "collect")
+        if not written.exists():
+            fill(root, episodes)
+            written.touch()
+        collected, of_collect, document = run(root, "collect", "--force")
         assert document["metrics"]["episodes"] == episodes, document["metrics"]
-        distilled, of_distill, _ = run(root, "distill")
+        distilled, of_distill, _ = run(root, "distill", "--force")
         say(f"{episodes:,} episodes: collect {collected:.1f} s, distill {distilled:.1f} s")
-        objects = next((root / "store").rglob("part-00000")).parent
+        objects = max((root / "store").rglob("part-00000"), key=lambda part: part.stat().st_mtime).parent
         read = subprocess.run(
             [sys.executable, str(READ), str(root / "spool"), str(root / "keys"), str(objects)],
             check=True, stdout=subprocess.PIPE, text=True,
@@ -152,7 +155,8 @@ def measure(episodes: int) -> dict[str, float]:
             "peak_distill": of_distill,
         }
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not KEPT:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def figures() -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ Not for: deciding what is taken (`plan.py`).
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -127,27 +127,27 @@ class Payloads:
 
     def __init__(self, spool_dir: Path) -> None:
         self._dir = spool_dir
-        self._open: dict[int, mmap.mmap | None] = {}
+        self._open: dict[int, int | None] = {}  # file descriptors by segment
 
     def read(self, segment: int, start: int, size: int) -> bytes | None:
         """The bytes at a place; b"" where there is no payload."""
         if not size:
             return b""
         if segment not in self._open:
-            self._open[segment] = self._map(segment)
-        data = self._open[segment]
-        return None if data is None or start + size > len(data) else data[start : start + size]
+            self._open[segment] = self._descriptor(segment)
+        file = self._open[segment]
+        data = b"" if file is None else os.pread(file, size, start)  # a mapped file cut short would kill
+        return data if len(data) == size else None
 
     def close(self) -> None:
         """Close the files."""
-        for data in self._open.values():
-            if data is not None:
-                data.close()
+        for file in self._open.values():
+            if file is not None:
+                os.close(file)
         self._open.clear()
 
-    def _map(self, segment: int) -> mmap.mmap | None:
+    def _descriptor(self, segment: int) -> int | None:
         try:
-            with path_of(self._dir, segment).open("rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (FileNotFoundError, ValueError):  # ValueError: an empty file
+            return os.open(path_of(self._dir, segment), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
             return None

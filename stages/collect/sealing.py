@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from stages import rows, schemas, tables
+from stages import routing, rows, schemas, tables
 from stages.collect.columns import Payloads
 from stages.collect.scan import Bools, Ints
 from stages.errors import IntegrityError
@@ -117,7 +117,8 @@ class _PartWriter:
         generation = rows.generation(row.to_pylist()[0])
         try:
             payload, tokens = self._chain_reader().open(generation, sealed)
-            payload = msgspec.structs.replace(payload, prompt=tokens.prompt.tobytes())
+            experts = None if tokens.experts is None else routing.packed(tokens.experts, 0)
+            payload = msgspec.structs.replace(payload, prompt=tokens.prompt.tobytes(), experts=experts)
             aad = generation_aad(generation.id)
             return self._vault.seal(generation.user, encode(payload), aad, like=sealed), ""
         except UserForgottenError:

@@ -165,8 +165,8 @@ def _answered_at(episode: Episode) -> int:
 
 def _first_told(name: str, episode: Episode) -> str:
     """A feature of the first generation that has it: some logs tell the model with the first text only."""
-    found = (dict(row["features"]).get(name, "") for row in episode.generations)
-    return next((value for value in found if value), "")
+    told = (value for row in episode.generations for key, value in row["features"] if key == name and value)
+    return next(told, "")
 
 
 def _later(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:

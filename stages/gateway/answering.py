@@ -84,6 +84,7 @@ def read_whole(value: dict[str, Any]) -> tuple[Sampled, dict[str, Any]]:
         prompt=value.get("prompt_token_ids") or choice.get("prompt_token_ids"),
         output=choice.get("token_ids") or [],
         logprobs=read_logprobs(choice.get("logprobs")),
+        experts=choice.get("routed_experts"),
         text=text or "",
         finish_reason=choice.get("finish_reason") or "",
         usage=value.get("usage"),

@@ -11,11 +11,13 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from stages import routing
 from stages.errors import DependencyDownError
 from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
 from stages.gateway.conversations import Conversations
@@ -42,6 +44,7 @@ class Sampled:
     prompt: Sequence[int] | None = None
     output: list[int] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
+    experts: str | None = None  # of a mixture-of-experts model, as the engine encodes them
     text: str = ""
     finish_reason: str = ""
     usage: dict[str, Any] | None = None
@@ -209,10 +212,15 @@ class Recorder:
 
 
 def _arrays(sampled: Sampled) -> Tokens:
+    experts = None
+    if sampled.experts is not None:
+        with suppress(ValueError):  # `find_defect` names it
+            experts = routing.read(sampled.experts)
     return Tokens(
         np.array(sampled.prompt or (), np.int32),
         np.array(sampled.output, np.int32),
         np.array(sampled.logprobs, np.float32),  # None becomes NaN
+        experts,
     )
 
 
@@ -232,5 +240,7 @@ def find_defect(sampled: Sampled, tokens: Tokens) -> str:
         ("logprobs_not_finite", not math.isfinite(tokens.logprobs.sum())),  # NaN and infinity stay in a sum
         ("output_length", usage.get("completion_tokens", n) != n),
         ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
+        (routing.MALFORMED, sampled.experts is not None and tokens.experts is None),
+        (routing.LENGTH, tokens.experts is not None and not tokens.routed),
     )
     return next((name for name, wrong in checks if wrong), "")

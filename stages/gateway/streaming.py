@@ -174,6 +174,7 @@ class Stream:
             sampled.output += ids
             self._last_logprobs = choice.get("logprobs")
             sampled.logprobs += read_logprobs(self._last_logprobs)
+            sampled.experts = choice.get("routed_experts") or sampled.experts
             if choice.get("finish_reason"):
                 sampled.finish_reason = choice["finish_reason"]
             delta = choice.get("delta")

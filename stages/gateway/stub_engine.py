@@ -14,7 +14,9 @@ completions: in the prompt):
     stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between streamed tokens
     stub:status=N          an error answer with that status
     stub:overflow          the context-length error
-    stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage
+    stub:experts           as a mixture-of-experts model: with the experts of each token (not in streams)
+    stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage, experts (one short),
+                           experts_cut
     stub:die=N             the connection is cut after N streamed tokens (not streamed: at once)
 
 Not a fake of the model's behaviour: nothing learns from what it says.
@@ -33,7 +35,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
-from stages.gateway.stub_script import EOS, Script
+from stages.gateway.stub_script import EOS, Script, routed_experts
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
@@ -161,6 +163,8 @@ class _Answer:
             choice["text"] = text
         answer = {**self.base, "choices": [choice], "usage": self._usage()}
         answer["object"] = "chat.completion" if self.chat else "text_completion"
+        if script.experts:
+            choice["routed_experts"] = routed_experts([*self.prompt, *script.ids], script.wrong)
         if script.wrong != "noids":
             ids = script.ids[:-1] if script.wrong == "ids" else script.ids
             choice["token_ids"] = ids

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
+
+import numpy as np
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
 EOS = 256
@@ -24,6 +28,7 @@ class Script:
         self.status = int(_number("status", words))
         self.die = int(_number("die", words, -1))
         self.overflow = "stub:overflow" in words
+        self.experts = "stub:experts" in words
         wrong = _WRONG.search(words)
         self.wrong = wrong[1] if wrong else ""
         ids = [*self.text.encode(), EOS]
@@ -31,6 +36,15 @@ class Script:
         if max_tokens is not None and len(ids) > max_tokens:
             ids, self.finish = ids[:max_tokens], "length"
         self.ids = ids
+
+
+def routed_experts(tokens: list[int], wrong: str) -> str:
+    """As vLLM reports them: base64 of a .npy file, [tokens - 1, 2 layers, 2 of 8 experts]."""
+    ids = np.array(tokens[: -2 if wrong == "experts" else -1])[:, None, None]
+    rows = (ids + np.arange(2)[:, None] * 3 + np.arange(2)) % 8
+    file = io.BytesIO()
+    np.save(file, rows.astype(np.uint8), allow_pickle=False)
+    return base64.b64encode(file.getvalue()[: -1 if wrong == "experts_cut" else None]).decode()
 
 
 def _text(words: str) -> str:

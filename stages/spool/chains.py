@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stages import routing
 from stages.errors import IntegrityError
 from stages.records import Generation, Payload
 from stages.spool import codec
@@ -29,18 +30,39 @@ KEPT_PER_SESSION = 4  # agents that work side by side in one session
 
 
 class Tokens(NamedTuple):
-    """Exact tokens of a generation: prompt ids [P], output ids [O], logprob of each output id [O]
-    (of another length when the generation has a defect)."""
+    """Exact tokens of a generation: prompt ids [P], output ids [O], logprob of each output id [O], and
+    the experts of all but the last token [P + O - 1, layers, top_k] where the engine reports them
+    (of other lengths when the generation has a defect)."""
 
     prompt: Ids
     output: Ids
     logprobs: Logprobs
+    experts: routing.Experts | None = None
+
+    @property
+    def routed(self) -> tuple[int, ...]:
+        """Layers and choices of the experts, () when they are not known of all tokens."""
+        if self.experts is None or len(self.experts) != len(self.prompt) + len(self.output) - 1:
+            return ()
+        return self.experts.shape[1:]
 
 
 class _Known(NamedTuple):
     id: str
     ids: Ids
     depth: int
+    routed: tuple[int, ...]  # layers and choices of its experts; () when they are not known of all tokens
+
+
+class _Whole(NamedTuple):
+    """All tokens of a generation and their experts."""
+
+    ids: Ids
+    experts: routing.Experts | None
+
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + (0 if self.experts is None else self.experts.nbytes)
 
 
 class SessionCache:
@@ -66,10 +88,15 @@ class SessionCache:
                 best = (known.id, common, known.depth + 1)
         return best
 
-    def add(self, owner: tuple[str, ...], generation_id: str, ids: Ids, depth: int) -> None:
-        """Remember prompt and output `ids` of a generation just written."""
+    def routed(self, owner: tuple[str, ...], generation_id: str) -> tuple[int, ...]:
+        """`Tokens.routed` of a generation that `base` named."""
+        return next((k.routed for k in self._sessions.get(owner, ()) if k.id == generation_id), ())
+
+    def add(self, owner: tuple[str, ...], generation_id: str, tokens: Tokens, depth: int) -> None:
+        """Remember prompt and output of a generation just written."""
         entries = self._sessions.setdefault(owner, [])
-        entries.append(_Known(generation_id, ids, depth))
+        ids = np.concatenate((tokens.prompt, tokens.output))
+        entries.append(_Known(generation_id, ids, depth, tokens.routed))
         self._bytes += ids.nbytes
         if len(entries) > KEPT_PER_SESSION:
             self._bytes -= entries.pop(0).ids.nbytes
@@ -97,10 +124,10 @@ class ChainReader:
         self._lookup = lookup
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._full: OrderedDict[str, Ids] = OrderedDict()
+        self._full: OrderedDict[str, _Whole] = OrderedDict()
 
     def open(self, generation: Generation, sealed: bytes) -> tuple[Payload, Tokens]:
-        """The payload as stored, and the tokens with the prompt in full.
+        """The payload as stored, and the tokens with prompt and experts in full.
 
         Raises:
             UserForgottenError: the user's key is gone.
@@ -112,12 +139,13 @@ class ChainReader:
             base, base_sealed = self._lookup(links[-1].prompt_base)
             links.append(base)
             chain.append(self._unseal(base, base_sealed))
-        prompt = np.empty(0, np.int32)
+        prompt, experts = np.empty(0, np.int32), None
         for link, payload in zip(reversed(links), reversed(chain), strict=True):
-            prompt = self._join(link, payload)
-            self._keep(link.id, np.concatenate((prompt, _ids(payload.output))))
+            prompt, experts = self._join(link, payload)
+            self._keep(link.id, _Whole(np.concatenate((prompt, _ids(payload.output))), experts))
         payload = chain[0]
-        return payload, Tokens(prompt, _ids(payload.output), np.frombuffer(payload.logprobs, np.float32))
+        logprobs = np.frombuffer(payload.logprobs, np.float32)
+        return payload, Tokens(prompt, _ids(payload.output), logprobs, experts)
 
     def _unseal(self, generation: Generation, sealed: bytes) -> Payload:
         if not sealed:
@@ -133,43 +161,51 @@ class ChainReader:
                 f"the payload of generation {generation.id} does not decode", hint="quarantine it"
             ) from error
 
-    def _join(self, generation: Generation, payload: Payload) -> Ids:
+    def _join(self, generation: Generation, payload: Payload) -> tuple[Ids, routing.Experts | None]:
         suffix = _ids(payload.prompt)
-        prompt = suffix
+        prompt, base = suffix, None
         if generation.prompt_base:
             base = self._full.get(generation.prompt_base)
-            if base is None or len(base) < generation.prompt_prefix:
+            if base is None or len(base.ids) < generation.prompt_prefix:
                 raise IntegrityError(
                     f"the prompt of generation {generation.id} extends tokens that are not there",
                     hint="quarantine it",
                 )
-            prompt = np.concatenate((base[: generation.prompt_prefix], suffix))
+            prompt = np.concatenate((base.ids[: generation.prompt_prefix], suffix))
         if len(prompt) != generation.prompt_tokens:
             raise IntegrityError(
                 f"generation {generation.id} has {len(prompt)} prompt ids where {generation.prompt_tokens} "
                 "were recorded",
                 hint="quarantine it",
             )
-        return prompt
+        return prompt, routing.joined(payload.experts, base.experts if base else None)
 
-    def _keep(self, generation_id: str, ids: Ids) -> None:
+    def _keep(self, generation_id: str, whole: _Whole) -> None:
         if generation_id in self._full:
             return
-        self._full[generation_id] = ids
-        self._bytes += ids.nbytes
+        self._full[generation_id] = whole
+        self._bytes += whole.nbytes
         while self._bytes > self._max_bytes and len(self._full) > 1:
             _, dropped = self._full.popitem(last=False)
             self._bytes -= dropped.nbytes
 
 
-def suffixed(generation: Generation, tokens: Tokens, request: str, answer: str) -> Payload:
-    """What is stored of a generation: its prompt without the `prompt_prefix` ids that its base holds."""
+def suffixed(
+    generation: Generation, tokens: Tokens, request: str, answer: str, *, base_routed: tuple[int, ...] = ()
+) -> Payload:
+    """What is stored of a generation: its prompt without the `prompt_prefix` ids that its base holds.
+
+    Nor the experts of those but the last, which the base did not forward, where it holds such
+    (`base_routed`, its `Tokens.routed`).
+    """
+    first = max(generation.prompt_prefix - 1, 0) if base_routed and tokens.routed == base_routed else 0
     return Payload(
         prompt=tokens.prompt[generation.prompt_prefix :].astype("<i4", copy=False).tobytes(),
         output=tokens.output.astype("<i4", copy=False).tobytes(),
         logprobs=tokens.logprobs.astype("<f4", copy=False).tobytes(),
         request=request,
         answer=answer,
+        experts=None if tokens.experts is None else routing.packed(tokens.experts, first),
     )
 
 

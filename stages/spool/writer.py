@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-import numpy as np
 
 from stages.records import Event, Generation
 from stages.spool import codec, segment
@@ -121,7 +120,7 @@ class SpoolWriter:
             epoch = 0 if generation.no_train else self._vault.epoch(generation.user)
             owner = (generation.user, str(epoch), generation.session)
             generation, depth = self._link(generation, tokens, owner)
-            sealed = b"" if generation.no_train else self._seal(generation, tokens, request, answer)
+            sealed = b"" if generation.no_train else self._seal(generation, tokens, owner, request, answer)
             body = codec.pack_generation(generation, sealed)
             offset, seq = self._journal.append(file, Kind.GENERATION, body)
             file.generations += 1
@@ -132,8 +131,7 @@ class SpoolWriter:
             )  # fmt: skip
             self._journal.add(row)
             if not generation.no_train:
-                full = np.concatenate((tokens.prompt, tokens.output))
-                self._sessions.add(owner, generation.id, full, depth)
+                self._sessions.add(owner, generation.id, tokens, depth)
             self._expected.pop(generation.id, None)
             if generation.id in self._pending:
                 self._promote(row)
@@ -284,8 +282,9 @@ class SpoolWriter:
         )
         return linked, depth
 
-    def _seal(self, generation: Generation, tokens: Tokens, request: str, answer: str) -> bytes:
-        payload = suffixed(generation, tokens, request, answer)
+    def _seal(self, generation: Generation, tokens: Tokens, owner: tuple[str, ...], *texts: str) -> bytes:
+        base_routed = self._sessions.routed(owner, generation.prompt_base)
+        payload = suffixed(generation, tokens, *texts, base_routed=base_routed)
         return self._vault.seal(generation.user, codec.encode(payload), codec.generation_aad(generation.id))
 
     def owner(self, generation_id: str) -> Owner | None:

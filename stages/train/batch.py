@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.routing import Routing
 from stages.sequences import GenerationInfo
 from stages.sequences import Sequence as Tokens
 from stages.train.masks import check_lengths, trained_tokens
@@ -37,6 +38,7 @@ class Row:
         sampler: [n] index into `Batch.samplers`.
         generation: [n] index into `generations`.
         first: where the row's n tokens begin in the flat order.
+        routing: the experts of its T tokens, None where they are not known or not to be replayed.
     """
 
     episode: int
@@ -47,6 +49,7 @@ class Row:
     generation: NDArray[np.int64]
     generations: tuple[GenerationInfo, ...]
     first: int
+    routing: Routing | None = None
 
     @property
     def flat(self) -> NDArray[np.int64]:
@@ -195,6 +198,7 @@ def _add(
             generation=tokens.generation_index[mask].astype(np.int64),
             generations=tokens.generations,
             first=_end(batch.rows),
+            routing=tokens.routing.cut(targets[-1] + 1) if tokens.routing else None,
         )
     )
     return left_out

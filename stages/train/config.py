@@ -98,6 +98,11 @@ class TrainConfig(BaseModel):
         "episode", description="whether a token answers for the KL of its whole episode or only for its own"
     )
 
+    router_replay: bool = Field(
+        True,
+        description="mixture-of-experts: run the experts that the engine ran, where they are recorded",
+    )
+
     # Optimizer
     learning_rate: float = Field(1e-6, gt=0, description="of AdamW")
     optimizer_steps: int = Field(

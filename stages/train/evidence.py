@@ -25,6 +25,7 @@ from stages.train.batch import Batch, without_episodes
 from stages.train.diagnosis import Diagnosis, Suspect, diagnose
 from stages.train.forward import Budget, score
 from stages.train.proof import Tolerance, prove
+from stages.train.routing import Decisions, report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,6 +48,7 @@ class Evidence:
     anchor: Array | None
     entropy: Array
     proof: dict[str, Any] = field(default_factory=dict)
+    routing: dict[str, Any] = field(default_factory=dict)  # of a mixture-of-experts model: what was replayed
 
 
 def batch_digest(batch: Batch) -> str:
@@ -56,6 +58,8 @@ def batch_digest(batch: Batch) -> str:
         digest.update(f"{episode.episode_id}\0{episode.reward!r}\0{episode.stratum}\0".encode())
     for row in batch.rows:
         digest.update(row.token_ids.tobytes() + row.targets.tobytes() + row.logged.tobytes())
+        if row.routing is not None:
+            digest.update(row.routing.experts.tobytes() + row.routing.known.tobytes())
     return digest.hexdigest()
 
 
@@ -101,11 +105,11 @@ def gather(
     path = ctx.scratch / resume.SCORES
     found = ranks.told(resume.load(path, digest) if ranks.is_first() else None)
     if found is None or found[1]["parent"] != parent.digest:
-        tensors, proof = _score(batch, parent, anchor, tolerance, budget, load, ctx)
+        tensors, about = _score(batch, parent, anchor, tolerance, budget, load, ctx)
         if ranks.is_first():
-            resume.save(path, tensors, {"batch": digest, "parent": parent.digest, "proof": proof})
+            resume.save(path, tensors, {"batch": digest, "parent": parent.digest, **about})
     else:
-        tensors, proof = found[0], found[1]["proof"]
+        tensors, about = found
     arrays = {name: value.numpy() for name, value in tensors.items()}
     dropped = {int(index) for index in arrays["dropped"]}
     batch, kept = without_episodes(batch, dropped, "proof_outlier")
@@ -114,7 +118,8 @@ def gather(
         parent=arrays["parent"][kept],
         anchor=arrays["anchor"][kept] if "anchor" in arrays else None,
         entropy=arrays["entropy"][kept],
-        proof=proof,
+        proof=about["proof"],
+        routing=about["routing"],
     )
 
 
@@ -130,7 +135,10 @@ def _score(
     progress, used = ctx.progress, np.unique(batch.sampler_of)
     samplers = {int(index): batch.samplers[index] for index in used}
     progress.start("checkpoints scored", len({parent.digest, *samplers.values()}) + (anchor is not None))
-    logp, entropy = score(load(parent), batch.rows, batch.tokens, budget)
+    decisions = Decisions()
+    logp, entropy = score(load(parent), batch.rows, batch.tokens, budget, decisions)
+    if replayed := report(load(parent), batch.rows, decisions):
+        ctx.log.write("train.routing", **replayed)
     _refuse_nan(logp, parent)
     progress.advance(1, note=parent.ref)
     dropped, proof = _prove_all(batch, parent, logp, samplers, tolerance, budget, load, ctx)
@@ -145,7 +153,7 @@ def _score(
         _refuse_nan(values, anchor)
         tensors["anchor"] = torch.from_numpy(values.copy())
         progress.advance(1, note=anchor.ref)
-    return tensors, proof
+    return tensors, {"proof": proof, "routing": replayed}
 
 
 def _prove_all(

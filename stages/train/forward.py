@@ -17,15 +17,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stages.routing import Routing
 from stages.train.batch import Row
 from stages.train.logprobs import hidden_states, output_head, rows_within, token_logprobs
 from stages.train.packing import Pack, micro_batches, pack
 from stages.train.parallel import placed
+from stages.train.routing import Decisions, decisions_of
 from stages.train.sampling import Penalty, Processing, has_penalties
 from stages.train.shard import through
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+Scored = tuple[NDArray[np.int64], Tensor, Tensor, Decisions]
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,18 @@ class MicroBatch:
 def plan(rows: Sequence[Row], budget: Budget) -> list[list[Row]]:
     """Rows of each micro-batch; rows that begin alike are in the same one."""
     inputs = [row.token_ids[:-1] for row in rows]
-    return [[rows[index] for index in chosen] for chosen in micro_batches(inputs, budget.tokens)]
+    batches = micro_batches(inputs, budget.tokens, _routings(rows))
+    return [[rows[index] for index in chosen] for chosen in batches]
+
+
+def _routings(rows: Sequence[Row]) -> list[Routing | None]:
+    """Of the rows' inputs."""
+    return [row.routing and row.routing.cut(len(row.token_ids) - 1) for row in rows]
 
 
 def assemble(rows: Sequence[Row], device: str | torch.device = "cpu") -> MicroBatch:
     """The micro-batch of `rows`, its tensors on `device`."""
-    packed = pack([row.token_ids[:-1] for row in rows])
+    packed = pack([row.token_ids[:-1] for row in rows], routings=_routings(rows))
     samplings, penalties, first = [], [], 0
     for row in rows:
         samplings += [row.generations[index].sampling for index in row.generation]
@@ -121,19 +132,28 @@ def cost(rows: Sequence[Row]) -> int:
 
 
 def score(
-    model: PreTrainedModel, rows: Sequence[Row], tokens: int, budget: Budget
+    model: PreTrainedModel,
+    rows: Sequence[Row],
+    tokens: int,
+    budget: Budget,
+    decisions: Decisions | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(logp, entropy) of the rows' tokens under `model`, both [tokens] in flat order; NaN elsewhere."""
+    """(logp, entropy) of the rows' tokens under `model`, both [tokens] in flat order; NaN elsewhere.
+
+    Routing decisions that were replayed are counted in `decisions`.
+    """
     logp = np.full(tokens, np.nan, dtype=np.float32)
     entropy = np.full(tokens, np.nan, dtype=np.float32)
 
-    def one(copy: PreTrainedModel, chosen: list[Row], _: float) -> tuple[NDArray[np.int64], Tensor, Tensor]:
+    def one(copy: PreTrainedModel, chosen: list[Row], _: float) -> Scored:
         batch = assemble(chosen, copy.device)
         values, entropies = logprobs(copy, batch, budget)
-        return batch.flat, values.cpu(), entropies.cpu()
+        return batch.flat, values.cpu(), entropies.cpu(), decisions_of(batch.pack.replay)
 
     with torch.no_grad(), placed(model, budget.threads, budget.copies) as workers:
-        for flat, values, entropies in workers.map(one, plan(rows, budget), cost):
+        for flat, values, entropies, counted in workers.map(one, plan(rows, budget), cost):
             logp[flat] = values.numpy()
             entropy[flat] = entropies.numpy()
+            if decisions is not None:
+                decisions.add(counted)
     return logp, entropy

@@ -7,6 +7,8 @@
     kl_anchor    weighted k1 against the line's anchor per token: how far the line has gone;
                  kl_anchor_k3 the same by k3, to be compared with
     entropy      of the policy per token
+    routing_decisions, routing_differed
+                 mixture-of-experts: replayed choices of an expert, and those the router now makes otherwise
 
 All in nats a token. They are measured before the step is taken, on episodes no earlier step has
 seen. Not here: what is done about them, but for the limits of `limit_exceeded`.
@@ -25,6 +27,8 @@ from torch import Tensor
 from stages.train.config import TrainConfig
 from stages.train.correction import Weights
 from stages.train.kl import k1, k3
+from stages.train.routing import Decisions
+from stages.train.routing import figures as routing_figures
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Watch:
     kl_anchor: list[Tensor] = field(default_factory=list)
     kl_anchor_k3: list[Tensor] = field(default_factory=list)
     entropy: list[Tensor] = field(default_factory=list)
+    routing: list[Decisions] = field(default_factory=list)
 
     def add(
         self,
@@ -85,6 +90,7 @@ class Watch:
             "kl_anchor": _mean(self.kl_anchor),
             "kl_anchor_k3": _mean(self.kl_anchor_k3),
             "entropy": _mean(self.entropy),
+            **routing_figures(self.routing),
         }
 
 

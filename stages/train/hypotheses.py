@@ -127,6 +127,7 @@ def reprompted(rows: Sequence[Row], change: Callable[[Ids], Ids]) -> list[Row] |
                 token_ids=np.concatenate([prompt, row.token_ids[info.output_start :]]).astype(np.int32),
                 targets=row.targets + moved,
                 generations=(*row.generations[:index], place, *row.generations[index + 1 :]),
+                routing=None,  # that of other tokens
             )
         )
     same = all(np.array_equal(new.token_ids, old.token_ids) for new, old in zip(found, rows, strict=True))

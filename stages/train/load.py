@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def load_batch(
         )
     finally:
         vault.close()
+    if not config.router_replay:
+        batch.rows = [replace(row, routing=None) for row in batch.rows]
     if quarantined:
         batch.masked["quarantined_generations"] = len(quarantined)
     return batch

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from stages.train.packing import Pack
+from stages.train.routing import attach
 from stages.train.sampling import Processing, processed_logits
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def output_head(model: PreTrainedModel) -> Head:
 
 def hidden_states(model: PreTrainedModel, pack: Pack) -> Tensor:
     """Final hidden states [N, H] of a packed micro-batch; `model` was loaded with `attention.NAME`."""
+    attach(model, pack.replay)
     out = model.base_model(input_ids=pack.ids, position_ids=pack.positions, use_cache=False, pack=pack)
     states: Tensor = out.last_hidden_state[0]
     return states

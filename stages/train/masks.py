@@ -28,6 +28,12 @@ def check_lengths(sequence: Sequence) -> None:
                 "(logprobs of wrong length)",
                 hint="the capture is damaged: run `rtrl verify --full`, then `rtrl collect` again",
             )
+    routing = sequence.routing
+    if routing and {len(routing.experts), len(routing.known)} != {expected}:
+        raise IntegrityError(
+            f"episode {sequence.episode_id}: routed experts of {len(routing.experts)} tokens for {expected}",
+            hint="the capture is damaged: run `rtrl verify --full`, then `rtrl collect` again",
+        )
     sampled = sequence.sampled
     if (sequence.checkpoint_index[sampled] < 0).any() or (sequence.generation_index[sampled] < 0).any():
         raise IntegrityError(

@@ -21,23 +21,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stages.routing import Routing, common_prefix, sort_key
+from stages.train.routing import Replay, replay_of
+
 Ids = NDArray[np.int32]
 Indices = NDArray[np.int64]
 
 ATTENTION_CELLS = 4  # attention may look up this many times the token budget, shared prefixes repeated
 
 
-def lexicographic(sequences: Sequence[Ids]) -> tuple[list[int], Indices]:
+def lexicographic(
+    sequences: Sequence[Ids], routings: Sequence[Routing | None] = ()
+) -> tuple[list[int], Indices]:
     """(order, shared): indices so that sequences with common beginnings are neighbours, and for each
     place in that order how many first tokens it has in common with its predecessor (0 for the first).
 
-    No earlier sequence shares more with it than its predecessor does. Token ids are not negative.
+    Tokens that went to other experts are not in common. No earlier sequence shares more with it than
+    its predecessor does, where all have a routing or none has. Token ids are not negative.
     """
-    keys = [ids.astype(">i4").tobytes() for ids in sequences]
+    keys = [
+        ids.astype(">i4").tobytes() if routing is None else sort_key(ids, routing)
+        for ids, routing in zip(sequences, routings or [None] * len(sequences), strict=True)
+    ]
     order = sorted(range(len(sequences)), key=keys.__getitem__)
     shared = np.zeros(len(order), dtype=np.int64)
     for place in range(1, len(order)):
         shared[place] = _common_prefix(sequences[order[place - 1]], sequences[order[place]])
+        if routings:
+            left, right = routings[order[place - 1]], routings[order[place]]
+            shared[place] = common_prefix(left, right, int(shared[place]))
     return order, shared
 
 
@@ -47,13 +59,15 @@ def _common_prefix(first: Ids, second: Ids) -> int:
     return int(differs[0]) if len(differs) else length
 
 
-def micro_batches(sequences: Sequence[Ids], token_budget: int) -> list[list[int]]:
+def micro_batches(
+    sequences: Sequence[Ids], token_budget: int, routings: Sequence[Routing | None] = ()
+) -> list[list[int]]:
     """Indices of the sequences of each micro-batch.
 
     A micro-batch holds at most `token_budget` packed tokens and 4 times as many cells for attention,
     or a single longer sequence. Deterministic: equal sequences keep their order.
     """
-    order, shared = lexicographic(sequences)
+    order, shared = lexicographic(sequences, routings)
     batches: list[list[int]] = []
     tokens = cells = 0
     for index, prefix in zip(order, shared, strict=True):
@@ -118,6 +132,7 @@ class Pack:
         rectangles: the same for attention.
         restore: [N] puts the rectangles' kept outputs, one after the other, into pack order.
         ragged: the same once more, for kernels that need no rectangles.
+        replay: the experts that the tokens go to, None where routers choose.
     """
 
     ids: Tensor
@@ -126,6 +141,7 @@ class Pack:
     rectangles: tuple[Rectangle, ...]
     restore: Tensor
     ragged: Ragged
+    replay: Replay | None = None
 
     @property
     def tokens(self) -> int:
@@ -142,15 +158,16 @@ class Pack:
             rectangles=rectangles,
             restore=self.restore.to(device),
             ragged=self.ragged.to(device),
+            replay=self.replay.to(device) if self.replay else None,
         )
 
 
-def pack(sequences: Sequence[Ids], *, waste: float = 0.15) -> Pack:
-    """Pack token ids [T_i], each at least one token; `cells` is in the order given.
+def pack(sequences: Sequence[Ids], *, waste: float = 0.15, routings: Sequence[Routing | None] = ()) -> Pack:
+    """Pack token ids [T_i], each at least one token; `cells` is in the order given. `routings` are of these.
 
     `waste` bounds the share of padding in a rectangle of the attention.
     """
-    order, shared = lexicographic(sequences)
+    order, shared = lexicographic(sequences, routings)
     cells: list[Indices] = [np.empty(0, dtype=np.int64)] * len(sequences)
     news = np.zeros(len(sequences), dtype=np.int64)  # first token of each sequence that it does not share
     end, previous = 0, np.empty(0, dtype=np.int64)
@@ -171,6 +188,7 @@ def pack(sequences: Sequence[Ids], *, waste: float = 0.15) -> Pack:
         rectangles=rectangles,
         restore=torch.from_numpy(np.argsort(owners)),
         ragged=_ragged([cells[index] for index in order], shared),
+        replay=replay_of(routings, cells, end),
     )
 
 

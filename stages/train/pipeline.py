@@ -15,7 +15,7 @@ import torch
 
 from stages.errors import IntegrityError, RtrlError
 from stages.stage import Artifact, Outcome, RunContext
-from stages.train import crew, ranks
+from stages.train import crew, ranks, routing
 from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
@@ -133,6 +133,7 @@ def _metrics(
     return {
         "batch": table,
         "proof": proven.proof,
+        **({"routing": proven.routing} if proven.routing else {}),
         "trained_episodes": len(updated.used),
         "advantage_mean": float(objective.advantage.mean()),
         "advantage_std": float(objective.advantage.std()),
@@ -157,6 +158,7 @@ def _metrics(
 
 def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[str]:
     found = []
+    found += routing.warnings(proven.routing)
     if updated.stopped:
         found.append(f"the update ended early: {updated.stopped}")
     if (most := max((step["clipped"] for step in updated.steps), default=0.0)) > 0.5:

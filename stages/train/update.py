@@ -35,6 +35,7 @@ from stages.train.guards import Watch, limit_exceeded, live
 from stages.train.loss import policy_loss
 from stages.train.moments import Moments, empty_moments, moments_of, restore
 from stages.train.parallel import Replicas, placed
+from stages.train.routing import decisions_of
 from stages.train.shard import Sharded, whole
 
 if TYPE_CHECKING:
@@ -254,6 +255,7 @@ def _backward(
     anchor = column(data.anchor) if data.anchor is not None else None
     watch = Watch()
     watch.add(logp.detach(), entropy, weights, logged, column(data.parent), anchor)
+    watch.routing.append(decisions_of(micro.pack.replay))
     return float(loss.detach()), watch
 
 

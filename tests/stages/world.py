@@ -73,6 +73,7 @@ class World:
         request: str = "change the total to a sum",
         answer: str = "Done.",
         checkpoint: str = "",
+        experts: np.ndarray | None = None,
         **fields: Any,
     ) -> str:
         """Capture one model call."""
@@ -84,7 +85,8 @@ class World:
             "sampling": Sampling(), "spans": spans, "finish_reason": "stop", "prompt_tokens": 0,
             "output_tokens": 0, "ttft_ms": 10.0, "duration_ms": 100.0,
         }  # fmt: skip
-        tokens = Tokens(np.array(prompt, np.int32), np.array(output, np.int32), np.array(values, np.float32))
+        ids = np.array(prompt, np.int32), np.array(output, np.int32)
+        tokens = Tokens(*ids, np.array(values, np.float32), experts)
         self.writer.append_generation(Generation(**(defaults | fields)), tokens, request, answer)
         return gid
 

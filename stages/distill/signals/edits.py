@@ -155,6 +155,8 @@ def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Chan
             found[edit.path][-1] = replace(before, after=change.after)
         else:
             found[edit.path].append(change)
+    if len(found) == len(edits):  # a file's only edit has changed something
+        return {path: tuple(of) for path, of in found.items()}
     net = {path: tuple(c for c in _net(of) if changed(c.before, c.after)) for path, of in found.items()}
     return {path: of for path, of in net.items() if of}
 

@@ -11,6 +11,7 @@ import pytest
 
 from stages import rows, schemas, tables
 from stages.errors import InconclusiveError, InputMissingError, IntegrityError
+from stages.records import RoutedExperts
 from stages.spool import SpoolDamagedError
 from stages.spool.reader import open_event
 from stages.stage import Artifact
@@ -186,6 +187,23 @@ def test_prompts_extend_only_generations_of_their_own_episode(world: World) -> N
     payload = open_payload(world.vault, "ada", "c", found["c"].sealed)
     assert np.frombuffer(payload.prompt, np.int32).tolist() == third
     assert np.frombuffer(payload.output, np.int32).tolist() == [4, 5]
+
+
+def test_experts_that_extend_another_episodes_are_sealed_again_in_full(world: World) -> None:
+    def rows(ids: list[int]) -> np.ndarray:
+        return np.array(ids[:-1], np.uint8).reshape(-1, 1, 1)
+
+    first = [*range(100, 140), 1, 2]
+    world.generation("a", "e1", 0, prompt=first[:-2], output=(1, 2), experts=rows(first))
+    second = [*first, 50, 51, 3]
+    world.generation("b", "e1", 1, prompt=second[:-1], output=(3,), ordinal=1, experts=rows(second))
+    third = [*second, 60, 4, 5]
+    world.generation("c", "e2", 2, prompt=third[:-2], output=(4, 5), experts=rows(third))
+    world.tick(HOUR + 10)
+    found = generations(world.collect().outputs["interactions"])
+    kept = {gid: open_payload(world.vault, "ada", gid, found[gid].sealed).experts for gid in "abc"}
+    assert kept["b"] == RoutedExperts(bytes(second[41:-1]), 41, 1, 1, 1)
+    assert kept["c"] == RoutedExperts(bytes(third[:-1]), 0, 1, 1, 1)
 
 
 def test_the_next_request_is_the_message_a_client_did_not_send(world: World) -> None:

@@ -71,6 +71,20 @@ async def test_lengths_that_do_not_agree_are_recorded_with_their_defect(
         assert len(tokens.prompt) == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "defect", "kept"),
+    [("experts", "routed_experts_length", True), ("experts_cut", "routed_experts_malformed", False)],
+)
+async def test_routed_experts_that_do_not_fit_are_recorded_with_their_defect(
+    rig: Rig, wrong: str, defect: str, kept: bool
+) -> None:
+    answer = await rig.chat(f"stub:tokens=4 stub:experts stub:wrong={wrong}")
+    assert answer.status_code == 200
+    (generation,) = rig.generations()
+    assert generation.defect == defect
+    assert (rig.payload(generation.id)[1].experts is not None) == kept
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_context_overflow_is_told_and_recorded(rig: Rig, stream: bool) -> None:
     """The prompt is the policy's doing: it must not be able to leave the record that way."""

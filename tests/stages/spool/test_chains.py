@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stages.errors import IntegrityError
-from stages.spool import ChainReader, Spool
+from stages.records import Payload, RoutedExperts
+from stages.spool import ChainReader, Spool, Tokens, codec
 from stages.spool.chains import MAX_DEPTH, common_prefix
 from stages.vault import UserForgottenError, Vault
 from tests.stages.spool.spool_records import full_tokens, generation, payload, tokens, writer
@@ -127,3 +129,68 @@ def test_broken_links_are_errors_not_guesses(tmp_path: Path) -> None:
     vault.forget("ada")
     with pytest.raises(UserForgottenError):
         ChainReader(vault, records.__getitem__).open(*records["g2"])
+
+
+def routed(prompt: list[int], output: list[int], forwarded: int | None = None) -> Tokens:
+    """With the experts of all tokens but the last: token id and id + 1, in each of two layers."""
+    plain = tokens(prompt, output)
+    ids = np.array([*prompt, *output])[: len(prompt) + len(output) - 1 if forwarded is None else forwarded]
+    rows = (ids[:, None, None] + np.array([0, 1]) + np.array([[0], [100]])) % 250
+    return plain._replace(experts=rows.astype(np.uint8))
+
+
+def test_a_chain_stores_the_experts_of_each_token_once(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    prompt = list(range(100))
+    written = {}
+    for turn in range(6):
+        made = routed(prompt, [200 + turn, 220 + turn])
+        if turn == 3:
+            made = made._replace(experts=None)  # a stream: the engine did not tell
+        spool.append_generation(generation(f"g{turn}"), made)
+        written[f"g{turn}"] = made
+        prompt = [*prompt, 200 + turn, 220 + turn, 240 + turn]
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    kept = {gid: payload(reader, gid, vault).experts for gid in written}
+    assert kept["g3"] is None
+    places = {gid: (each.first, len(each.rows), each.width) for gid, each in kept.items() if each}
+    # g1 extends 102 tokens of g0, which forwarded 101 of them; it forwards 1 + 1 + 1 of its own
+    assert places["g0"] == (0, 101 * 4, 1)
+    assert places["g1"] == (101, 3 * 4, 1)
+    assert places["g2"] == (104, 3 * 4, 1)
+    assert places["g4"] == (0, 113 * 4, 1), "its base tells nothing: in full"
+    assert places["g5"] == (113, 3 * 4, 1)
+    chains = reader.chains(vault)
+    for gid, made in written.items():
+        for found in (full_tokens(reader, gid, vault), chains.open(*reader.record(gid))[1]):
+            if made.experts is None:
+                assert found.experts is None
+            else:
+                assert found.experts is not None
+                assert np.array_equal(found.experts, made.experts)
+
+
+def test_experts_of_wrong_length_are_kept_as_they_came(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    prompt = list(range(40))
+    spool.append_generation(generation("short", defect="routed_experts_length"), routed(prompt, [50], 39))
+    spool.append_generation(generation("next"), routed([*prompt, 50, 60], [70]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    short, after = (payload(reader, gid, vault).experts for gid in ("short", "next"))
+    assert short is not None
+    assert (short.first, len(short.rows)) == (0, 39 * 4)
+    assert after is not None
+    assert (after.first, len(after.rows)) == (0, 42 * 4), "nothing extends a record that is not exact"
+
+
+def test_a_payload_without_experts_is_as_it_was_before_there_were_any() -> None:
+    plain = Payload(b"p", b"o", b"l", "q", "a")
+    old = msgspec.msgpack.encode(
+        {"prompt": b"p", "output": b"o", "logprobs": b"l", "request": "q", "answer": "a"}
+    )
+    assert codec.encode(plain) == old
+    assert codec.decode(old) == plain
+    told = msgspec.structs.replace(plain, experts=RoutedExperts(b"abcd", 1, 2, 1, 2))
+    assert codec.decode(codec.encode(told)) == told

@@ -22,6 +22,7 @@ from stages.linestate import LineState
 from stages.records import Generation, Payload, Sampling, Span
 from stages.registry.store import Store
 from stages.result import StageResult
+from stages.routing import packed
 from stages.rows import SealedGeneration, generation_batch
 from stages.runner import run_stage
 from stages.spool.codec import encode, generation_aad
@@ -48,6 +49,7 @@ class Turn:
     extends: bool = False  # its prompt extends the turn before
     switch: int = 0  # so many tokens were sampled by `before`, the rest by `checkpoint`
     before: str = ""
+    experts: np.ndarray | None = None  # of all tokens but the last
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -199,6 +201,7 @@ class TrainWorld:
                     logprobs=turn.logprobs.astype("<f4").tobytes(),
                     request="",
                     answer="",
+                    experts=None if turn.experts is None else packed(turn.experts, max(prefix - 1, 0)),
                 )
                 aad = generation_aad(generation.id)
                 sealed = self.vault.seal(episode.user, encode(payload), aad)
