@@ -62,7 +62,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def make_model(size: str) -> Any:
+def make_model(size: str, *, compiled: bool = False) -> Any:
     """A random model on the CPU in float32, with packed attention."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -76,7 +76,7 @@ def make_model(size: str) -> Any:
     )  # fmt: skip
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(config).eval()
-    model.set_attn_implementation(attention.register())
+    model.set_attn_implementation(attention.register(compiled=compiled))
     return model
 
 
@@ -141,7 +141,7 @@ def measure_training(options: argparse.Namespace) -> dict[str, Any]:
     from stages.train.moments import NEW
     from stages.train.update import TokenData, run_update
 
-    model = make_model(options.size)
+    model = make_model(options.size, compiled=options.compile)
     parameters = sum(each.numel() for each in model.parameters())
     vocabulary, layers = model.config.vocab_size, model.config.num_hidden_layers
     width = model.config.hidden_size

@@ -29,7 +29,7 @@ from _train_kills import kill_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "3"))
-SEQUENCES = int(os.environ.get("RTRL_BENCH_SEQUENCES", "32"))
+SEQUENCES = int(os.environ.get("RTRL_BENCH_SEQUENCES", "48"))
 LOSS_TOKENS = LOSS_VOCABULARY = 32768
 
 

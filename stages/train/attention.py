@@ -37,11 +37,15 @@ Path = Literal["sdpa", "torch-flash", "flash-attn"]
 _UNSUPPORTED = ("position_bias", "s_aux", "softcap")
 
 
-def register() -> str:
-    """Make the function known to transformers; returns the name to load a model with."""
+def register(*, compiled: bool = False) -> str:
+    """Make the function known to transformers; returns the name to load a model with.
+
+    `compiled`: layers are compiled, and go around attention, for no two packs look alike.
+    """
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    ALL_ATTENTION_FUNCTIONS.register(NAME, packed_attention)
+    function = torch.compiler.disable(packed_attention) if compiled else packed_attention
+    ALL_ATTENTION_FUNCTIONS.register(NAME, function)
     return NAME
 
 

@@ -86,7 +86,7 @@ class Models:
         self.device = f"cuda:{ranks.local_rank()}" if kind == "cuda" else kind
         self.compute = DTYPES[compute_dtype(config)]
         self.sharded = ranks.joined()
-        self.attention = attention.register()
+        self.attention = attention.register(compiled=config.compile)
         self.threads = config.threads or max(1, torch.get_num_threads() // ranks.local_count())
         self.adapted: Adapted | None = None
         self.other_weights = False  # than the run before trained
