@@ -53,8 +53,6 @@ def collect_logs(
         source.unchanged(facts)
     line = ctx.workspace.settings.workspace.line
     vault = Vault.open(ctx.workspace.keys_dir)
-    kinds: Counter[str] = Counter()
-    unknown: list[str] = []
     left = Left()
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
@@ -69,24 +67,7 @@ def collect_logs(
         )
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
         ctx.progress.start("collect: reading session logs")
-        pending: list[Record] = []
-        for kind, item, sender in source.read(vault, left):
-            if isinstance(item, Quarantined):
-                if is_unknown(item):
-                    unknown.append(item.place.file)
-                else:
-                    place = f"{item.place.file}:{item.place.line}"
-                    writer.quarantine(place.encode(errors="backslashreplace").decode(), "", item.reason)
-                continue
-            kinds[kind] += 1
-            for record in turns.add(kind, item, sender):
-                pending += stands.after(record)
-            if len(pending) >= _BUFFER:
-                _write(writer, vault, pending, received=source.received is not None)
-                ctx.progress.advance(len(pending))
-                pending = []
-        ended = [one for record in turns.done() for one in stands.after(record)]
-        _write(writer, vault, [*pending, *ended], received=source.received is not None)
+        kinds, unknown = _take(source, vault, left, turns, writer, stands, ctx)
         writer.finish()
     finally:
         vault.close()
@@ -94,6 +75,40 @@ def collect_logs(
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
     found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
     return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
+
+
+def _take(
+    source: Source,
+    vault: Vault,
+    left: Left,
+    turns: Turns,
+    writer: LogWriter,
+    stands: Survivals,
+    ctx: RunContext,
+) -> tuple[Counter[str], list[str]]:
+    """Everything from the logs into the writer; items by kind, and files of no kind."""
+    kinds: Counter[str] = Counter()
+    unknown: list[str] = []
+    pending: list[Record] = []
+    received = source.received is not None
+    for kind, item, sender in source.read(vault, left):
+        if isinstance(item, Quarantined):
+            if is_unknown(item):
+                unknown.append(item.place.file)
+            else:
+                place = f"{item.place.file}:{item.place.line}"
+                writer.quarantine(place.encode(errors="backslashreplace").decode(), "", item.reason)
+            continue
+        kinds[kind] += 1
+        for record in turns.add(kind, item, sender):
+            pending += stands.after(record)
+        if len(pending) >= _BUFFER:
+            _write(writer, vault, pending, received=received)
+            ctx.progress.advance(len(pending))
+            pending = []
+    ended = [one for record in turns.done() for one in stands.after(record)]
+    _write(writer, vault, [*pending, *ended], received=received)
+    return kinds, unknown
 
 
 def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
