@@ -157,7 +157,7 @@ class _Writer:
     by: str
 
     def write(self, reading: Reading, survey: Survey) -> int:
-        """Write, rename, put on record; returns the number of rows. A failure leaves on record what is there."""
+        """Write, rename, put on record; returns the number of rows. What a failure leaves is on record."""
         partial = self.folder.with_name(f".{self.folder.name}.{self.id}.partial")
         experience = self.inputs["experience"]
         lock = exports.lock_of(self.store, self.id)
