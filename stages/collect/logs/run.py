@@ -74,7 +74,8 @@ def collect_logs(
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
     found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
-    return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
+    folder, keys_dir = out_dir / "interactions", ctx.workspace.keys_dir
+    return _with_vanished(found, vanished(ctx.store, line, facts, folder, keys_dir))
 
 
 def _take(
