@@ -65,8 +65,8 @@ class Exported:
         found = [f"{self.folder} {held}"]
         if self.survey.routed:
             found.append(
-                f"{self.survey.routed} sequences tell which experts their tokens went to, and no layout has a "
-                "column for it: a trainer outside chooses experts anew, `rtrl train` replays them"
+                f"{self.survey.routed} sequences tell which experts their tokens went to, and no layout has "
+                "a column for it: a trainer outside chooses experts anew, `rtrl train` replays them"
             )
         return found
 
