@@ -42,7 +42,7 @@ class Rule:
         if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
             return 1.0 if told else -1.0
         if isinstance(told, str):
-            return _WORDS.get(told.strip().lower())
+            return _WORDS.get(_word(told))
         if not math.isfinite(told):
             return None
         if self.worst is not None and self.best is not None:
@@ -57,6 +57,15 @@ _NAME = re.compile(r"[\w.:/-]{1,80}")
 def name_of(item: Feedback) -> str:
     """The metric's name for a count; not where it looks like words of a person."""
     return item.name if _NAME.fullmatch(item.name) else "(no name)"
+
+
+def is_word(value: object) -> bool:
+    """Whether it is one of the words that a metric's value may be: up, down, true, false."""
+    return isinstance(value, str) and _word(value) in _WORDS
+
+
+def _word(told: str) -> str:
+    return told.strip().lower()
 
 
 def rule_of(text: str) -> Rule:
