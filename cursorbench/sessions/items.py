@@ -53,7 +53,7 @@ class UserTurn(Item, frozen=True, kw_only=True):
 
 
 class AgentTurn(Item, frozen=True, kw_only=True):
-    """A message of the agent, or a part of one. Durations in ms. `span`: another id that feedback may name."""
+    """A message of the agent, or a part of one. Durations in ms. `span`: another id for feedback to name."""
 
     text: str
     model: str = ""

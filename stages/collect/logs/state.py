@@ -87,7 +87,7 @@ class Session:
 
 
 def owner_of(session: Session, sessions: Mapping[str, Session], user: str) -> str:
-    """Whose session it is. A sub-agent works for whoever began its parent; `user` "": each is its own user."""
+    """Whose session it is. A sub-agent works for whoever began its parent. `user` "": each its own."""
     if session.user:
         return session.user
     names = {session.name}

@@ -289,7 +289,7 @@ def test_a_teams_metric_is_the_outcome_of_its_task(place: tuple[Workspace, Store
 def test_feedback_about_an_episode_is_joined_in_either_order(
     place: tuple[Workspace, Store], tmp_path: Path, name: str
 ) -> None:
-    """TensorZero's episode is the session: about the last answer, wherever the file sorts; the last one counts."""
+    """TensorZero's episode is the session: it is about the last answer, and the last outcome counts."""
     one, silent = (f"0197a8c0-0000-7000-8000-00000000000{n}" for n in (1, 2))
     log_of(tmp_path / "requests.jsonl", one, REQUESTS[:2])
     told = [("passed", one, True, 100), ("stars", one, 2, 160), ("passed", silent, True, 100)]
