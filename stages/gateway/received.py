@@ -25,6 +25,7 @@ from cursorbench.sessions import definitions
 from cursorbench.sessions import items as said
 from cursorbench.sessions.kinds import Adapter, adapters
 from cursorbench.sessions.memory import MemoryLog
+from cursorbench.sessions.reading import MAX_LINE
 from cursorbench.sessions.seen import Seen
 from stages import reactions
 from stages.errors import DependencyDownError
@@ -108,10 +109,10 @@ class Intake:
             return Taken(not_written=len(lines))
         found = await asyncio.to_thread(self._sort, kind, key_id, who.user, lines)
         try:
+            if found.events:  # first: a full inbox does not keep them out, and sent again they are known
+                self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
             if found.kept:
                 await self._queue.put(Received(key_id, who.user, kind, found.kept))
-            if found.events:
-                self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
         except DependencyDownError as error:
             message = "the records could not be written; send them again"
             raise unavailable("capture_unavailable", message, retry_after=10) from error
@@ -141,7 +142,7 @@ class Intake:
             items = _NO_RECORD if line is None else self._read(kind, line)
             if isinstance(items, str):
                 found.taken.rejected[items] += 1
-                if line is not None and items != _NO_RECORD:
+                if line is not None and len(line) <= MAX_LINE and items != _NO_RECORD:
                     found.kept.append(line)  # in quarantine of every collect, until an adapter reads it
             elif not items:
                 found.taken.passed_over += 1

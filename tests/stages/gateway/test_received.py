@@ -262,6 +262,17 @@ async def test_a_full_disk_is_503_and_nothing_is_half_done(rig: Rig) -> None:
     assert kept(rig) == {}
 
 
+async def test_a_full_inbox_keeps_no_events_out(rig: Rig) -> None:
+    _, call = await called(rig)
+    rig.inbox._max_bytes = 1
+    for _ in range(2):
+        answer = await post(
+            rig, "/v1/traces", traces(tool(call, "Edit", EDIT), chat("x", "y", trace="c" * 32))
+        )
+        assert answer.status_code == 503
+    assert [name for name, _ in events(rig)] == ["tool_result", "edit_applied"]
+
+
 async def test_definitions_of_tools_are_not_looked_at_while_records_come_in(
     rig: Rig, monkeypatch: Any
 ) -> None:
