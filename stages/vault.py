@@ -175,10 +175,10 @@ class Vault:
             erase_log(self._db)
             return cursor.rowcount
 
-    def forgotten(self, user: str) -> bool:
-        """Whether anything ever sealed for `user` has been made unreadable. Unwraps nothing."""
-        query = "SELECT 1 FROM user_keys WHERE user = ? AND forgotten IS NOT NULL LIMIT 1"
-        return self._db.execute(query, (user,)).fetchone() is not None
+    def forgotten(self, user: str) -> int:
+        """When what was sealed for `user` was last made unreadable (ms), 0 if never. Unwraps nothing."""
+        query = "SELECT max(forgotten) FROM user_keys WHERE user = ?"
+        return int(self._db.execute(query, (user,)).fetchone()[0] or 0)
 
     def users(self, prefix: str) -> list[str]:
         """Users with a living key whose name begins with `prefix`."""

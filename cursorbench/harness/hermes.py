@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from cursorbench.errors import UsageError
+from cursorbench.harness.tool_schema import BadSchemaError, ToolSchema
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -138,47 +139,31 @@ class ToolSet:
     """Tools with their schemas compiled once. Raises UsageError when a tool or its schema is malformed."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        # jsonschema takes 0.1 s to import: only who checks calls pays for it
-        from jsonschema import SchemaError
-        from jsonschema.validators import validator_for
-        from referencing import Registry
-
-        self._validators: dict[str, Any] = {}
+        self._schemas: dict[str, ToolSchema] = {}
         for index, tool in enumerate(tools):
             try:
                 function = tool["function"]
                 name = str(function["name"])
-                schema = function.get("parameters") or {"type": "object"}
-                validator = validator_for(schema)
-                validator.check_schema(schema)
-            except (KeyError, TypeError, AttributeError, SchemaError) as error:
+                self._schemas[name] = ToolSchema(function.get("parameters") or {"type": "object"})
+            except (KeyError, TypeError, AttributeError, BadSchemaError) as error:
                 raise UsageError(
-                    f"tool {index} is not a function tool with a JSON schema",
+                    f"tool {index} is not a function tool with a JSON schema that can be applied",
                     hint='{"type": "function", "function": {"name": ..., "parameters": {...}}}',
                 ) from error
-            # an empty registry: tools come from clients, and a remote $ref would be fetched
-            self._validators[name] = validator(schema, registry=Registry())
 
     @property
     def names(self) -> tuple[str, ...]:
         """The tools' names in the order given."""
-        return tuple(self._validators)
+        return tuple(self._schemas)
 
     def check(self, call: RawCall) -> CallError:
         """What is wrong with a call: "" for nothing. A schema that cannot be applied fits nothing."""
         if call.error:
             return call.error
-        from referencing.exceptions import Unresolvable
-
-        validator = self._validators.get(call.name)
-        if validator is None:
+        schema = self._schemas.get(call.name)
+        if schema is None:
             return "unknown_tool"
-        try:
-            arguments = json.loads(call.arguments)
-            fits = isinstance(arguments, dict) and validator.is_valid(arguments)
-        except (ValueError, RecursionError, re.error, Unresolvable):
-            return "schema"
-        return "" if fits else "schema"
+        return "" if schema.fits(call.arguments) else "schema"
 
 
 def check(call: RawCall, tools: Sequence[Tool] | ToolSet) -> CallError:

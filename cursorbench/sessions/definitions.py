@@ -9,6 +9,9 @@ Not for: what an agent said of a broken call (`invalid_calls.py`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -19,6 +22,17 @@ from cursorbench.sessions.records import json_text
 
 Checked = Literal["", "ok", "unknown_tool", "schema"]
 _KEPT = 64  # sets of tools whose schemas stay compiled: a session sends the same ones each time
+_LEFT_OUT: ContextVar[bool] = ContextVar("_LEFT_OUT", default=False)
+
+
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Within it logs are read without definitions: whose reader has no time for a stranger's schemas."""
+    token = _LEFT_OUT.set(True)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
 
 
 class Definitions:
@@ -67,6 +81,8 @@ class KnownDefinitions:
 
     def of(self, *values: object) -> Definitions | None:
         """The tools that these fields define, as values or as JSON text; None where they define none."""
+        if _LEFT_OUT.get():
+            return None
         entries: list[dict[str, Any]] = []
         for value in values:
             if isinstance(value, str):

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from stages.gateway import otlp_http
 from stages.gateway.answering import Answerer
 from stages.gateway.attribution import attribute
 from stages.gateway.capture import Recorder
@@ -158,7 +159,9 @@ class Gateway:
     async def _fail(self, exchange: Exchange, error: ApiError) -> None:
         """Tell the client, if nothing has been sent yet."""
         if exchange.status == 0:
-            await send_error(exchange.send, error)
+            media = otlp_http.asked(exchange.scope["path"], header(exchange.scope, b"content-type"))
+            body = (media.encode(), otlp_http.status(media, error)) if media else None
+            await send_error(exchange.send, error, body=body)
         else:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
 

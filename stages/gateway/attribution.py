@@ -50,6 +50,17 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     return Who(user, names.get("session", ""), names.get("episode", ""), at, no_train)
 
 
+def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
+    """`who` with what an OTLP resource says of itself by `rtrl.user` and `rtrl.no_train`.
+
+    Who forwards for many has one set of headers. Raises ApiError 400.
+    """
+    said = {field: one for field, one in _said(told, "rtrl.", "").items() if field in ("user", "no_train")}
+    user = _name(*said["user"]) if "user" in said else who.user
+    no_train = "no_train" in said and _flag(_name(*said["no_train"]), said["no_train"].place)
+    return who._replace(user=user, no_train=who.no_train or no_train)
+
+
 def begins(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a request begins a conversation: nothing was answered in it yet."""
     return all(message.get("role") != "assistant" for message in messages)
@@ -161,13 +172,17 @@ def _metadata(metadata: Any) -> dict[str, _Said]:
         return {}
     if not isinstance(metadata, dict):
         raise invalid("metadata must be an object", param="metadata")
+    return _said(metadata, "rtrl_", "metadata.")
+
+
+def _said(told: Mapping[str, Any], prefix: str, inside: str) -> dict[str, _Said]:
     said: dict[str, _Said] = {}
     for field in _NAMES:
-        value = metadata.get(f"rtrl_{field}")
+        value = told.get(prefix + field)
         if isinstance(value, bool | int | float):
             value = str(value).lower()
         if value is not None and (value != "" or field == "no_train"):
-            said[field] = _Said(value, f"metadata.rtrl_{field}")
+            said[field] = _Said(value, f"{inside}{prefix}{field}")
     return said
 
 

@@ -82,8 +82,10 @@ async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) 
     await send_body(send, status, orjson.dumps(value), (JSON_TYPE, *headers))
 
 
-async def send_error(send: Send, error: ApiError, headers: Headers = ()) -> None:
-    """The answer for an error."""
+async def send_error(
+    send: Send, error: ApiError, headers: Headers = (), body: tuple[bytes, bytes] | None = None
+) -> None:
+    """The answer for an error. `body`: (media type, bytes) in the place of the OpenAI error shape."""
     extra = list(headers)
     if error.retry_after is not None:
         extra.append((b"retry-after", str(error.retry_after).encode()))
@@ -91,7 +93,8 @@ async def send_error(send: Send, error: ApiError, headers: Headers = ()) -> None
         extra.append((b"allow", error.allow.encode()))
     if error.status == 401:
         extra.append((b"www-authenticate", b"Bearer"))
-    await send_json(send, error.status, error.body(), extra)
+    media, content = body or (JSON_TYPE[1], orjson.dumps(error.body()))
+    await send_body(send, error.status, content, ((JSON_TYPE[0], media), *extra))
 
 
 def _too_large(limit: int) -> ApiError:

@@ -17,7 +17,18 @@ from cursorbench.sessions.reading import list_of, table_of
 from stages.gateway.errors import ApiError, invalid
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-_GRPC = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 503: 14}  # google.rpc.Code of an HTTP status
+_GRPC = {
+    400: 3,
+    401: 16,
+    404: 5,
+    405: 12,
+    413: 3,
+    415: 3,
+    429: 8,
+    431: 3,
+    503: 14,
+}  # google.rpc.Code of an HTTP status
+_MEMBERS, _PART = 1000, 1 << 14  # of a gzip body: how many, and bytes read at a time
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -34,6 +45,9 @@ LOGS = Signal("logs", ("resourceLogs", "scopeLogs", "logRecords"), "rejectedLogR
 METRICS = Signal("metrics", ("resourceMetrics", "scopeMetrics", "metrics"), "rejectedDataPoints")
 
 
+_SIGNALS = (TRACES, LOGS, METRICS)
+
+
 class Records(NamedTuple):
     """Records of one resource, one line each; None for what is none. `said` are its `rtrl.` attributes."""
 
@@ -41,9 +55,18 @@ class Records(NamedTuple):
     lines: list[bytes | None]
 
 
+def asked(path: str, content_type: bytes) -> str:
+    """The encoding that errors are told in to a client of OTLP, "" for any other client."""
+    name = _media(content_type)
+    if name == PROTOBUF:
+        return name
+    ours = any(f"{path}/".startswith(f"/v1/{signal.name}/") for signal in _SIGNALS)
+    return JSON if ours else ""
+
+
 def media_type(content_type: bytes) -> str:
     """Which of the two encodings it is. Raises ApiError 415."""
-    name = content_type.decode("latin-1").split(";")[0].strip().lower()
+    name = _media(content_type)
     if name not in (PROTOBUF, JSON):
         raise ApiError(
             415, "invalid_request_error", "unsupported_media_type", f"send {PROTOBUF} or {JSON}"
@@ -60,16 +83,34 @@ def unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
         raise ApiError(
             415, "invalid_request_error", "unsupported_encoding", "send gzip, deflate or no content encoding"
         )
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32 if name == "gzip" else zlib.MAX_WBITS)
+    data, rest, members = bytearray(), memoryview(body), 0
     try:
-        data = unpacker.decompress(body, limit + 1)
+        while rest or not members:
+            members += 1
+            rest, whole = _member(
+                rest, zlib.MAX_WBITS | 32 if name == "gzip" else zlib.MAX_WBITS, data, limit
+            )
+            if len(data) > limit:
+                raise ApiError(
+                    413, "invalid_request_error", "body_too_large", f"bodies are limited to {limit} bytes"
+                )
+            if not whole:
+                raise invalid(f"the body is not all of a {name} stream", code="invalid_encoding")
+            if members == _MEMBERS and rest:
+                raise invalid(f"the body has more than {_MEMBERS} members", code="invalid_encoding")
     except zlib.error:
         raise invalid(f"the body is not {name}", code="invalid_encoding") from None
-    if len(data) > limit:
-        raise ApiError(413, "invalid_request_error", "body_too_large", f"bodies are limited to {limit} bytes")
-    if not unpacker.eof:
-        raise invalid(f"the body is not all of a {name} stream", code="invalid_encoding")
-    return data
+    return bytes(data)
+
+
+def _member(packed: memoryview, wbits: int, data: bytearray, limit: int) -> tuple[memoryview, bool]:
+    """One member (RFC 1952, 2.2) onto `data`, at most to limit + 1 bytes: (what follows, did it end)."""
+    unpacker, at = zlib.decompressobj(wbits), 0
+    while not unpacker.eof and at < len(packed) and len(data) <= limit:
+        part = packed[at : at + _PART]
+        data += unpacker.decompress(part, limit + 1 - len(data))
+        at += len(part) - len(unpacker.unused_data) - len(unpacker.unconsumed_tail)
+    return packed[at:], unpacker.eof
 
 
 def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
@@ -81,6 +122,8 @@ def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
             raise invalid("the body is not valid JSON", code="invalid_json") from None
         if not isinstance(value, dict) or not isinstance(value.get(signal.fields[0], []), list):
             raise invalid(f"the body is no export of {signal.name}", code="invalid_json")
+        if value and signal.fields[0] not in value:
+            raise _elsewhere(signal, value)
         return value
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
@@ -91,6 +134,17 @@ def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
     except (DecodeError, ValueError, RecursionError):
         raise invalid(f"the body is no export of {signal.name}", code="invalid_protobuf") from None
     return found
+
+
+def _elsewhere(signal: Signal, value: dict[str, Any]) -> ApiError:
+    """What tells a sender that this is nothing for this route."""
+    other = next((one for one in _SIGNALS if one.fields[0] in value), None)
+    hint = f": {other.fields[0]} go to /v1/{other.name}" if other else ""
+    return invalid(f"the body has no {signal.fields[0]}{hint}", code="invalid_json")
+
+
+def _media(content_type: bytes) -> str:
+    return content_type.decode("latin-1").split(";")[0].strip().lower()
 
 
 def records(signal: Signal, media: str, exported: dict[str, Any]) -> list[Records]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions import definitions
 from cursorbench.sessions import items as said
 from cursorbench.sessions.kinds import Adapter, adapters
 from cursorbench.sessions.memory import MemoryLog
@@ -40,6 +42,7 @@ from stages.records import Event
 from stages.spool import EventResult, SpoolWriter
 from stages.verdicts import Verdicts
 
+log = logging.getLogger("rtrl.gateway")
 _SESSIONS = 10_000  # sessions known to be of our own generations
 _NO_RECORD = "not a record"
 _OURS = (said.AgentTurn, said.UserTurn, said.Completion)
@@ -149,8 +152,13 @@ class Intake:
 
     def _read(self, kind: str, line: bytes) -> list[Item] | str:
         """What the adapter reads in a record; why it reads nothing."""
-        log = MemoryLog.of("received", lambda: [line])
-        items = list(self._adapters[kind].read(log, Seen()))
+        lines = MemoryLog.of("received", lambda: [line])
+        try:
+            with definitions.left_out():  # calls are checked against their schemas when they are collected
+                items = list(self._adapters[kind].read(lines, Seen()))
+        except Exception as error:  # noqa: BLE001  one record of a request; the others are good
+            log.error("a record of the kind %s cannot be read: %s", kind, type(error).__name__)
+            return f"cannot be read: {type(error).__name__}"
         good: list[Item] = [
             item for item in items if not isinstance(item, said.Quarantined | said.SessionStart)
         ]

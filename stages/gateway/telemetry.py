@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from stages.gateway import otlp_http
-from stages.gateway.attribution import Who, attribute
+from stages.gateway.attribution import Who, attribute, attribute_resource
 from stages.gateway.errors import ApiError, invalid
 from stages.gateway.http import header, parse_object, read_body, send_body, send_json
 from stages.gateway.metrics import Metrics
@@ -40,18 +40,10 @@ class Telemetry:
         self._identify = identify
 
     async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
-        """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Errors are OTLP's, in the encoding of the request."""
-        media = otlp_http.JSON
-        try:
-            key_id = self._identify(exchange)
-            media = otlp_http.media_type(header(exchange.scope, b"content-type"))
-            body = await self._otlp(signal, media, key_id, exchange)
-        except ApiError as error:
-            headers = [(b"content-type", media.encode())]
-            if error.retry_after is not None:
-                headers.append((b"retry-after", str(error.retry_after).encode()))
-            await send_body(exchange.send, error.status, otlp_http.status(media, error), headers)
-            return
+        """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Raises ApiError."""
+        key_id = self._identify(exchange)
+        media = otlp_http.media_type(header(exchange.scope, b"content-type"))
+        body = await self._otlp(signal, media, key_id, exchange)
         await send_body(exchange.send, 200, body, [(b"content-type", media.encode())])
 
     async def _otlp(self, signal: otlp_http.Signal, media: str, key_id: str, exchange: Exchange) -> bytes:
@@ -64,7 +56,13 @@ class Telemetry:
             self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))
             return otlp_http.answer(signal, media, 0, "")
         total = Taken()
-        for resource, whose in [(one, _whose(who, one.said)) for one in resources]:
+        for resource in resources:
+            try:
+                whose = attribute_resource(resource.said, who)
+            except ApiError as error:  # of this resource alone: exporters do not send a refused batch again
+                total.rejected[error.message] += len(resource.lines)
+                self._metrics.received("otel", "rejected", len(resource.lines))
+                continue
             taken = await self._intake.take("otel", key_id, whose, resource.lines)
             total.rejected += taken.rejected
         return otlp_http.answer(signal, media, total.rejected.total(), total.message)
@@ -72,7 +70,7 @@ class Telemetry:
     async def continue_data(self, exchange: Exchange) -> None:
         """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""
         key_id = self._identify(exchange)
-        body = await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes)
+        body = await self._body(exchange)
         try:
             value = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -89,7 +87,7 @@ class Telemetry:
     async def feedback(self, exchange: Exchange) -> None:
         """`POST /feedback`: TensorZero's. The answer names the feedback."""
         key_id = self._identify(exchange)
-        call = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        call = parse_object(await self._body(exchange))
         _check(call)
         who, wall = self._who(exchange, key_id), now_ms()
         one = _uuid7(wall)
@@ -100,6 +98,13 @@ class Telemetry:
                 _refuse(taken.message)
         await send_json(exchange.send, 200, {"feedback_id": one})
 
+    async def _body(self, exchange: Exchange) -> bytes:
+        """Without its content encoding. Raises ApiError 400, 413 or 415."""
+        limit = self._config.max_body_bytes
+        body = await read_body(exchange.scope, exchange.receive, limit)
+        encoding = header(exchange.scope, b"content-encoding")
+        return await asyncio.to_thread(otlp_http.unpacked, body, encoding, limit)
+
     def _who(self, exchange: Exchange, key_id: str) -> Who:
         return attribute(exchange.scope, {}, key_id, client_clock=self._config.client_clock)
 
@@ -109,13 +114,6 @@ def _resources(
 ) -> list[otlp_http.Records]:
     data = otlp_http.unpacked(body, encoding, limit)
     return otlp_http.records(signal, media, otlp_http.export(signal, media, data))
-
-
-def _whose(who: Who, told: dict[str, Any]) -> Who:
-    """What a resource says of itself: who forwards for many has one set of headers. Raises ApiError."""
-    metadata = {"rtrl_user": told.get("rtrl.user"), "rtrl_no_train": told.get("rtrl.no_train")}
-    of_resource = attribute({"headers": []}, {"metadata": metadata}, who.user, client_clock=False)
-    return who._replace(user=of_resource.user, no_train=who.no_train or of_resource.no_train)
 
 
 def _check(call: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from stages.errors import IntegrityError
 from stages.inbox import records
 from stages.inbox.records import Batch, Sender
 from stages.spool import frames, segment
-from stages.vault import UserForgottenError, Vault
+from stages.vault import OVERHEAD, UserForgottenError, Vault
 
 LAST = 1 << 62
 
@@ -37,8 +37,13 @@ class Left:
     """What reading left out: batches of users who were forgotten, damaged ones, lines told before.
 
     By place, as a reader may open a log more than once.
+
+    Attributes:
+        opened: by user, the head of the first batch that was opened. What is made of the user's records is
+            sealed `like` it: nobody who is forgotten meanwhile lives on under a new key.
     """
 
+    opened: dict[str, bytes] = field(default_factory=dict)
     _places: set[tuple[str, int, int]] = field(default_factory=set)
 
     def out(self, why: str, number: int, line: int = 0) -> None:
@@ -104,6 +109,7 @@ class Inbox:
             try:
                 batch, sealed = records.unpack(frame.body)
                 lines = records.unsqueeze(vault.unseal(batch.user, sealed, records.aad(batch.id)))
+                left.opened.setdefault(batch.user, sealed[:OVERHEAD])
             except UserForgottenError:
                 left.out("forgotten", found.seq)
                 continue

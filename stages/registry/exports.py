@@ -8,6 +8,7 @@ Not for: writing exports (`stages/train/outside/handover.py`).
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,19 +98,30 @@ def sweep(store: Store, *, by: str) -> list[Export]:
         lock = lock_of(store, export.id)
         if export.state != BEGUN or not locks.is_free(lock):
             continue
-        partial = Path(export.partial)
-        if _is_whole(Path(export.folder), export.id):
-            end(store, export.id, FINISHED, by=by)
-        elif not partial.parent.is_dir():
-            continue  # a disk that is not here now may hold it still
-        else:
-            shutil.rmtree(partial, ignore_errors=True)
-            if partial.exists():
-                continue  # not ours to remove: it stays on the list
-            end(store, export.id, ABANDONED, by=by)
+        state = settle(store, export.id, folder=Path(export.folder), partial=Path(export.partial), by=by)
+        if state == ABANDONED:
             swept.append(export)
-        lock.unlink(missing_ok=True)
+        if state != BEGUN:
+            lock.unlink(missing_ok=True)
     return swept
+
+
+def settle(store: Store, export_id: str, *, folder: Path, partial: Path, by: str) -> str:
+    """Remove what an export that was cut short left unfinished, and put on record what is there now.
+
+    Returns finished where the folder is whole, abandoned where nothing is left; begun, and nothing goes on
+    record, while something may be left that could not be removed or is not in reach.
+    """
+    if _is_whole(folder, export_id):
+        end(store, export_id, FINISHED, by=by)
+        return FINISHED
+    if not partial.parent.is_dir():
+        return BEGUN  # a disk that is not here now may hold it still
+    shutil.rmtree(partial, ignore_errors=True)
+    if os.path.lexists(partial):
+        return BEGUN  # not ours to remove: it stays on the list
+    end(store, export_id, ABANDONED, by=by)
+    return ABANDONED
 
 
 def _is_whole(folder: Path, export_id: str) -> bool:

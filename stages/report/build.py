@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages import schemas
-from stages.errors import InputMissingError, UsageError
+from stages.errors import UsageError
+from stages.forget.since import times_of
 from stages.report.chosen import not_here
 from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
@@ -21,7 +21,6 @@ from stages.report.left_out import LeftOut, left_out
 from stages.report.load import Gone, Loaded, load
 from stages.report.populations import Group, Population, by_calendar, group, population
 from stages.stage import Artifact
-from stages.vault import Vault
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -112,7 +111,7 @@ def build(
         InputMissingError: (exit 5) an experience was distilled by a version that told less.
         IntegrityError: (exit 12) an artifact is damaged.
     """
-    gone = partial(forgotten_of, workspace.keys_dir)
+    gone = partial(times_of, workspace.keys_dir)
     loaded = load(store, *experiences, gone=gone)
     newest = experiences[-1]
     episodes = loaded.episodes
@@ -121,7 +120,7 @@ def build(
     best, worst = examples(workspace, store, experiences, loaded.table, texts=texts)
     timed = episodes.at[episodes.at > 0]
     left = left_out(store, experiences, loaded.table["why_not"], loaded.forgotten, untimed)
-    elsewhere = not_here(store, experiences, loaded.table)
+    elsewhere = not_here(store, experiences, loaded.table, gone)
     return Report(
         refs=tuple(one.ref for one in experiences),
         digests=tuple(one.digest for one in experiences),
@@ -146,19 +145,6 @@ def build(
         best=tuple(best),
         worst=tuple(worst),
     )
-
-
-def forgotten_of(keys_dir: Path, users: Iterable[str]) -> set[str]:
-    """Those of the users who were forgotten and have not come back; nobody where there are no keys."""
-    try:
-        vault = Vault.open(keys_dir)
-    except InputMissingError:
-        return set()
-    try:
-        living = set(vault.users(""))
-        return {user for user in users if user not in living and vault.forgotten(user)}
-    finally:
-        vault.close()
 
 
 def _name(store: Store, digest: str) -> str:

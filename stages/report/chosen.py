@@ -13,13 +13,15 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.errors import InputMissingError, UsageError
+from stages.forget.since import lost
 from stages.report.left_out import Left
+from stages.report.load import Gone, nobody
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
-_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in ("episode_id", "at")])
+_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in ("episode_id", "user", "at")])
 _NAMED = 3  # artifacts that a hint names
 
 
@@ -81,10 +83,11 @@ def choose(store: Store, refs: Sequence[str], line: str, *, everything: bool) ->
     return chosen
 
 
-def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table) -> list[Left]:
+def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Gone = nobody) -> list[Left]:
     """Episodes that other collects of session logs took and the report does not have, counted once.
 
-    Logs are deleted by their agents after some time, and each `--user` is a collect of its own.
+    Logs are deleted by their agents after some time, and each `--user` is a collect of its own. Of users who
+    were forgotten since (`gone` as for `load`) nothing is missed.
     """
     if any(one.meta["checkpoint"] for one in chosen):
         return []
@@ -96,12 +99,12 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table) -> list[
             continue
         if (made := _made_from(store, one)) is not None:
             read = tables.read(made.path / schemas.EPISODES_FILE, _TIMED)
-            told.append(_keys(read, "episode_id", "at"))
+            told.append(_keys(_readable(read, one, gone), "episode_id", "at"))
             continue
         waiting.append(one)
         for part in tables.parts(one.path):
-            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["id", "first_at"])
-            untold.append(_keys(read, "id", "first_at"))
+            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["id", "user", "first_at"])
+            untold.append(_keys(_readable(read, one, gone), "id", "first_at"))
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
         ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
@@ -111,6 +114,13 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table) -> list[
         for name, found, known, about in rows
         if (missing := _missing(found, known))
     ]
+
+
+def _readable(episodes: pa.Table, interactions: Artifact, gone: Gone) -> pa.Table:
+    """Those whose user was not forgotten after the interactions were made."""
+    away = lost(gone(episodes["user"].unique().to_pylist()), interactions.created_at)
+    sealed = pc.is_in(episodes["user"], value_set=pa.array(sorted(away), pa.string()))
+    return episodes.filter(pc.invert(sealed))
 
 
 def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:

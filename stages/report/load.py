@@ -6,9 +6,9 @@ each; together they tell of everything. Not for: which ones are meant (`chosen.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.errors import InputMissingError, IntegrityError
+from stages.forget.since import lost
 from stages.report.episodes import (
     CALLS,
     LABELS,
@@ -38,7 +39,8 @@ ORIGIN = "origin"  # the place of a row's experience among those that were read
 _TOLD = ("episode_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
 
-Gone = Callable[[Iterable[str]], set[str]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Gone = Callable[[Iterable[str]], Mapping[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +48,8 @@ class Loaded:
     """Experiences as they are on disk: one table, and its readable episodes as columns.
 
     Attributes:
-        table: a row per episode, with its ORIGIN; `why_not` is FORGOTTEN for whoever is forgotten by now.
-        forgotten: episodes of users who were forgotten, before distill or since: counted, in no figure.
+        table: a row per episode, with its ORIGIN; `why_not` is FORGOTTEN where no key opens it by now.
+        forgotten: episodes whose user was forgotten after them, also who came back: counted, in no figure.
         repeated: rows left away because a later experience has the episode too.
     """
 
@@ -57,16 +59,16 @@ class Loaded:
     repeated: int
 
 
-def nobody(users: Iterable[str]) -> set[str]:
+def nobody(users: Iterable[str]) -> dict[str, int]:
     """Of no user is it known that they were forgotten."""
-    return set()
+    return {}
 
 
 def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     """Read experiences as one. An episode that several have is the last one's: a log may have grown.
 
     Args:
-        gone: says which of some users are forgotten by now.
+        gone: says when (ms) each of some users was last forgotten, none of whom never was.
 
     Raises:
         InputMissingError: (exit 5) one was distilled by a version that told less.
@@ -76,13 +78,28 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     whole = pa.concat_tables(found, promote_options="default").combine_chunks()
     table = whole.take(pa.array(_last(whole)))
     users = _codes(table["user"])
-    away = gone(users.names)
-    lost = np.array([name in away for name in users.names], dtype=np.bool_)[users.codes]
-    lost |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
-    why_not = pc.if_else(pa.array(lost), FORGOTTEN, table["why_not"])
+    away = _sealed_for_ever(store, experiences, users, table[ORIGIN].to_numpy(), gone(users.names))
+    away |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
+    why_not = pc.if_else(pa.array(away), FORGOTTEN, table["why_not"])
     table = table.set_column(table.column_names.index("why_not"), "why_not", why_not)
-    readable = _episodes(table, users).take(np.flatnonzero(~lost))
-    return Loaded(table, readable, int(lost.sum()), len(whole) - len(table))
+    readable = _episodes(table, users).take(np.flatnonzero(~away))
+    return Loaded(table, readable, int(away.sum()), len(whole) - len(table))
+
+
+def _sealed_for_ever(
+    store: Store, experiences: Sequence[Artifact], users: Labels, origins: Ints, times: Mapping[str, int]
+) -> Bools:
+    """Rows [N] whose interactions were made before their user was forgotten; later ones distill opened."""
+    away = np.zeros(len(origins), dtype=np.bool_)
+    if not times:
+        return away
+    made = {one.digest: one.created_at for one in store.all_of("interactions", removed=True)}
+    for place, experience in enumerate(experiences):
+        of_it = [made[digest] for digest in experience.meta["interactions"] if digest in made]
+        names = lost(times, max(of_it, default=experience.created_at))
+        gone = np.array([name in names for name in users.names], dtype=np.bool_)[users.codes]
+        away |= gone & (origins == place)
+    return away
 
 
 def _table(store: Store, experience: Artifact, place: int) -> pa.Table:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stages.stage import Artifact
     from stages.workspace import Workspace
 
-ROLES = ("experience", "line_state", "parent", "anchor")
-
 
 def load_batch(
     inputs: Mapping[str, Artifact],

@@ -27,7 +27,7 @@ from stages.collect.logs.write import LogWriter
 from stages.errors import InconclusiveError
 from stages.inbox.reader import Left
 from stages.stage import Outcome, Output, RunContext
-from stages.vault import Vault
+from stages.vault import UserForgottenError, Vault
 from stages.verdicts import Verdicts
 
 _BUFFER = 1024  # records whose users get their keys in one transaction
@@ -74,7 +74,8 @@ def collect_logs(
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
     found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
-    return _with_vanished(found, vanished(ctx.store, line, facts, out_dir / "interactions"))
+    folder, keys_dir = out_dir / "interactions", ctx.workspace.keys_dir
+    return _with_vanished(found, vanished(ctx.store, line, facts, folder, keys_dir))
 
 
 def _take(
@@ -90,7 +91,6 @@ def _take(
     kinds: Counter[str] = Counter()
     unknown: list[str] = []
     pending: list[Record] = []
-    received = source.received is not None
     for kind, item, sender in source.read(vault, left):
         if isinstance(item, Quarantined):
             if is_unknown(item):
@@ -103,11 +103,11 @@ def _take(
         for record in turns.add(kind, item, sender):
             pending += stands.after(record)
         if len(pending) >= _BUFFER:
-            _write(writer, vault, pending, received=received)
+            _write(writer, vault, pending, left.opened)
             ctx.progress.advance(len(pending))
             pending = []
     ended = [one for record in turns.done() for one in stands.after(record)]
-    _write(writer, vault, [*pending, *ended], received=received)
+    _write(writer, vault, [*pending, *ended], left.opened)
     return kinds, unknown
 
 
@@ -142,19 +142,35 @@ def _survivals(
         return survivals(source.repo, facts["repo"]["head"], edits, source.zone)
 
 
-def _write(writer: LogWriter, vault: Vault, records: list[Record], *, received: bool) -> None:
+def _write(writer: LogWriter, vault: Vault, records: list[Record], opened: Mapping[str, bytes]) -> None:
     """Seal records. Whoever was forgotten stays so: nothing of theirs is taken in again, only counted.
 
-    What was `received` before cannot be opened; what can be came after it, from somebody who is back.
+    Args:
+        opened: by user, the head of a sealed batch that records came from: they go under its key or nowhere.
     """
-    users = {_user(record) for record in records}
-    gone = set() if received else {user for user in users if vault.forgotten(user)}
-    vault.ensure(users - gone)
+    heads = _heads(vault, {_user(record) for record in records}, opened)
     for record in records:
-        if _user(record) not in gone:
-            writer.add(record)
-        elif not isinstance(record, Happened):
+        user = _user(record)
+        try:
+            if user in heads:
+                writer.add(record, like=heads[user])
+                continue
+        except UserForgottenError:  # while this collect runs
+            del heads[user]
+        if not isinstance(record, Happened):
             writer.counts["forgotten"] += 1
+
+
+def _heads(vault: Vault, users: set[str], opened: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A blob under the key that takes each user's records; none for who was forgotten.
+
+    What was received could be opened, so it came after any `forget` before: somebody is back.
+    """
+    heads = {user: opened[user] for user in users if user in opened}
+    found = {user for user in users - heads.keys() if not vault.forgotten(user)}
+    vault.ensure(found)
+    made = {user: vault.seal(user, b"", b"") for user in found}
+    return heads | {user: blob for user, blob in made.items() if not vault.forgotten(user)}
 
 
 def _user(record: Record) -> str:

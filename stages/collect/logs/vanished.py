@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
+from stages.forget.since import lost, times_of
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -30,28 +31,33 @@ class Vanished:
     episodes: int
 
 
-def vanished(store: Store, line: str, facts: Mapping[str, Any], folder: Path) -> Vanished | None:
+def vanished(
+    store: Store, line: str, facts: Mapping[str, Any], folder: Path, keys_dir: Path
+) -> Vanished | None:
     """Compare with the newest interactions of the same paths and flags; None without one, or without loss.
+
+    Of users who were forgotten since nothing is missed: no report has it.
 
     Args:
         facts: of this collect's source. `folder`: the interactions it has just written.
+        keys_dir: of the vault that knows who was forgotten.
     """
     for one in store.all_of("interactions", line):
         told = one.meta.get("source") or {}
         if one.meta["checkpoint"] or any(told.get(name) != facts.get(name) for name in _SAME):
             continue
-        before, now = _sessions(one.path), _sessions(folder)
-        missing = before.filter(pc.invert(pc.is_in(before, value_set=now.unique())))
-        if not len(missing):
-            return None
-        return Vanished(one.ref, len(missing.unique()), len(missing))
+        before, now = _episodes(one.path), _episodes(folder)["session"].unique()
+        missing = before.filter(pc.invert(pc.is_in(before["session"], value_set=now)))
+        away = lost(times_of(keys_dir, missing["user"].unique().to_pylist()), one.created_at)
+        sealed = pc.is_in(missing["user"], value_set=pa.array(sorted(away), pa.string()))
+        missed = missing.filter(pc.invert(sealed))["session"]
+        return Vanished(one.ref, len(missed.unique()), len(missed)) if len(missed) else None
     return None
 
 
-def _sessions(interactions: Path) -> pa.Array:
-    """The session of each episode."""
-    read = [
-        tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["session"])["session"]
-        for part in tables.parts(interactions)
-    ]
-    return pa.chunked_array([chunk for one in read for chunk in one.chunks], pa.string()).combine_chunks()
+def _episodes(interactions: Path) -> pa.Table:
+    """User and session of each episode."""
+    columns = ["user", "session"]
+    parts = tables.parts(interactions)
+    read = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, columns) for part in parts]
+    return pa.concat_tables(read).select(columns)

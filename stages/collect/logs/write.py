@@ -61,13 +61,15 @@ class LogWriter:
         if len(self._quarantine) < LISTED:
             self._quarantine.append({"id": where, "episode": episode, "reason": reason})
 
-    def add(self, record: Sampled | Happened) -> None:
-        """The next record."""
-        self._seq += 1
+    def add(self, record: Sampled | Happened, *, like: bytes) -> None:
+        """The next record, sealed under the key of `like`, a blob of its user.
+
+        Raises UserForgottenError when that key was destroyed; nothing of the record is taken in then.
+        """
         if isinstance(record, Sampled):
-            self._generation(record)
+            self._generation(record, like)
         else:
-            self._event(record)
+            self._event(record, like)
 
     def finish(self) -> None:
         """Write episodes and quarantine, close everything."""
@@ -78,8 +80,12 @@ class LogWriter:
         table = pa.Table.from_pylist(self._quarantine, schema=schemas.QUARANTINE)
         tables.write(self._folder / schemas.QUARANTINE_FILE, table)
 
-    def _generation(self, record: Sampled) -> None:
+    def _generation(self, record: Sampled, like: bytes) -> None:
         generation = record.generation
+        payload = Payload(b"", b"", b"", request=record.request, answer=record.answer)
+        aad = generation_aad(generation.id)
+        sealed = self._vault.seal(generation.user, encode(payload), aad, like=like)
+        self._seq += 1
         row = self._episodes.get(generation.episode)
         if row is None and generation.ordinal:
             self.quarantine(generation.id, generation.episode, "its episode's part is closed")
@@ -88,24 +94,23 @@ class LogWriter:
             row = self._begin_episode(generation)
         row.generations += 1
         row.last_seq, row.last_at = self._seq, max(row.last_at, generation.at)
-        payload = Payload(b"", b"", b"", request=record.request, answer=record.answer)
-        sealed = self._vault.seal(generation.user, encode(payload), generation_aad(generation.id))
         self._open[row.part].add_generation(rows.SealedGeneration(self._seq, generation, sealed))
         self._bytes_in_newest += len(sealed)
         self.counts["generations"] += 1
 
-    def _event(self, record: Happened) -> None:
+    def _event(self, record: Happened, like: bytes) -> None:
         event, row = record.event, self._episodes.get(record.episode)
+        sealed = b""
+        if is_content(event.data):
+            aad = event_aad(event.key_id, event.id)
+            sealed = self._vault.seal(record.user, encode_data(event.data), aad, like=like)
+        self._seq += 1
         if row is None:
             self.quarantine(event.id, record.episode, "its episode's part is closed")
             return
         row.events += 1
         if event.type == "edit_applied":
             row.last_at = max(row.last_at, event.at)
-        sealed = b""
-        if is_content(event.data):
-            aad = event_aad(event.key_id, event.id)
-            sealed = self._vault.seal(record.user, encode_data(event.data), aad)
         row_of = rows.SealedEvent(self._seq, event, record.user, sealed, record.episode, record.derived)
         self._open[row.part].add_event(row_of)
         self._bytes_in_newest += len(sealed)

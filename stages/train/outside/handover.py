@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -158,7 +157,7 @@ class _Writer:
     by: str
 
     def write(self, reading: Reading, survey: Survey) -> int:
-        """Write, rename, put on record; returns the number of rows. Leaves nothing when it fails."""
+        """Write, rename, put on record; returns the number of rows. What a failure leaves is on record."""
         partial = self.folder.with_name(f".{self.folder.name}.{self.id}.partial")
         experience = self.inputs["experience"]
         lock = exports.lock_of(self.store, self.id)
@@ -180,8 +179,8 @@ class _Writer:
                 partial.rename(self.folder)
                 faults.point("export.rename.after")
             except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
-                exports.end(self.store, self.id, exports.ABANDONED, by=self.by)
+                # it may have come after the rename; what cannot be removed stays on the list
+                exports.settle(self.store, self.id, folder=self.folder, partial=partial, by=self.by)
                 raise
             fsync_folder(self.folder.parent)
             exports.end(self.store, self.id, exports.FINISHED, by=self.by, data={"rows": rows})

@@ -116,7 +116,7 @@ def test_check(text, error):
         {},
         3,
         {"function": {"name": "x", "parameters": {"type": "no such type"}}},
-        {"function": {"name": "x", "parameters": {"properties": {"path": {"pattern": "("}}}}},
+        {"function": {"name": "x", "parameters": {"properties": {"path": {"required": "path"}}}}},
     ],
 )
 def test_malformed_tools_are_the_callers_fault(tool):

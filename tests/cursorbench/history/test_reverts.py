@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cursorbench.history.repository import Repository
-from cursorbench.history.reverts import reverted
+from cursorbench.history.reverts import _gone, reverted
 from tests.cursorbench.history.gits import HOUR, T0, Git
 
 
@@ -20,3 +20,21 @@ def test_a_revert_is_told_by_its_message_and_a_revert_of_it_takes_it_back(tmp_pa
     git.commit(6 * HOUR, {"9.py": "z"}, "This reverts commit 0123456789abcdef.")
     with Repository(git.folder) as repository:
         assert reverted(repository) == {gone: T0 + HOUR, undo: T0 + 4 * HOUR}
+
+
+def test_whether_a_revert_stands_is_decided_to_the_end_of_the_chain(tmp_path: Path) -> None:
+    """The change taken back, put there again, and taken back again."""
+    git = Git(tmp_path / "r")
+    first = git.commit(0, {"1.py": "x = 1"})
+    revert = git.commit(HOUR, {"1.py": None}, f"This reverts commit {first}.")
+    again = git.commit(2 * HOUR, {"1.py": "x = 1"}, f"This reverts commit {revert}.")
+    git.commit(3 * HOUR, {"1.py": None}, f"This reverts commit {again}.")
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == {first: T0 + HOUR, again: T0 + 3 * HOUR}
+
+
+def test_long_chains_and_circles_of_reverts_end() -> None:
+    chain = {str(n): [str(n + 1)] for n in range(3_001)}  # the last, 3001, stands
+    assert _gone(chain) == {str(n) for n in range(0, 3_001, 2)}
+    assert _gone({"a": ["b"], "b": ["a"]}) == {"b"}
+    assert _gone({"a": ["b", "c"], "b": ["d"]}) == {"a", "b"}

@@ -96,3 +96,45 @@ def test_a_span_with_its_definitions(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n")
     assert uses(otel.read(path, Seen())) == [("read", "schema", "")]
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"not": schema}
+    return schema
+
+
+OLD = "http://json-schema.org/draft-03/schema#"
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (_deep(200), "{}"),
+        (_deep(900), "{}"),
+        ({"$schema": OLD, "properties": {"a": {"type": "foo"}}}, '{"a": 1}'),
+        ({"properties": {"a": {"multipleOf": 0.5}}}, '{"a": 1' + "0" * 400 + "}"),
+    ],
+)
+def test_no_schema_takes_the_records_around_it_along(
+    tmp_path: Path, schema: dict[str, Any], arguments: str
+) -> None:
+    def line(n: int, schema: Any, arguments: str) -> str:
+        function = {"name": "read", "arguments": arguments}
+        call = {"id": f"call_{n:08d}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        request = {
+            "model": "m",
+            "messages": [{"role": "user", "content": f"task {n}"}],
+            "tools": [{"type": "function", "function": {"name": "read", "parameters": schema}}],
+        }
+        return json.dumps(
+            {"request": request, "response": {"id": f"r{n}", "choices": [{"message": message}]}}
+        )
+
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join([line(1, SCHEMA, "{}"), line(2, schema, arguments), line(3, SCHEMA, "{}")]))
+    checked = [one.checked for one in openai_log.read(path, Seen()) if isinstance(one, ToolUse)]
+    assert len(checked) == 3
+    assert (checked[0], checked[2]) == ("schema", "schema")

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from stages.gateway import otlp_http
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.rig import Rig
-from tests.stages.gateway.spans import chat, traces
+from tests.stages.gateway.spans import attribute, chat, claude, logs, traces
 from tests.stages.gateway.test_received import kept
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -110,6 +110,95 @@ async def test_errors_are_a_status_in_the_encoding_of_the_request(
 def test_messages_longer_than_a_byte_tells() -> None:
     body = otlp_http.status(otlp_http.PROTOBUF, ApiError(503, "t", "c", "x" * 300))
     assert body == b"\x08\x0e\x12\xac\x02" + b"x" * 300
+
+
+@pytest.mark.parametrize("told", [{"rtrl.user": ""}, {"rtrl.user": "a" * 201}, {"rtrl.no_train": "perhaps"}])
+async def test_what_one_resource_says_wrongly_costs_only_its_own_records(
+    rig: Rig, told: dict[str, str]
+) -> None:
+    bad = traces(chat("x", "y"), chat("x", "z"), rtrl__user="eve")["resourceSpans"][0]
+    bad["resource"]["attributes"] = [attribute(key, value) for key, value in told.items()]
+    if told == {"rtrl.user": ""}:
+        bad["resource"]["attributes"] = [
+            {"key": "rtrl.user", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}}
+        ]
+    good = traces(chat("fix", "done"), rtrl__user="ada")["resourceSpans"]
+    answer = await rig.http.post("/v1/traces", json={"resourceSpans": [bad, *good]})
+    assert answer.status_code == 200, answer.text
+    partial = answer.json()["partialSuccess"]
+    assert partial["rejectedSpans"] == "2"
+    (name,) = told
+    assert partial["errorMessage"].startswith(f"2 {name} ")
+    assert [user for _, user in kept(rig)] == ["ada"]
+    assert b'rtrl_received_total{kind="otel",status="rejected"} 2.0' in rig.gateway.metrics.text()
+
+
+async def test_a_refused_key_is_told_in_the_encoding_of_the_request(rig: Rig) -> None:
+    answer = await rig.http.post("/v1/traces", content=b"", headers=PROTOBUF | {"authorization": "Bearer no"})
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/x-protobuf")
+    assert answer.content[:2] == b"\x08\x10"
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("GET", "/v1/logs", 405, 12), ("POST", "/v1/traces/", 404, 5), ("POST", "/otlp", 404, 5)],
+)
+async def test_errors_of_routing_are_a_status(
+    rig: Rig, method: str, path: str, status: int, code: int
+) -> None:
+    answer = await rig.http.request(method, path, headers=PROTOBUF)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/x-protobuf")
+    assert answer.content[:2] == bytes((8, code))
+    plain = await rig.http.request(method, path)
+    assert plain.status_code == status
+    assert plain.headers.get("allow") == ("POST" if status == 405 else None)
+    if path == "/otlp":
+        assert set(plain.json()) == {"error"}
+    else:
+        assert plain.json()["code"] == code
+
+
+async def test_an_export_on_another_signals_route_is_refused(rig: Rig) -> None:
+    answer = await rig.http.post("/v1/traces", json=logs(claude("user_prompt", 1, prompt="x")))
+    assert answer.status_code == 400
+    assert answer.json()["message"] == "the body has no resourceSpans: resourceLogs go to /v1/logs"
+    answer = await rig.http.post("/v1/logs", json={"records": []})
+    assert (answer.status_code, answer.json()["message"]) == (400, "the body has no resourceLogs")
+    empty = await rig.http.post("/v1/traces", json={})
+    assert (empty.status_code, empty.json()) == (200, {})
+
+
+@given(st.lists(st.binary(max_size=40_000), min_size=1, max_size=4), st.integers(0, 60_000))
+@settings(max_examples=60, deadline=None)
+def test_gzip_of_any_number_of_members_is_unpacked_within_the_limit(parts: list[bytes], limit: int) -> None:
+    packed, whole = b"".join(map(gzip.compress, parts)), b"".join(parts)
+    if len(whole) <= limit:
+        assert otlp_http.unpacked(packed, b"gzip", limit) == whole
+    else:
+        with pytest.raises(ApiError) as told:
+            otlp_http.unpacked(packed, b"gzip", limit)
+        assert told.value.status == 413
+    with pytest.raises(ApiError):
+        otlp_http.unpacked(packed[:-1], b"gzip", len(whole))
+
+
+def test_members_that_hold_nothing_are_not_counted_for_ever() -> None:
+    with pytest.raises(ApiError, match="invalid_encoding"):
+        otlp_http.unpacked(gzip.compress(b"") * 1001, b"gzip", 100)
+    assert otlp_http.unpacked(gzip.compress(b"") * 1000, b"gzip", 100) == b""
+
+
+async def test_other_telemetry_is_unpacked_too(rig: Rig) -> None:
+    event = {"name": "chatFeedback", "schema": "0.2.0", "level": "all", "profileId": "local"}
+    event["data"] = {"sessionId": "s", "prompt": "p", "completion": "c", "feedback": True}  # type: ignore[assignment]
+    call = {"metric_name": "stars", "episode_id": "e", "value": 4}
+    for path, body in (("/v1/continue/data", event), ("/feedback", call)):
+        packed = gzip.compress(json.dumps(body).encode())
+        answer = await rig.http.post(path, content=packed, headers={"content-encoding": "gzip"})
+        assert answer.status_code == 200, answer.text
+        answer = await rig.http.post(path, content=packed, headers={"content-encoding": "br"})
+        assert answer.status_code == 415
 
 
 _JSON = st.recursive(

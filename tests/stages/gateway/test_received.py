@@ -289,3 +289,36 @@ async def test_a_full_disk_is_503_and_nothing_is_half_done(rig: Rig) -> None:
     answer = await post(rig, "/v1/traces", traces(chat("x", "y")))
     assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "10", 14)
     assert kept(rig) == {}
+
+
+async def test_definitions_of_tools_are_not_looked_at_while_records_come_in(
+    rig: Rig, monkeypatch: Any
+) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("a stranger's schema was compiled")
+
+    monkeypatch.setattr("cursorbench.sessions.definitions.Definitions", never)
+    one = chat("fix", "done")
+    one["attributes"].append(attribute("gen_ai.tool.definitions", json.dumps(TOOLS)))
+    assert await send(rig, one) == {}
+    assert len(kept(rig)) == 1
+
+
+async def test_a_record_that_no_adapter_survives_is_told_and_the_others_are_taken(
+    rig: Rig, monkeypatch: Any
+) -> None:
+    from cursorbench.sessions import otel
+
+    read = otel.read
+
+    def breaks(path: Any, seen: Any) -> Any:
+        if b"poison" in path.open().read():
+            raise OverflowError
+        return read(path, seen)
+
+    monkeypatch.setattr(otel, "read", breaks)
+    answer = await send(rig, chat("one", "x"), chat("poison", "x"), chat("three", "x", trace="d" * 32))
+    message = "1 cannot be read: OverflowError"
+    assert answer == {"partialSuccess": {"rejectedSpans": "1", "errorMessage": message}}
+    (lines,) = kept(rig).values()
+    assert len(lines) == 3, "kept for a reader that can"

@@ -14,6 +14,7 @@ from stages.init import init_bare
 from stages.registry.store import Store
 from stages.report.build import Report, build
 from stages.report.chosen import choose
+from stages.report.load import load
 from stages.result import StageResult
 from stages.runner import run_stage
 from stages.vault import Vault
@@ -130,3 +131,39 @@ def test_what_cannot_be_one_report(place: tuple[Workspace, Store], tmp_path: Pat
     assert error.value.hint == "rtrl distill --input interactions@v1"
     with pytest.raises(UsageError, match="--all"):
         reported(place, "experience@v1", everything=True)
+
+
+def test_who_is_back_after_being_forgotten_has_no_old_episode(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """What is sealed under the new key is readable; what was made before it stays in no figure."""
+    for user, session in (("ada", "s1"), ("ben", "s2")):
+        write_log(tmp_path / f"{user}.jsonl", session, "m1", AT, REQUESTS)
+        took(place, tmp_path / f"{user}.jsonl", user)
+    vault = Vault.open(place[0].keys_dir)
+    vault.forget("ada")
+    vault.ensure(["ada"])
+    assert vault.users("ada")
+    vault.close()
+    found = reported(place, everything=True)
+    assert (found.episodes, found.users) == (3, 1)
+    assert left(found)["from the figures", "forgotten"] == 3
+    chosen = choose(place[1], (), "auto", everything=True)
+    before = load(place[1], *chosen, gone=lambda users: {"ada": 1000 * AT})  # forgotten, then collected
+    assert (len(before.episodes), before.forgotten) == (6, 0)
+
+
+def test_of_who_was_forgotten_nothing_is_missed(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for session in ("s1", "s2", "s3"):
+        write_log(logs / f"{session}.jsonl", session, "m1", AT, REQUESTS)
+    took(place, logs, "")
+    vault = Vault.open(place[0].keys_dir)
+    vault.forget("openai-log:s1")
+    vault.ensure(["openai-log:s1"])
+    vault.close()
+    (logs / "s2.jsonl").unlink()
+    found = took(place, logs, "")
+    assert found.metrics["vanished"] == {"sessions": 1, "episodes": 3}
+    assert left(reported(place))["not in this report", "of other collects"] == 3

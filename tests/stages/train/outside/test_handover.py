@@ -230,6 +230,43 @@ def test_an_export_that_fails_leaves_nothing_but_its_record(
     assert exports.of_user(world.store, "u3") == []
 
 
+def test_interrupted_right_after_the_rename_it_is_on_the_list(
+    world: TrainWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed(world)
+
+    def stop(name: str) -> None:
+        if name == "export.rename.after":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("stages.train.outside.handover.faults.point", stop)
+    with pytest.raises(KeyboardInterrupt):
+        export(world)
+    (found,) = exports.of_user(world.store, "u3")
+    assert (found.state, found.there) == ("finished", True)
+    assert pq.read_table(Path(found.folder) / "train.parquet").num_rows == 8
+
+
+def test_what_a_failed_export_could_not_remove_is_on_the_list_until_it_is_gone(
+    world: TrainWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed(world)
+
+    def full(path: Path, durable: bool = False) -> tuple[int, str]:
+        raise OSError(28, "the disk is full")
+
+    monkeypatch.setattr("stages.train.outside.handover.hash_file", full)
+    with monkeypatch.context() as busy:
+        busy.setattr("stages.registry.exports.shutil.rmtree", lambda path, **_: None)
+        with pytest.raises(Exception, match="disk is full"):
+            export(world)
+    (left,) = exports.of_user(world.store, "u3")
+    assert (left.state, left.there) == ("begun", True)
+    assert [one.id for one in exports.sweep(world.store, by="test")] == [left.id]
+    assert not Path(left.partial).exists()
+    assert exports.of_user(world.store, "u3") == []
+
+
 KILL = """
 import sys
 from pathlib import Path

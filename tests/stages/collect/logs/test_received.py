@@ -1,0 +1,120 @@
+"""`collect` of what the gateway received, while somebody is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from stages import schemas, tables
+from stages.collect.logs.source import Source
+from stages.collect.logs.state import Record
+from stages.collect.logs.turns import Turns
+from stages.collect.run import CollectStage
+from stages.errors import InconclusiveError
+from stages.inbox.writer import InboxWriter, Received
+from stages.init import init_bare
+from stages.registry.store import Store
+from stages.result import StageResult
+from stages.runner import run_stage
+from stages.spool.codec import decode, generation_aad
+from stages.vault import UserForgottenError, Vault
+from stages.workspace import Workspace
+from tests.stages.collect.logs.openai_logs import REQUESTS, log_of
+from tests.stages.gateway.spans import chat, traces
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Workspace, Store]:
+    workspace = init_bare(tmp_path / "ws")
+    return workspace, Store.open(workspace.store_dir)
+
+
+def receive(workspace: Workspace, text: str, *users: str) -> None:
+    vault = Vault.open(workspace.keys_dir)
+    writer = InboxWriter(workspace.inbox_dir, vault, segment_bytes=1 << 20, max_bytes=1 << 30)
+    lines = [orjson.dumps(traces(chat(text, "done")))]
+    writer.append([Received("k", user, "otel", lines) for user in users])
+    writer.close()
+    vault.close()
+
+
+def collect(place: tuple[Workspace, Store]) -> StageResult:
+    return run_stage(*place, CollectStage(source=Source((), received=place[0].inbox_dir)))
+
+
+def told(made: StageResult, keys_dir: Path) -> dict[str, str]:
+    """Requests that can be opened now, by user."""
+    vault = Vault.open(keys_dir)
+    found = {}
+    for part in sorted(made.outputs["interactions"].path.glob("part-*")):
+        for row in tables.read(part / schemas.GENERATIONS_FILE, schemas.GENERATIONS).to_pylist():
+            try:
+                opened = vault.unseal(row["user"], row["sealed"], generation_aad(row["id"]))
+            except UserForgottenError:
+                continue
+            found[row["user"]] = decode(opened).request
+    vault.close()
+    return found
+
+
+def forget_before_sealing(monkeypatch: pytest.MonkeyPatch, keys_dir: Path, back: Workspace | None) -> None:
+    """Another process forgets ada when all is read and nothing is sealed yet."""
+    done = Turns.done
+
+    def forget(turns: Turns) -> Iterator[Record]:
+        other = Vault.open(keys_dir)
+        assert other.forget("ada") == 1
+        other.close()
+        if back is not None:
+            receive(back, "back again", "ada")
+        yield from done(turns)
+
+    monkeypatch.setattr("stages.vault._RECHECK_S", 0.0)
+    monkeypatch.setattr(Turns, "done", forget)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_was_unsealed_before_a_forget_is_not_sealed_again_after_it(
+    place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    keys = place[0].keys_dir
+    receive(place[0], "a secret request", "ada", "ben")
+    with monkeypatch.context() as during:
+        forget_before_sealing(during, keys, place[0] if back else None)
+        made = collect(place)
+    assert told(made, keys) == {"ben": "a secret request"}
+    assert (made.metrics["generations"], made.metrics["forgotten"]) == (1, 1)
+    vault = Vault.open(keys)
+    assert vault.users("ada") == (["ada"] if back else []), "a collect makes no new key for her"
+    vault.close()
+    if back:
+        assert told(collect(place), keys) == {"ada": "back again", "ben": "a secret request"}
+
+
+def test_logs_of_a_disk_go_under_the_key_that_there_was_before_a_forget(
+    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = place[0].keys_dir
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    seal = Vault.seal
+    sealed: list[bytes] = []
+
+    def forget(vault: Vault, user: str, plaintext: bytes, aad: bytes, *, like: bytes | None = None) -> bytes:
+        if plaintext and not sealed:
+            other = Vault.open(keys)
+            other.forget("ada")
+            other.close()
+        sealed.extend([plaintext] if plaintext else [])
+        return seal(vault, user, plaintext, aad, like=like)
+
+    monkeypatch.setattr("stages.vault._RECHECK_S", 0.0)
+    monkeypatch.setattr(Vault, "seal", forget)
+    log = Source((tmp_path / "one.jsonl",), "openai-log", user="ada")
+    with pytest.raises(InconclusiveError, match="forgotten"):
+        run_stage(*place, CollectStage(source=log))
+    vault = Vault.open(keys)
+    assert vault.users("ada") == []
+    vault.close()
