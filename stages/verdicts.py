@@ -44,7 +44,7 @@ class Rule:
         if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
             return 1.0 if told else -1.0
         if isinstance(told, str):
-            return _WORDS.get(told.strip().lower())
+            return _WORDS.get(_word(told))
         if not math.isfinite(told):
             return None
         if self.worst is not None and self.best is not None:
@@ -59,6 +59,15 @@ _NAME = re.compile(r"[\w.:/-]{1,80}")
 def name_of(metric: str) -> str:
     """The metric's name for a count; not where it looks like words of a person."""
     return metric if _NAME.fullmatch(metric) else "(no name)"
+
+
+def is_word(value: object) -> bool:
+    """Whether it is one of the words that a metric's value may be: up, down, true, false."""
+    return isinstance(value, str) and _word(value) in _WORDS
+
+
+def _word(told: str) -> str:
+    return told.strip().lower()
 
 
 def rule_of(text: str) -> Rule:
@@ -97,7 +106,7 @@ class Verdicts:
         if event.type != "feedback":
             return event
         metric, value = event.data.get("name"), event.data.get("value")
-        if not isinstance(metric, str) or not isinstance(value, bool | int | float):
+        if not isinstance(metric, str) or not isinstance(value, bool | int | float | str):
             return None
         told = self.meant(metric, value)
         return None if told is None else msgspec.structs.replace(event, type=told[0], data=told[1])

@@ -5,9 +5,22 @@ The same tables stand in `docs/http.md`; a test compares them.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
+
+_WHOLE = ("value", "added", "added_kept", "deleted", "deleted_kept")  # fields of `thumbs` and `edit_survival`
+_EXACT = 2**53  # floats from here on do not tell whole numbers apart
+_FIELD = re.compile(r"at `\$\.(\w+)|required field `(\w+)`")
+_MUST_BE = {
+    "part": "true or false",
+    "ok": "true or false",
+    "horizon_s": "a number of seconds, 0 or more",
+    "duration_ms": "a number, 0 or more",
+    **dict.fromkeys(_WHOLE[1:], "a whole number, 0 or more"),
+}
+_VALUE = {"thumbs": "1 or -1", "outcome": "a number from -1 to 1"}
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0)]
@@ -82,7 +95,7 @@ class Feedback(msgspec.Struct):
     """What a metric of a team's own says. What that means, `collect.metrics` tells when it is collected."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    value: float | bool
+    value: float | bool | Literal["up", "down", "true", "false"]
 
 
 class Nothing(msgspec.Struct):
@@ -107,12 +120,35 @@ DATA: dict[str, type[msgspec.Struct]] = {
 }
 
 
+def whole_numbers(type: str, data: dict[str, Any]) -> dict[str, Any]:
+    """`data` with 1.0 as 1 where a whole number is meant: some clients have only one kind of number."""
+    if type not in ("thumbs", "edit_survival"):
+        return data
+    return {
+        name: int(value) if name in _WHOLE and _is_whole(value) else value for name, value in data.items()
+    }
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+
+
+def _in_words(type: str, told: str) -> str:
+    """Which field it is and what it must be, from what msgspec tells, which may repeat what was given."""
+    found = _FIELD.search(told)
+    if found is None:
+        return "data cannot be read"
+    name = found[1] or found[2]
+    must = _VALUE.get(type, "a number, true or false") if name == "value" else _MUST_BE.get(name, "a string")
+    return f"{name} is missing, it must be {must}" if found[2] else f"{name} must be {must}"
+
+
 def problem(type: str, data: dict[str, Any]) -> str:
     """What is wrong with `data`, "" for nothing. Names fields, never their content."""
     try:
         checked = msgspec.convert(data, DATA[type])
     except msgspec.ValidationError as error:
-        return str(error).replace("`", "")
+        return _in_words(type, str(error))
     if isinstance(checked, EditApplied) and checked.diff is None and None in (checked.before, checked.after):
         return "edit_applied needs before and after, or diff"
     if isinstance(checked, EditSurvival) and checked.now is None:

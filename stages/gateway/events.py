@@ -11,7 +11,7 @@ from typing import Any
 from stages.errors import DependencyDownError
 from stages.gateway.attribution import MAX_NAME
 from stages.gateway.errors import invalid, unavailable
-from stages.gateway.event_data import DATA, problem
+from stages.gateway.event_data import DATA, problem, whole_numbers
 from stages.gateway.ids import is_id
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms, parse_ms
@@ -78,6 +78,7 @@ class EventIntake:
         data = {} if data is None else data
         if not isinstance(data, dict):
             raise ValueError("invalid_data: data must be an object")
+        data = whole_numbers(event_type, data)
         wrong = problem(event_type, data)
         if wrong:
             raise ValueError(f"invalid_data: {wrong}")

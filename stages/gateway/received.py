@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import math
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from cursorbench.sessions import definitions
 from cursorbench.sessions import items as said
 from cursorbench.sessions.kinds import Adapter, adapters
 from cursorbench.sessions.memory import MemoryLog
+from cursorbench.sessions.reading import MAX_LINE
 from cursorbench.sessions.seen import Seen
 from stages import reactions
 from stages.errors import DependencyDownError
@@ -108,10 +108,10 @@ class Intake:
             return Taken(not_written=len(lines))
         found = await asyncio.to_thread(self._sort, kind, key_id, who.user, lines)
         try:
+            if found.events:  # first: a full inbox does not keep them out, and sent again they are known
+                self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
             if found.kept:
                 await self._queue.put(Received(key_id, who.user, kind, found.kept))
-            if found.events:
-                self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
         except DependencyDownError as error:
             message = "the records could not be written; send them again"
             raise unavailable("capture_unavailable", message, retry_after=10) from error
@@ -141,7 +141,7 @@ class Intake:
             items = _NO_RECORD if line is None else self._read(kind, line)
             if isinstance(items, str):
                 found.taken.rejected[items] += 1
-                if line is not None and items != _NO_RECORD:
+                if line is not None and len(line) <= MAX_LINE and items != _NO_RECORD:
                     found.kept.append(line)  # in quarantine of every collect, until an adapter reads it
             elif not items:
                 found.taken.passed_over += 1
@@ -245,9 +245,10 @@ class Intake:
     def _verdict(self, item: said.Feedback) -> Told | None:
         """What `collect.metrics` says of this metric; as it is told where it says nothing, or nothing yet."""
         verdict = self._verdicts.of(item)
-        if verdict is not None or isinstance(item.value, str) or not math.isfinite(item.value):
+        if verdict is not None:
             return verdict
-        return "feedback", {"name": item.name, "value": item.value}
+        value = item.value.strip().lower() if isinstance(item.value, str) else item.value
+        return "feedback", {"name": item.name, "value": value}
 
     def _remember(self, sessions: set[tuple[str, str]]) -> None:
         self._sessions |= dict.fromkeys(sessions)

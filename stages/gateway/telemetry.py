@@ -20,6 +20,7 @@ from stages.gateway.http import header, parse_object, read_body, send_body, send
 from stages.gateway.metrics import Metrics
 from stages.gateway.received import Intake, Taken
 from stages.gateway.times import now_ms
+from stages.verdicts import is_word
 
 if TYPE_CHECKING:
     from stages.gateway.app import Exchange
@@ -127,8 +128,10 @@ def _check(call: dict[str, Any]) -> None:
     if not isinstance(call[targets[0]], str) or not call[targets[0]]:
         raise invalid(f"{targets[0]} must be a string", param=targets[0])
     kinds = _VALUES.get(name, (bool, int, float))
-    if not isinstance(value, kinds):
-        what = {"comment": "a string", "demonstration": "an answer"}.get(name, "a boolean or a number")
+    if not isinstance(value, kinds) and (name in _VALUES or not is_word(value)):
+        what = {"comment": "a string", "demonstration": "an answer"}.get(
+            name, "a boolean, a number, up or down"
+        )
         raise invalid(f"the value of {name} must be {what}" if name in _VALUES else f"value must be {what}",
                       param="value")  # fmt: skip
     tags = call.get("tags") or {}

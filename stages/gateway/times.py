@@ -13,6 +13,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _iso(text: str) -> datetime:
+    """Raises ValueError, which does not repeat the text."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("neither seconds since 1970 nor ISO 8601") from None
+
+
 def parse_ms(value: str | float) -> int:
     """Milliseconds since the epoch. ISO 8601 without an offset is UTC.
 
@@ -24,7 +32,7 @@ def parse_ms(value: str | float) -> int:
     try:
         seconds = float(value)
     except ValueError:
-        moment = datetime.fromisoformat(str(value))
+        moment = _iso(str(value))
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not 0 <= seconds <= LATEST_S:
         raise ValueError("not between 1970 and 3000 (is it milliseconds?)")

@@ -98,6 +98,43 @@ async def test_what_is_wrong_is_named_and_the_rest_is_taken(rig: Rig) -> None:
         assert "PRIVATE" not in answer.text
 
 
+async def test_a_whole_number_may_be_written_as_a_float(rig: Rig) -> None:
+    g = await gid(rig)
+    counts = {"horizon_s": 60.0, "added": 3.0, "added_kept": 2.0, "deleted": 0.0, "deleted_kept": 0}
+    assert (await rig.event("e1", g, "thumbs", data={"value": 1.0}))["accepted"] == 1
+    assert (await rig.event("e2", g, "edit_survival", data=counts))["accepted"] == 1
+    up, stands = (event.data for event in rig.events())
+    assert (up["value"], stands["added"]) == (1, 3)
+    assert [type(value) for value in (up["value"], stands["added"])] == [int, int]
+
+
+REASONS: list[tuple[str, dict[str, Any], str]] = [
+    ("thumbs", {"value": 1.5}, "value must be 1 or -1"),
+    ("thumbs", {"value": 77}, "value must be 1 or -1"),
+    ("thumbs", {"value": True}, "value must be 1 or -1"),
+    ("outcome", {"value": "PRIVATE"}, "value must be a number from -1 to 1"),
+    ("tool_result", {"name": "x"}, "ok is missing, it must be true or false"),
+    ("user_message", {"text": 5}, "text must be a string"),
+    ("edit_survival", {"horizon_s": 1, "added": 1.5}, "added must be a whole number, 0 or more"),
+    ("edit_survival", {"horizon_s": 1, "added": 1e300}, "added must be a whole number, 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "why"), REASONS)
+async def test_what_is_wrong_is_said_in_words_and_without_content(
+    rig: Rig, kind: str, data: dict[str, Any], why: str
+) -> None:
+    told = await rig.event("e1", f"gen_{'0' * 32}", kind, data=data)
+    assert [one["reason"] for one in told["rejected"]] == [f"invalid_data: {why}"]
+
+
+async def test_a_time_that_is_none_is_not_repeated(rig: Rig) -> None:
+    told = await rig.event("e1", f"gen_{'0' * 32}", at="PRIVATE")
+    assert [one["reason"] for one in told["rejected"]] == [
+        "invalid_at: neither seconds since 1970 nor ISO 8601"
+    ]
+
+
 @pytest.mark.parametrize("body", [{}, {"events": {}}])
 async def test_no_list_of_events(rig: Rig, body: Any) -> None:
     assert (await rig.http.post("/v1/events", json=body)).status_code == 400

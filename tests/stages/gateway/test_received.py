@@ -152,6 +152,16 @@ async def test_an_episode_is_named_by_its_own_user_only(rig: Rig) -> None:
     assert len(events(rig)) == 2
 
 
+async def test_words_for_a_thumb_are_taken_as_files_have_them(rig: Rig) -> None:
+    one = (await rig.chat("hi")).json()["id"]
+    for value in ("up", "Down"):
+        told = await post(rig, "/feedback", {"metric_name": "thumb", "inference_id": one, "value": value})
+        assert told.status_code == 200, told.text
+    assert events(rig) == [("thumbs", {"value": 1}), ("thumbs", {"value": -1})]
+    told = await post(rig, "/feedback", {"metric_name": "thumb", "inference_id": one, "value": "PRIVATE"})
+    assert (told.status_code, "PRIVATE" in told.text) == (400, False)
+
+
 async def test_a_number_counts_where_the_settings_say_what_is_good(tmp_path: Path) -> None:
     async with running(
         tmp_path, metrics={"stars": "outcome 1..5", "errors": "outcome 10..0", "bad": "outcome 1..0"}
@@ -289,6 +299,17 @@ async def test_a_full_disk_is_503_and_nothing_is_half_done(rig: Rig) -> None:
     answer = await post(rig, "/v1/traces", traces(chat("x", "y")))
     assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "10", 14)
     assert kept(rig) == {}
+
+
+async def test_a_full_inbox_keeps_no_events_out(rig: Rig) -> None:
+    _, call = await called(rig)
+    rig.inbox._max_bytes = 1
+    for _ in range(2):
+        answer = await post(
+            rig, "/v1/traces", traces(tool(call, "Edit", EDIT), chat("x", "y", trace="c" * 32))
+        )
+        assert answer.status_code == 503
+    assert [name for name, _ in events(rig)] == ["tool_result", "edit_applied"]
 
 
 async def test_definitions_of_tools_are_not_looked_at_while_records_come_in(
