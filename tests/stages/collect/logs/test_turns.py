@@ -239,3 +239,17 @@ def test_feedback_comes_at_its_own_time_and_about_its_answer_or_not_at_all() -> 
     (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
     assert (one.at, one.generation_id) == (9_000, "claude-code:s1:0#0")
     assert turns.counts["feedback_without_its_answer"] == 2  # told of two answers, and of none
+
+
+def test_a_span_is_another_name_of_its_answer() -> None:
+    thumb = said.Feedback(session="trace", place=PLACE, at=9, target="span-1", name="thumb", value=False)
+    for first in (True, False):
+        log = [
+            user("x", 1),
+            agent("a", 2, id="m1", span="span-1"),
+            user("z", 3),
+            agent("c", 4, span="span-2"),
+        ]
+        records, _ = told(*([thumb, *log] if first else [*log, thumb]))
+        (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
+        assert (one.generation_id, one.data) == ("claude-code:s1:0#0", {"value": -1})
