@@ -15,6 +15,7 @@ import hashlib
 import secrets
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ import msgspec
 from stages.spool.frames import Kind
 
 KIND = Kind.RECEIVED
-MAX_LINES = 256 << 20  # bytes of a batch that was made smaller; more is damage
+MAX_LINES = 256 << 20  # bytes of the lines of a batch; a reader holds so much
 
 _LENGTH = struct.Struct("<I")
 
@@ -67,18 +68,34 @@ def aad(batch_id: str) -> bytes:
     return f"received:{batch_id}".encode()
 
 
+def parts(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """The lines in pieces, each for a batch. Raises ValueError for a line too long for any."""
+    part, size = list[bytes](), 0
+    for line in lines:
+        if len(line) >= MAX_LINES:
+            raise ValueError(f"a line is longer than {MAX_LINES} bytes")
+        if size + len(line) + 1 > MAX_LINES:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line) + 1
+    yield part
+
+
 def squeeze(lines: list[bytes]) -> bytes:
-    """The plaintext that is sealed. No line may hold a newline."""
+    """The plaintext that is sealed, of one of `parts`. No line may hold a newline."""
     return zlib.compress(b"".join(line + b"\n" for line in lines), 1)
 
 
 def unsqueeze(data: bytes) -> list[bytes]:
-    """The lines again. Raises ValueError when these are none."""
+    """The lines again. Raises ValueError when these are none, or more than a batch has."""
     unpacker = zlib.decompressobj()
     try:
-        text = unpacker.decompress(data, MAX_LINES)
+        text = unpacker.decompress(data, MAX_LINES + 1)
     except zlib.error as error:
         raise ValueError("not compressed lines") from error
+    if len(text) > MAX_LINES or not unpacker.eof:
+        raise ValueError("not the lines of one batch")
     return text.split(b"\n")[:-1]
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ class InboxWriter:
         numbers = segment.numbers(folder)
         self._number = numbers[-1] if numbers else 0
         self._seq = _recover(folder, self._number) if numbers else 0
-        self._sealed_bytes = sum(segment.path_of(folder, one).stat().st_size for one in numbers)
+        self._sealed_bytes = self._complete()
 
     @property
     def bytes(self) -> int:
@@ -68,14 +69,18 @@ class InboxWriter:
     def append(self, batches: Sequence[Received]) -> None:
         """Seal and write; on return all of it is on disk. Blocks for the disk.
 
+        Lines of more than `records.MAX_LINES` bytes become several batches.
+
         Raises:
+            ValueError: a single line is longer than that. Nothing was written.
             InboxFullError: not all could be written; what was is told once when sent again.
             DependencyDownError: a user's key could not be made.
         """
         self._vault.ensure({one.user for one in batches})
+        pieces = [one._replace(lines=part) for one in batches for part in records.parts(one.lines)]
         with self._lock:
             try:
-                for one in batches:
+                for one in pieces:
                     self._append(one)
                 if self._file is not None:
                     self._file.sync()
@@ -96,6 +101,8 @@ class InboxWriter:
         sealed = self._vault.seal(one.user, records.squeeze(one.lines), records.aad(batch.id))
         body = records.pack(batch, sealed)
         if self.bytes + len(body) > self._max_bytes:
+            self._sealed_bytes = self._complete()  # `rtrl gc` may have made room
+        if self.bytes + len(body) > self._max_bytes:
             raise InboxFullError(
                 f"received records take {self._max_bytes} bytes, as many as they may",
                 hint="`rtrl gc --yes` deletes old ones; or raise gateway.received_bytes",
@@ -107,6 +114,15 @@ class InboxWriter:
             self._file = SegmentFile(self._folder, self._number, self._seq + 1, _now_ms())
         self._file.append(records.KIND, self._seq + 1, body)
         self._seq += 1
+
+    def _complete(self) -> int:
+        """Bytes of the segments that are complete."""
+        size = 0
+        for number in segment.numbers(self._folder):
+            if self._file is None or number != self._number:
+                with suppress(FileNotFoundError):  # `rtrl gc` is at it
+                    size += segment.path_of(self._folder, number).stat().st_size
+        return size
 
     def _finish(self) -> None:
         file, self._file = self._file, None

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from cursorbench.sessions.memory import MemoryLog
 from stages.errors import LockedError
+from stages.inbox import records
 from stages.inbox.reader import LAST, Inbox, Left, delete_segments, old_segments, verify_inbox
-from stages.inbox.records import sender
+from stages.inbox.records import parts, sender, squeeze, unsqueeze
 from stages.inbox.writer import InboxFullError, InboxWriter, Received
 from stages.spool import segment
 from stages.vault import Vault
@@ -54,11 +55,11 @@ def test_each_sender_has_logs_of_its_own_in_order_and_a_line_once(tmp_path: Path
 def test_nothing_is_readable_on_disk_and_nothing_of_who_is_forgotten(tmp_path: Path) -> None:
     vault = Vault.create(tmp_path / "keys")
     inbox = writer(tmp_path, vault)
-    inbox.append(
-        [Received("k", "ada", "otel", [b"a secret thing"] * 50), Received("k", "eve", "otel", [b"y"])]
-    )
+    secret = os.urandom(200).replace(b"\n", b"")  # does not compress: unsealed it would lie there as it is
+    assert secret in squeeze([secret])
+    inbox.append([Received("k", "ada", "otel", [secret]), Received("k", "eve", "otel", [b"y"])])
     inbox.close()
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"a secret thing" in p.read_bytes()]
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and secret in p.read_bytes()]
     before = Inbox(tmp_path / "received").facts()
     vault.forget("ada")
     found, left = lines(tmp_path, vault)
@@ -121,6 +122,56 @@ def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
     inbox.append([Received("k", "ada", "otel", [b"two"])])
     inbox.close()
     assert lines(tmp_path, vault)[0]["otel", "ada"] == [b"one", b"two"]
+
+
+def test_what_gc_deletes_makes_room_for_the_running_writer(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault, segment_bytes=100, max_bytes=4096)
+
+    def fill() -> None:
+        for n in range(1000):
+            inbox.append([Received("k", "ada", "otel", [b"%d" % n])])
+
+    with pytest.raises(InboxFullError):
+        fill()
+    folder = tmp_path / "received"
+    delete_segments([path for _, path in Inbox(folder).segments()][:-1])
+    inbox.append([Received("k", "ada", "otel", [b"there is room"])])
+    on_disk = sum(path.stat().st_size for _, path in Inbox(folder).segments())
+    assert inbox.bytes == on_disk
+    inbox.close()
+    assert lines(tmp_path, vault)[0]["otel", "ada"][-1] == b"there is room"
+
+
+def test_more_than_a_batch_holds_becomes_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_LINES", 100)
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    given_lines = [b"%03d" % n + b"x" * 40 for n in range(7)] + [b"y" * 99]
+    inbox.append([Received("k", "ada", "otel", given_lines)])
+    with pytest.raises(ValueError, match="longer than 100"):
+        inbox.append([Received("k", "ada", "otel", [b"z" * 100])])
+    inbox.close()
+    found, left = lines(tmp_path, vault)
+    assert (found, left.counts) == ({("otel", "ada"): given_lines}, {})
+    assert Inbox(tmp_path / "received").facts()["batches"] == 5
+
+
+def test_a_batch_that_is_not_read_to_its_end_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = squeeze([b"one", os.urandom(100).hex().encode()])
+    with pytest.raises(ValueError, match="not the lines"):
+        unsqueeze(whole[:-20])
+    monkeypatch.setattr(records, "MAX_LINES", 100)
+    with pytest.raises(ValueError, match="not the lines"):
+        unsqueeze(whole)
+
+
+@given(st.lists(st.binary(max_size=50).map(lambda b: b.replace(b"\n", b""))))
+def test_parts_are_the_lines_in_order_and_each_can_be_read_back(given_lines: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "MAX_LINES", 60)
+        found = list(parts(given_lines))
+        assert [line for part in found for line in unsqueeze(squeeze(part))] == given_lines
 
 
 def test_only_what_is_old_and_collected_goes(tmp_path: Path) -> None:
