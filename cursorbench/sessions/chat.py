@@ -72,6 +72,7 @@ class Answer(msgspec.Struct, kw_only=True):
 
     message: Message | None
     id: str = ""
+    span: str = ""
     model: str = ""
     first_token_ms: float | None = None
     duration_ms: float | None = None
@@ -238,7 +239,7 @@ class Conversation:
                 yield AgentTurn(
                     session=session, id=told.id, at=at, place=place, text=message.text, model=told.model,
                     thinking=message.thinking, first_token_ms=told.first_token_ms,
-                    duration_ms=told.duration_ms,
+                    duration_ms=told.duration_ms, span=told.span,
                 )  # fmt: skip
             for call in message.calls:
                 fit = tools.check(call.name, call.arguments.text, offered=offered) if tools else ""

@@ -53,10 +53,11 @@ class UserTurn(Item, frozen=True, kw_only=True):
 
 
 class AgentTurn(Item, frozen=True, kw_only=True):
-    """A message of the agent, or a part of one. Durations in ms."""
+    """A message of the agent, or a part of one. Durations in ms. `span`: another id for feedback to name."""
 
     text: str
     model: str = ""
+    span: str = ""
     thinking: str = ""
     first_token_ms: float | None = None
     duration_ms: float | None = None

@@ -164,10 +164,8 @@ class _Told:
                 place, "an evaluation without a score" if name else "an evaluation without name"
             )
             return
-        session = _session(record)
-        yield from self._opening(session, record, place)
-        yield Feedback(
-            session=session, at=record.at, place=place, name=name,
+        yield Feedback(  # whoever evaluates is not the session's agent: begins nothing
+            session=_session(record), at=record.at, place=place, name=name,
             target=text_of(told.get("gen_ai.response.id")) or record.span,
             value=value if value is not None else text_of(label),
             comment=text_of(told.get("gen_ai.evaluation.explanation")),
@@ -190,6 +188,7 @@ def _answer(record: Record, message: Message | None) -> Answer:
     return Answer(
         message=message,
         id=text_of(told.get("gen_ai.response.id")),
+        span=record.span,
         model=first_text(told, "gen_ai.response.model", "gen_ai.request.model"),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,

@@ -177,6 +177,7 @@ def _outcome(
         "arm": config.arm,
         "max_lag": config.max_lag,
         "horizon_s": config.horizon_s,
+        "metrics": config.metrics,
         "window": {
             **extra["spool"],
             "resume_seq": decided.resume_seq,

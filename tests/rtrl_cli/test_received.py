@@ -87,8 +87,10 @@ def test_from_the_first_collect_to_a_damaged_segment(
     found = {"segments": len(old), "batches": 3, "damaged": 0}
     assert (code, said["metrics"]["received"]) == (0, found)
 
+    code, said = rtrl(workspace, "forget", "eve", "--dry-run")
+    assert (code, said["metrics"]["received_batches"], said["metrics"]["destroyed"]) == (0, 2, 1)
     code, said = rtrl(workspace, "forget", "eve", "--reason", "asked")
-    assert code == 0
+    assert (code, said["metrics"]["received_batches"], said["metrics"]["destroyed"]) == (0, 2, 1)
     code, said = rtrl(workspace, "collect", "--received", "--force")
     assert said["metrics"]["received"] == {"repeated": 1, "forgotten": 2}
     assert said["metrics"]["episodes"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -83,6 +84,19 @@ class Session:
     def agent_name(self) -> str:
         """Who answers: one name, however it is spelt."""
         return "-".join((self.agent or self.kind).lower().split())
+
+
+def owner_of(session: Session, sessions: Mapping[str, Session], user: str) -> str:
+    """Whose session it is. A sub-agent works for whoever began its parent. `user` "": each its own."""
+    if session.user:
+        return session.user
+    names = {session.name}
+    while session.parent and session.parent not in names:
+        names.add(session.parent)
+        if session.parent not in sessions:
+            return user or session.parent
+        session = sessions[session.parent]
+    return user or session.name
 
 
 def sampled(line: str, user: str, session: Session, episode: Episode, turn: Turn) -> Sampled:

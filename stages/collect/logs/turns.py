@@ -16,10 +16,11 @@ from typing import Any
 from cursorbench.sessions import items as said
 from stages import reactions
 from stages.collect.logs.clock import Clock
+from stages.collect.logs.early import Early
 from stages.collect.logs.edits import KeptEdits, repository_of
 from stages.collect.logs.faults import fault_of_end, fault_of_use
 from stages.collect.logs.names import session_name
-from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, sampled
+from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, owner_of, sampled
 from stages.inbox.records import NOBODY, Sender
 from stages.records import Event, EventType, ToolCall
 from stages.verdicts import Verdicts, name_of
@@ -56,7 +57,7 @@ class Turns:
         self._pseudonym = pseudonym
         self._edits, self._clock, self._verdicts = edits, clock, verdicts or Verdicts()
         self._sessions: dict[str, Session] = {}
-        self._early: list[tuple[said.Feedback, str]] = []
+        self._early = Early()
         self._all_read = False
         # sender and a log's id: session name, generation, episode; nothing when two answers have it
         self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
@@ -66,6 +67,9 @@ class Turns:
     def add(self, kind: str, item: said.Read, sender: Sender = NOBODY) -> Iterator[Record]:
         """What this item completes; two senders' sessions are two. `Quarantined` items are the caller's."""
         if isinstance(item, said.Quarantined):
+            return
+        if isinstance(item, said.Feedback) and self._too_early(kind, item, sender):
+            self._early.add(kind, item, sender)
             return
         if self._clock is not None:
             item = self._clock.item(kind, item)
@@ -109,8 +113,8 @@ class Turns:
     def done(self) -> Iterator[Record]:
         """What is still open at the end of all logs."""
         self._all_read = True
-        for item, mark in self._early:
-            yield from self._about_an_answer(item, mark)
+        for kind, item, sender in self._early.take():
+            yield from self.add(kind, item, sender)
         for session in self._sessions.values():
             yield from self._close(session)
 
@@ -126,21 +130,11 @@ class Turns:
             session.user, session.mark = sender
             self._sessions[name] = session
             self.counts["sessions"] += 1
+        if not session.episodes:
+            session.kind = kind  # feedback that came first is of another kind than what it is about
         if item.at is not None:
             session.at = item.at
         return session
-
-    def _owner(self, session: Session) -> str:
-        """Whose session it is. A sub-agent works for whoever began its parent."""
-        if session.user:
-            return session.user
-        names = {session.name}
-        while session.parent and session.parent not in names:
-            names.add(session.parent)
-            if session.parent not in self._sessions:
-                return self._user or session.parent
-            session = self._sessions[session.parent]
-        return self._user or session.name
 
     def _user_turn(self, session: Session, item: said.UserTurn) -> Iterator[Record]:
         task = item.automatic == "sub_agent" and session.parent
@@ -190,9 +184,8 @@ class Turns:
         turn.thinking += [item.thinking] if item.thinking else []
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
-        if item.id:
-            place = (session.name, episode.last, episode.id)
-            one = session.mark, item.id
+        place = (session.name, episode.last, episode.id)
+        for one in ((session.mark, name) for name in (item.id, item.span) if name):
             self._answers[one] = place if self._answers.get(one, place) == place else None
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
@@ -215,12 +208,16 @@ class Turns:
             event = f"{session.name}!{session.events}"
             self._edits.add(session, item, event, episode or (session.open.id if session.open else ""))
 
+    def _too_early(self, kind: str, item: said.Feedback, sender: Sender) -> bool:
+        """Whether a later file may have the answer, or the session, that this is about."""
+        if self._all_read or item.target:
+            return not self._all_read and (sender.mark, item.target) not in self._answers
+        session = self._sessions.get(self._name(kind, item.session, sender.mark))
+        return session is None or not session.episodes
+
     def _about_an_answer(self, item: said.Feedback, mark: str) -> Iterator[Record]:
         """Feedback that names its answer, in whatever log that was."""
         place = self._answers.get((mark, item.target))
-        if (mark, item.target) not in self._answers and not self._all_read:
-            self._early.append((item, mark))  # its answer may be in a later file
-            return
         if place is None:
             self.counts["feedback_without_its_answer"] += 1
             return
@@ -231,7 +228,7 @@ class Turns:
         verdict = self._verdicts.of(item)
         if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1
-            self.unused[name_of(item)] += 1
+            self.unused[name_of(item.name)] += 1
             return
         self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
         yield from self._event(session, *verdict, generation, episode, at=item.at)
@@ -273,7 +270,7 @@ class Turns:
             id=f"{session.name}!{session.events}", key_id=f"log:{session.kind}", generation_id=generation,
             type=kind, at=at, wall=at, data=data,  # type: ignore[arg-type]
         )  # fmt: skip
-        happened = Happened(event, episode, self._owner(session), derived)
+        happened = Happened(event, episode, owner_of(session, self._sessions, self._user), derived)
         if session.open and session.open.turn and session.open.last == generation:
             session.open.waiting.append(happened)
         else:
@@ -285,7 +282,7 @@ class Turns:
             return
         turn, episode.turn = episode.turn, None
         self.counts["generations"] += 1
-        yield sampled(self._line, self._owner(session), session, episode, turn)
+        yield sampled(self._line, owner_of(session, self._sessions, self._user), session, episode, turn)
         yield from episode.waiting
         episode.waiting = []
 

@@ -129,7 +129,9 @@ def test_a_conversation_in_spans(path: Path) -> None:
     )
     places = [Place(str(path), n) for n in range(1, 5)]
     told: dict[str, Any] = {"session": "c", "at": AT}
-    answer: dict[str, Any] = {"model": "m-1", "first_token_ms": 250.0, "duration_ms": 1500.0, **told}
+    answer: dict[str, Any] = {
+            "model": "m-1", "first_token_ms": 250.0, "duration_ms": 1500.0, "span": "sp", **told,
+        }  # fmt: skip
     edit: dict[str, Any] = {"id": "call_abcdef", "path": "a.py", "before": "f", "after": "g", **told}
     arguments = '{"path":"a.py","old_str":"f","new_str":"g"}'
     assert items == [

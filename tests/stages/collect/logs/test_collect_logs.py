@@ -283,3 +283,65 @@ def test_a_teams_metric_is_the_outcome_of_its_task(place: tuple[Workspace, Store
     ]
     rows = tables.read(experience.path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
     assert {row["episode_id"][-1]: row["task_outcome"] for row in rows} == {"0": 1.0, "1": None, "2": None}
+
+
+@pytest.mark.parametrize("name", ["a-feedback.jsonl", "z-feedback.jsonl"])
+def test_feedback_about_an_episode_is_joined_in_either_order(
+    place: tuple[Workspace, Store], tmp_path: Path, name: str
+) -> None:
+    """TensorZero's episode is the session: it is about the last answer, and the last outcome counts."""
+    one, silent = (f"0197a8c0-0000-7000-8000-00000000000{n}" for n in (1, 2))
+    log_of(tmp_path / "requests.jsonl", one, REQUESTS[:2])
+    told = [("passed", one, True, 100), ("stars", one, 2, 160), ("passed", silent, True, 100)]
+    calls = [
+        {"metric_name": metric, "episode_id": about, "value": value, "timestamp": 1_760_000_000 + after}
+        for metric, about, value, after in told
+    ]
+    (tmp_path / name).write_text("\n".join(json.dumps(call) for call in calls))
+    metrics = 'collect.metrics={"passed": "outcome", "stars": "outcome 1..5"}'
+    stage = CollectStage(source=Source((tmp_path,), leave_out=place[0].root))
+    made = run_stage(*place, stage, overrides=[metrics, "collect.horizon_s=28800"])
+    assert made.metrics["said"]["outcomes"] == 3
+    assert made.metrics["said"]["unanswered:outcome"] == 1  # no log has a request of it
+    distilled = run_stage(*place, DistillStage(), overrides=["distill.spec=background"])
+    table = tables.read(distilled.outputs["experience"].path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    told_of = {row["episode_id"]: (row["task_outcome"], row["agent"], row["key_id"]) for row in table}
+    openai = "openai-log", "log:openai-log"
+    assert told_of == {f"{one}:0": (None, *openai), f"{one}:1": (-0.5, *openai)}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "z.jsonl"])
+def test_an_evaluation_of_a_span_is_joined(place: tuple[Workspace, Store], tmp_path: Path, name: str) -> None:
+    """A log record under the evaluated span, with its trace and span and no id of a response."""
+
+    def attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {"key": k, "value": {"doubleValue": v} if isinstance(v, float) else {"stringValue": v}}
+            for k, v in told.items()
+        ]
+
+    ids = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174"}
+    messages = {
+        f"gen_ai.{which}.messages": json.dumps([{"role": role, "parts": [{"type": "text", "content": role}]}])
+        for which, role in (("input", "user"), ("output", "assistant"))
+    }
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.conversation.id": "c1", "gen_ai.response.id": "r1"}
+    span = {**ids, "startTimeUnixNano": "1760000000000000000", "attributes": attributes({**chat, **messages})}
+    score = {"gen_ai.evaluation.name": "quality", "gen_ai.evaluation.score.value": 0.25}
+    record = {
+        **ids, "eventName": "gen_ai.evaluation.result", "timeUnixNano": "1760000060000000000",
+        "attributes": attributes(score),
+    }  # fmt: skip
+    judge = {"attributes": attributes({"service.name": "judge"})}
+    logs = {"resourceLogs": [{"resource": judge, "scopeLogs": [{"logRecords": [record]}]}]}
+    app = {"attributes": attributes({"service.name": "app"})}
+    spans = {"resourceSpans": [{"resource": app, "scopeSpans": [{"spans": [span]}]}]}
+    (tmp_path / "m.jsonl").write_text(json.dumps(spans))
+    (tmp_path / name).write_text(json.dumps(logs))
+    stage = CollectStage(source=Source((tmp_path,), leave_out=place[0].root))
+    metrics = 'collect.metrics={"quality": "outcome"}'
+    made = run_stage(*place, stage, overrides=[metrics, "collect.horizon_s=28800"])
+    assert (made.metrics["said"]["outcomes"], made.metrics["said"]["sessions"]) == (1, 1)
+    distilled = run_stage(*place, DistillStage(), overrides=["distill.spec=background"])
+    table = tables.read(distilled.outputs["experience"].path / schemas.EPISODES_FILE, EXPERIENCE).to_pylist()
+    assert [(row["task_outcome"], row["agent"]) for row in table] == [(0.25, "app")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from typing import Any
 
 from cursorbench.sessions import items as said
@@ -239,3 +240,39 @@ def test_feedback_comes_at_its_own_time_and_about_its_answer_or_not_at_all() -> 
     (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
     assert (one.at, one.generation_id) == (9_000, "claude-code:s1:0#0")
     assert turns.counts["feedback_without_its_answer"] == 2  # told of two answers, and of none
+
+
+def test_a_span_is_another_name_of_its_answer() -> None:
+    thumb = said.Feedback(session="trace", place=PLACE, at=9, target="span-1", name="thumb", value=False)
+    for first in (True, False):
+        log = [
+            user("x", 1),
+            agent("a", 2, id="m1", span="span-1"),
+            user("z", 3),
+            agent("c", 4, span="span-2"),
+        ]
+        records, _ = told(*([thumb, *log] if first else [*log, thumb]))
+        (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
+        assert (one.generation_id, one.data) == ("claude-code:s1:0#0", {"value": -1})
+
+
+def test_a_call_with_its_answer_keeps_about_0_6_kb() -> None:
+    """As docs/sources.md says. Ids are of the length of Claude Code's; the texts are not kept."""
+    turns = Turns("auto", pseudonym=str)
+    tracemalloc.start()
+    for n in range(100):
+        of: dict[str, Any] = {"session": f"00000000-0000-4000-8000-{n:012d}", "place": PLACE}
+        items: list[said.Read] = [said.UserTurn(text="hello " * 20, **of)]
+        for c in range(20):
+            call = f"toolu_{n:012d}_{c:05d}"
+            items += [
+                said.AgentTurn(id=f"msg_{n:014d}_{c:05d}", text="answer " * 100, **of),
+                said.ToolUse(id=call, name="Edit", arguments="{}", **of),
+                said.ToolEnd(id=call, outcome="ok", **of),
+            ]
+        for item in items:
+            for _ in turns.add("claude-code", item):
+                pass
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 300 < held / 2_000 < 720
