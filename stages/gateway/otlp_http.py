@@ -115,7 +115,7 @@ def _member(packed: memoryview, wbits: int, data: bytearray, limit: int) -> tupl
 
 
 def export(signal: Signal, media: str, body: bytes, limit: int) -> dict[str, Any]:
-    """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit` bytes."""
+    """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit`."""
     if media == JSON:
         try:
             value = orjson.loads(body)
