@@ -14,6 +14,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import bold, envelope, message, pairs, show, table
 from rtrl_cli.stage import open_store
+from stages.wording import count
 
 if TYPE_CHECKING:
     from stages.report.build import Report
@@ -109,8 +110,8 @@ def text(report: Report) -> str:
     again = f" (and {report.repeated} times one of them in an earlier collect)" if report.repeated else ""
     head = {
         "report": f"{report.ref} of line {report.line}, from {', '.join(report.interactions)}",
-        "episodes": f"{report.episodes}{again} in {report.sessions} sessions of {report.users} users, "
-        f"{shown.span(report.first_at, report.last_at)}",
+        "episodes": f"{report.episodes}{again} in {count(report.sessions, 'session')} "
+        f"of {count(report.users, 'user')}, {shown.span(report.first_at, report.last_at)}",
         "source": "captured by the gateway" if report.served else "session logs",
         "reward": f"spec {report.spec}",
     }

@@ -139,7 +139,11 @@ def _in_words(type: str, told: str) -> str:
     if found is None:
         return "data cannot be read"
     name = found[1] or found[2]
-    must = _VALUE.get(type, "a number, true or false") if name == "value" else _MUST_BE.get(name, "a string")
+    must = (
+        _VALUE.get(type, "a number, true, false, up or down")
+        if name == "value"
+        else _MUST_BE.get(name, "a string")
+    )
     return f"{name} is missing, it must be {must}" if found[2] else f"{name} must be {must}"
 
 

@@ -117,8 +117,8 @@ def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
     if gone is None:
         return found
     warning = (
-        f"{gone.sessions} sessions ({gone.episodes} episodes) of {gone.ref}, the last collect of them, "
-        "are not in the logs any more: `rtrl report --all` has them"
+        f"{count(gone.sessions, 'session')} ({count(gone.episodes, 'episode')}) of {gone.ref}, "
+        "the last collect of them, not in the logs any more: `rtrl report --all` has them"
     )
     counts = {"sessions": gone.sessions, "episodes": gone.episodes}
     return replace(found, metrics={**found.metrics, "vanished": counts}, warnings=[*found.warnings, warning])

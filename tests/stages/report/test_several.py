@@ -77,7 +77,7 @@ def test_a_log_that_grew_and_one_that_is_gone(place: tuple[Workspace, Store], tm
     write_log(logs / "s3.jsonl", "s3", "m1", AT, REQUESTS[:1])
     found = took(place, logs, "")
     assert found.metrics["vanished"] == {"sessions": 1, "episodes": 3}
-    assert any("1 sessions (3 episodes) of interactions@v1" in line for line in found.warnings)
+    assert any("1 session (3 episodes) of interactions@v1" in line for line in found.warnings)
     assert left(reported(place))["not in this report", "of other collects"] == 3
     whole = reported(place, everything=True)
     assert (whole.episodes, whole.sessions, whole.repeated) == (3 + 3 + 1, 3, 2)
