@@ -20,8 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from cursorbench.sessions.items import Feedback
-from stages.records import EventType
+from stages.records import Event, EventType
 
 THUMBS = ("thumb", "thumbs", "thumbs_up", "thumb_up")
 _NUMBER = r"-?\d{1,12}(?:\.\d{1,12})?"
@@ -54,9 +56,9 @@ _THUMB = Rule("thumbs")
 _NAME = re.compile(r"[\w.:/-]{1,80}")
 
 
-def name_of(item: Feedback) -> str:
+def name_of(metric: str) -> str:
     """The metric's name for a count; not where it looks like words of a person."""
-    return item.name if _NAME.fullmatch(item.name) else "(no name)"
+    return metric if _NAME.fullmatch(metric) else "(no name)"
 
 
 def is_word(value: object) -> bool:
@@ -87,10 +89,24 @@ class Verdicts:
 
     def of(self, item: Feedback) -> tuple[EventType, dict[str, Any]] | None:
         """The event that this feedback is; None for a metric that nobody said what it is, or for no value."""
-        rule = self._rules.get(item.name) or (_THUMB if item.name in THUMBS else None)
-        value = None if rule is None else rule.value(item.value)
+        return self.meant(item.name, item.value)
+
+    def meant(self, metric: str, told: float | bool | str) -> tuple[EventType, dict[str, Any]] | None:
+        """What a value of a metric is, as `of` has it."""
+        rule = self._rules.get(metric) or (_THUMB if metric in THUMBS else None)
+        value = None if rule is None else rule.value(told)
         if rule is None or value is None:
             return None
         if rule.kind == "outcome":
-            return "outcome", {"value": value, "name": item.name}
+            return "outcome", {"value": value, "name": metric}
         return ("thumbs", {"value": 1 if value > 0 else -1}) if value else None
+
+    def resolved(self, event: Event) -> Event | None:
+        """An event, of the type `feedback` as what it means; None for feedback that says nothing (yet)."""
+        if event.type != "feedback":
+            return event
+        metric, value = event.data.get("name"), event.data.get("value")
+        if not isinstance(metric, str) or not isinstance(value, bool | int | float | str):
+            return None
+        told = self.meant(metric, value)
+        return None if told is None else msgspec.structs.replace(event, type=told[0], data=told[1])

@@ -57,6 +57,7 @@ def _text(result: Forgotten) -> str:
     for key in result.before:
         lines[f"key {key.epoch} destroyed before"] = key.forgotten
     lines["generations in the spool"] = result.spool_generations
+    lines["batches of received telemetry"] = result.received_batches
     if result.alike:
         lines["not forgotten, alike"] = ", ".join(result.alike)
     held = [(one.ref, one.generations, one.events, one.episodes) for one in result.holdings.artifacts]

@@ -6,6 +6,7 @@ Not for: scoring (`measure.py`), writing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from stages.sequences import chains, not_reproducible, payload_defect
 from stages.spool.reader import open_event
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
+from stages.verdicts import Verdicts, name_of
 
 _COLUMNS = [
     "id",
@@ -83,11 +85,16 @@ class Episode:
 
 
 class PartReader:
-    """Reads parts one at a time; what cannot be used is kept in `quarantine` with its reason."""
+    """Reads parts one at a time; what cannot be used is kept in `quarantine` with its reason.
 
-    def __init__(self, vault: Vault) -> None:
+    `verdicts` says what feedback means; `unused` counts, by metric, that of which it says nothing.
+    """
+
+    def __init__(self, vault: Vault, verdicts: Verdicts | None = None) -> None:
         self._vault = vault
+        self._verdicts = verdicts or Verdicts()
         self.quarantine: list[dict[str, str]] = []
+        self.unused: Counter[str] = Counter()
 
     def episodes(self, part: Path) -> Iterator[Episode]:
         """The episodes of a part, in capture order. Raises IntegrityError on damage."""
@@ -145,13 +152,19 @@ class PartReader:
     def _open_events(self, episode: Episode, sealed: list[rows.SealedEvent]) -> None:
         for row in sealed:
             try:
-                episode.events.append(open_event(row.event, row.user, row.sealed, self._vault))
+                event = open_event(row.event, row.user, row.sealed, self._vault)
             except UserForgottenError:
                 episode.forgotten = True
             except (IntegrityError, msgspec.DecodeError):
                 self.quarantine.append(
                     {"id": row.event.id, "episode": row.episode, "reason": "event_unreadable"}
                 )
+            else:
+                meant = self._verdicts.resolved(event)
+                if meant is None:
+                    self.unused[name_of(str(event.data.get("name", "")))] += 1
+                else:
+                    episode.events.append(meant)
 
     def _leave_out(self, episode: Episode, generation_id: str, reason: str) -> None:
         episode.untrainable[generation_id] = reason

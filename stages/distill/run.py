@@ -7,8 +7,9 @@ Not for: advantages and baselines (`train`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
+
+_METRICS = 50  # names of metrics that are told
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -83,13 +86,14 @@ class DistillStage:
     ) -> Outcome:
         """Measure part by part, then score the window as a whole."""
         assert isinstance(config, DistillConfig)
-        spec = parse(extra["spec"]["text"], config.spec)
+        text = extra["spec"]["text"]
+        spec = parse(text, config.spec)
         signals = own.load(spec, ctx.workspace.root)
         own.require_same(signals, extra.get("own", {}))
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
-        measured, left_out, asked = _measure_all(interactions, extra["spec"]["text"], config, folder, ctx)
+        measured, left_out, asked, unused = _measure_all(interactions, text, config, folder, ctx)
         measured, judged = judged_followups(measured, asked, config.judge, ctx.workspace.root / "store/judge")
         if not measured.num_rows:
             raise InconclusiveError(
@@ -102,7 +106,7 @@ class DistillStage:
         tables.write(folder / schemas.EPISODES_FILE, table)
         quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
-        (folder / schemas.SPEC_FILE).write_text(extra["spec"]["text"], encoding="utf-8")
+        (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
         window = {
             **memory.behaviour(measured),
             "episodes": measured.num_rows,
@@ -115,7 +119,7 @@ class DistillStage:
             after = memory.updated(state, measured, spec, scored.price, window, config.history)
             after.save(out_dir / "line_state", carry=before.path)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
-        found = _outcome(interactions, spec, signals, table, scored, audit, window)
+        found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
         return with_judge(found, config.judge, judged) if judged else found
 
 
@@ -145,9 +149,9 @@ def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
 
 def _measure_all(
     interactions: Artifact, spec_text: str, config: DistillConfig, folder: Path, ctx: RunContext
-) -> tuple[pa.Table, list[dict[str, str]], list[Question]]:
+) -> tuple[pa.Table, list[dict[str, str]], list[Question], Counter[str]]:
     """Measure every part, write its sequences on the way; the episodes' columns, what was left out, what
-    a judge is to be asked."""
+    a judge is to be asked, feedback without a meaning by its metric."""
     shards = [
         Shard(
             part,
@@ -156,6 +160,7 @@ def _measure_all(
             ctx.workspace.root,
             ctx.workspace.keys_dir,
             judged=bool(config.judge.url),
+            metrics=interactions.meta.get("metrics", {}),
         )
         for part in tables.parts(interactions.path)
     ]
@@ -163,14 +168,16 @@ def _measure_all(
     measured: list[pa.Table] = []
     quarantine: list[dict[str, str]] = []
     questions: list[Question] = []
+    unused: Counter[str] = Counter()
     with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
         for found in measure_all(shards, config.engine, config.workers):
             measured.append(found.episodes)
             quarantine += found.quarantine
             questions += found.questions
+            unused += found.unused
             sequences.write(found.sequences)
             ctx.progress.advance(found.episodes.num_rows)
-    return pa.concat_tables(measured).combine_chunks(), quarantine, questions
+    return pa.concat_tables(measured).combine_chunks(), quarantine, questions, unused
 
 
 def _experience(measured: pa.Table, scored: _Scored, spec: RewardSpec) -> pa.Table:
@@ -242,6 +249,19 @@ def _outcome(
     # of session logs it is no news that some signals are told by none, and that nothing can be trained on
     warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
     return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
+
+
+def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
+    """Says of which metrics the feedback was left out, as the settings do not tell what they are."""
+    if not unused:
+        return found
+    named = dict(unused.most_common(_METRICS))
+    warning = (
+        f"{unused.total()} feedback not used, of {', '.join(named)}: say in [collect.metrics] what it is, "
+        "then collect and distill again"
+    )
+    metrics = {**found.metrics, "feedback_not_used": named}
+    return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
 
 
 def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:

@@ -8,7 +8,8 @@ are columns. Whoever does it, the results come in the parts' order and are the s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from stages.distill.signals.followup.features import Followup, brief
 from stages.distill.spec import parse
 from stages.errors import InputMissingError
 from stages.vault import Vault
+from stages.verdicts import Verdicts
 from stages.workers import begun_ahead, cores, in_order
 
 _CHUNK = 1024  # episodes whose texts are in memory at once, beside those not complete yet
@@ -41,6 +43,7 @@ class Shard:
     root: Path  # the workspace's folder, where a team's own signals may lie
     keys_dir: Path
     judged: bool = False  # whether a judge will ask about follow-ups
+    metrics: Mapping[str, str] = field(default_factory=dict)  # what a metric of feedback is, by its name
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Measured:
     sequences: pa.Table
     quarantine: list[dict[str, str]]
     questions: list[Question] = field(default_factory=list)  # for a judge, redacted
+    unused: Counter[str] = field(default_factory=Counter)  # feedback nobody said the meaning of, by metric
 
 
 def measure_shard(shard: Shard) -> Measured:
@@ -62,7 +66,7 @@ def measure_shard(shard: Shard) -> Measured:
     rows = 0
     vault = Vault.open(shard.keys_dir)
     try:
-        reader = PartReader(vault)
+        reader = PartReader(vault, Verdicts(shard.metrics))
         measured, sequences = [columns_of(spec).empty_table()], [schemas.SEQUENCES.empty_table()]
         for chunk in _chunks(reader.episodes(shard.part), _CHUNK):
             table, followups = measure(chunk, spec, signals)
@@ -79,7 +83,8 @@ def measure_shard(shard: Shard) -> Measured:
     finally:
         vault.close()
     episodes = with_followups(pa.concat_tables(measured).combine_chunks(), asked)
-    return Measured(episodes, pa.concat_tables(sequences).combine_chunks(), reader.quarantine, questions)
+    found = pa.concat_tables(sequences).combine_chunks()
+    return Measured(episodes, found, reader.quarantine, questions, reader.unused)
 
 
 def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: int) -> Iterator[Measured]:

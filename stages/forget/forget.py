@@ -21,6 +21,7 @@ from sqlmodel import col, select
 from cursorbench.redaction import redact
 from stages.forget import holdings, names
 from stages.forget.names import KeyHistory, UnknownUserError
+from stages.inbox.reader import Inbox
 from stages.registry import exports
 from stages.registry.models import EventRow
 from stages.registry.states import record
@@ -42,6 +43,7 @@ class Forgotten:
         waiting_shared: waiting events that came through an API key others use too: whose, nobody knows.
         before: keys that had been destroyed before this call.
         alike: other names, not forgotten.
+        received_batches: telemetry of other systems that is sealed for the user, in `received/`.
         restored: users whose destroyed keys live again, because keys/vault.db was put back.
     """
 
@@ -53,6 +55,7 @@ class Forgotten:
     before: tuple[KeyHistory, ...]
     recorded: bool
     spool_generations: int
+    received_batches: int
     alike: tuple[str, ...]
     restored: tuple[str, ...]
     holdings: holdings.Holdings
@@ -112,6 +115,7 @@ def forget(
         before=tuple(key for key in keys if key.forgotten),
         recorded=bool(missing) and not dry_run,
         spool_generations=names.recorded(workspace, user),
+        received_batches=Inbox(workspace.inbox_dir).batches_of(user),
         alike=tuple(others),
         restored=restored(workspace, store),
         holdings=held,

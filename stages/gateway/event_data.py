@@ -91,6 +91,13 @@ class Outcome(msgspec.Struct):
     name: str | None = None
 
 
+class Feedback(msgspec.Struct):
+    """What a metric of a team's own says. What that means, `collect.metrics` tells when it is collected."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    value: float | bool | Literal["up", "down", "true", "false"]
+
+
 class Nothing(msgspec.Struct):
     """The type says it all."""
 
@@ -105,6 +112,7 @@ DATA: dict[str, type[msgspec.Struct]] = {
     "thumbs": Thumbs,
     "interrupted": Nothing,
     "outcome": Outcome,
+    "feedback": Feedback,
     "completion_shown": Nothing,
     "completion_accepted": Nothing,
     "completion_rejected": Nothing,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.disk_queue import Queue
 from stages.gateway.errors import unavailable
 from stages.gateway.event_data import problem
-from stages.gateway.ids import is_id
+from stages.gateway.ids import is_id, of_uuid
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms
@@ -183,12 +182,15 @@ class Intake:
             found.taken.rejected["other_key"] += 1
             return
         names = {item.id: item.name for item in items if isinstance(item, said.ToolUse)}
-        events = []
+        events: list[Event] = []
+        same: Counter[tuple[str, ...]] = Counter()  # a call's edits of one file, in the record's order
         for item in items:
             generation = self._about(item, key_id, user)
             told = self._reaction(item, names) if generation else None
             if told is not None:
-                events.append(_event(kind, key_id, generation, told, item, line, wall))
+                own = _own(item, told, line)
+                events.append(_event(kind, key_id, generation, told, item, (own, same[own]), wall))
+                same[own] += 1
         if not self._config.client_clock:
             events = [_not_later(event, wall) for event in events]
         found.events += events
@@ -216,10 +218,17 @@ class Intake:
         if item.target:
             if is_id(item.target):
                 return item.target
-            one = _of_uuid(item.target)
-            return one if one and self._owner(one) == key_id else ""
-        named = self._links.episode(key_id, own_name(item.session, key_id, user))
-        return named or self._links.episode(key_id, item.session)
+            one, others = of_uuid(item.target)
+            return "" if others and not self._owner(one) else one
+        return self._links.episode(key_id, own_name(item.session, key_id, user)) or self._recorded(
+            item.session, key_id, user
+        )
+
+    def _recorded(self, episode: str, key_id: str, user: str) -> str:
+        """The last generation of the user's episode that is recorded as `NAME@xxxxxxxx`, "" for none."""
+        found = self._links.episode(key_id, episode)
+        owner = self._spool.owner(found) if found else None
+        return found if owner is not None and owner.user == user else ""
 
     def _reaction(self, item: Item, names: dict[str, str]) -> Told | None:
         told: Told | None = None
@@ -234,13 +243,12 @@ class Intake:
         return told if told is not None and not problem(*told) else None
 
     def _verdict(self, item: said.Feedback) -> Told | None:
-        """What `collect.metrics` says of this metric; a boolean that it says nothing of is told as it is."""
+        """What `collect.metrics` says of this metric; as it is told where it says nothing, or nothing yet."""
         verdict = self._verdicts.of(item)
         if verdict is not None:
             return verdict
-        if isinstance(item.value, bool):
-            return "outcome", {"value": 1.0 if item.value else -1.0, "name": item.name}
-        return None
+        value = item.value.strip().lower() if isinstance(item.value, str) else item.value
+        return "feedback", {"name": item.name, "value": value}
 
     def _remember(self, sessions: set[tuple[str, str]]) -> None:
         self._sessions |= dict.fromkeys(sessions)
@@ -248,13 +256,26 @@ class Intake:
             self._sessions.popitem(last=False)
 
 
-def _event(kind: str, key_id: str, generation: str, told: Told, item: Item, line: bytes, wall: int) -> Event:
-    """The event, with an id that the same record has again."""
+def _own(item: Item, told: Told, line: bytes) -> tuple[str, ...]:
+    """What makes a reaction itself, whichever record tells it."""
     if isinstance(item, said.Feedback):
-        own = [item.id] if item.id else [line.decode(errors="replace")]
-    else:
-        own = [item.id, told[0], told[1].get("path", "")]
-    one = hashlib.blake2b("\0".join([generation, *own]).encode(errors="replace"), digest_size=16).hexdigest()
+        return (item.id or line.decode(errors="replace"),)
+    return item.id, told[0], told[1].get("path", "")
+
+
+def _event(
+    kind: str,
+    key_id: str,
+    generation: str,
+    told: Told,
+    item: Item,
+    what: tuple[tuple[str, ...], int],
+    wall: int,
+) -> Event:
+    """The event, with an id that the same record has again: of `what` it is, and the how manieth of it."""
+    own, n = what
+    parts = [generation, *own, *([str(n)] if n else [])]
+    one = hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).hexdigest()
     return Event(
         id=f"{kind}-{one}",
         key_id=key_id,
@@ -269,11 +290,3 @@ def _event(kind: str, key_id: str, generation: str, told: Told, item: Item, line
 def _not_later(event: Event, wall: int) -> Event:
     """Nothing has happened after it was told."""
     return event if event.at <= wall else msgspec.structs.replace(event, at=wall)
-
-
-def _of_uuid(target: str) -> str:
-    """A generation id whose 32 digits a client writes as a UUID; "" for what is none."""
-    try:
-        return f"gen_{uuid.UUID(target).hex}"
-    except ValueError:
-        return ""

@@ -71,6 +71,10 @@ class Inbox:
                 n, seen = n + 1, max(seen, item.seq)
         return {"last_seq": seen, "batches": n, "digest": f"sha256:{digest.hexdigest()}"}
 
+    def batches_of(self, user: str) -> int:
+        """How many batches are sealed for a user; nothing is opened."""
+        return sum(found.batch.user == user for found in self._found(LAST, Left()))
+
     def logs(self, vault: Vault, last: int, left: Left) -> Iterator[tuple[str, MemoryLog, Sender]]:
         """(kind, log, whose) of each sender's records of a kind, in the order in which they came.
 

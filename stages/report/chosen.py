@@ -91,8 +91,9 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
     Logs are deleted by their agents after some time, and each `--user` is a collect of its own. Of users who
     were forgotten since (`gone` as for `load`) nothing is missed.
     """
+    apart = _of_the_other_kind(store, chosen)
     if any(one.meta["checkpoint"] for one in chosen):
-        return []
+        return apart
     here = {digest for one in chosen for digest in one.meta["interactions"]}
     waiting: list[Artifact] = []
     told, untold = [_keys(table, "episode_id", "at")], []
@@ -111,7 +112,7 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
         ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
     )
-    return [
+    return apart + [
         Left("not in this report", name, missing, None, about)
         for name, found, known, about in rows
         if (missing := _missing(found, known))
@@ -123,6 +124,20 @@ def _readable(episodes: pa.Table, interactions: Artifact, gone: Gone) -> pa.Tabl
     away = lost(gone(episodes["user"].unique().to_pylist()), interactions.created_at)
     sealed = pc.is_in(episodes["user"], value_set=pa.array(sorted(away), pa.string()))
     return episodes.filter(pc.invert(sealed))
+
+
+def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
+    """Experiences that no report joins with these: of the gateway, or of session logs."""
+    served = bool(chosen[0].meta["checkpoint"])
+    made = [
+        one for one in store.all_of("experience", chosen[0].line) if bool(one.meta["checkpoint"]) != served
+    ]
+    if not made:
+        return []
+    name = "of session logs" if served else "captured by the gateway"
+    count = len({tuple(one.meta["interactions"]) for one in made})
+    about = f"reported on apart, the newest: rtrl report {made[0].ref}"
+    return [Left("experiences not in this report", name, count, None, about)]
 
 
 def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:

@@ -157,7 +157,7 @@ async def test_the_curl_examples_print_what_they_say(tmp_path: Path) -> None:
             printed, shown = json.loads(out), json.loads(one["shown"])
             same_shape(printed, shown)
             assert "feedback_id" in shown or printed == shown
-        assert [event.type for event in rig.events()] == ["outcome"]
+        assert [event.type for event in rig.events()] == ["feedback"]
 
 
 def test_event_types_and_their_data() -> None:

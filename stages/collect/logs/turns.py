@@ -228,7 +228,7 @@ class Turns:
         verdict = self._verdicts.of(item)
         if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1
-            self.unused[name_of(item)] += 1
+            self.unused[name_of(item.name)] += 1
             return
         self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
         yield from self._event(session, *verdict, generation, episode, at=item.at)

@@ -208,3 +208,18 @@ def test_a_user_forgotten_after_collect(world: World) -> None:
     assert ([s.episode_id for s in left], gone) == (["e1"], ["e2"])
     with pytest.raises(UserForgottenError):
         list(load_sequences(first, world.store, world.vault))
+
+
+def test_feedback_means_what_the_settings_say_when_it_is_collected(world: World) -> None:
+    a_click(world)
+    world.event("g1", "feedback", 60_000, name="stars", value=1)
+    world.event("g1", "feedback", 61_000, name="has_errors", value=True)
+    told = distilled(world)
+    silent = rewarded(told.outputs["experience"])["e1"]["dissatisfied_followup"]
+    assert 0 < silent < 1, "read from the text of the next message"
+    assert told.metrics["feedback_not_used"] == {"stars": 1, "has_errors": 1}
+    assert "[collect.metrics]" in " ".join(told.warnings)
+    world.collect('collect.metrics={"stars": "thumbs 1..5"}')
+    again = world.run(STAGE)
+    assert rewarded(again.outputs["experience"])["e1"]["dissatisfied_followup"] == 0.95
+    assert again.metrics["feedback_not_used"] == {"has_errors": 1}

@@ -22,6 +22,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "thumbs": {"value": -1},
     "interrupted": {},
     "outcome": {"value": 0.5, "name": "merged"},
+    "feedback": {"name": "stars", "value": 4},
     "completion_shown": {},
     "completion_accepted": {},
     "completion_rejected": {},

@@ -160,7 +160,7 @@ async def test_what_exporters_sent_is_collected_after_a_kill(tmp_path: Path) -> 
     told = [open_event(e, user, s, vault) for _, e, user, s in spool.events(0, 1 << 60)]
     spool.close()
     vault.close()
-    assert [(event.type, event.generation_id) for event in told] == [("outcome", generation)]
+    assert [(event.type, event.generation_id) for event in told] == [("feedback", generation)]
     made = collect(place)
     assert made.metrics["episodes"] == 4, "two of the log; each span without conversation has its own trace"
     assert made.metrics["items"]["otel"] >= 8

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from stages.gateway.ids import new_id
 from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
 from stages.inbox.reader import LAST, Inbox, Left
@@ -121,11 +122,34 @@ async def test_feedback_as_tensorzero_takes_it(rig: Rig) -> None:
     assert {found.version for found in ids} == {7}
     assert len(set(ids)) == 4
     assert events(rig) == [
-        ("outcome", {"value": 1.0, "name": "task_success"}),
+        ("feedback", {"name": "task_success", "value": True}),
         ("thumbs", {"value": -1}),
-        ("outcome", {"value": -1.0, "name": "ok"}),
-    ]
+        ("feedback", {"name": "ok", "value": False}),
+    ], "what is good of a boolean nobody said: it is kept as it is"
     assert kept(rig) == {}
+
+
+async def test_every_hunk_of_a_call_is_an_event(rig: Rig) -> None:
+    _, call = await called(rig)
+    hunks = [{"old_string": old, "new_string": new} for old, new in ("ab", "cd", "cd")]
+    for _ in range(2):
+        assert await send(rig, tool(call, "MultiEdit", {"file_path": "a.py", "edits": hunks})) == {}
+    texts = [(data["before"], data["after"]) for kind, data in events(rig) if kind == "edit_applied"]
+    assert texts == [("a", "b"), ("c", "d"), ("c", "d")]
+
+
+async def test_an_episode_is_named_by_its_own_user_only(rig: Rig) -> None:
+    await rig.chat("hi", headers={"x-rtrl-episode": "job", "x-rtrl-user": "ada"})
+    (recorded,) = rig.generations()
+    for name in ("job", recorded.episode):
+        call = {"metric_name": "ok", "episode_id": name, "value": False}
+        assert (await post(rig, "/feedback", call, **{"x-rtrl-user": "bob"})).status_code == 200
+    assert events(rig) == []
+    assert list(kept(rig)) == [("tensorzero", "bob")]
+    for name in ("job", recorded.episode):
+        call = {"metric_name": "ok", "episode_id": name, "value": False}
+        assert (await post(rig, "/feedback", call, **{"x-rtrl-user": "ada"})).status_code == 200
+    assert len(events(rig)) == 2
 
 
 async def test_words_for_a_thumb_are_taken_as_files_have_them(rig: Rig) -> None:
@@ -146,9 +170,9 @@ async def test_a_number_counts_where_the_settings_say_what_is_good(tmp_path: Pat
         for name, value in (("stars", 4), ("errors", 99), ("errors", 0), ("bad", True), ("cost", 0.5)):
             call = {"metric_name": name, "inference_id": one, "value": value}
             assert (await post(rig, "/feedback", call)).status_code == 200
-        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0, -1.0]
-        ((_, found),) = kept(rig).items()
-        assert [one["request"]["metric_name"] for one in found] == ["cost"]
+        assert [data["value"] for _, data in events(rig)] == [0.5, -1.0, 1.0, -1.0, 0.5]
+        assert rig.events()[-1].type == "feedback"
+        assert kept(rig) == {}
 
 
 async def test_feedback_of_others_and_texts_are_kept(rig: Rig) -> None:
@@ -181,12 +205,27 @@ async def test_wrong_feedback_is_told_what_is_wrong(rig: Rig) -> None:
 
 
 async def test_feedback_for_a_generation_that_is_not_recorded_yet_waits(rig: Rig) -> None:
-    one = "gen_" + "0" * 32
-    assert (
-        await post(rig, "/feedback", {"metric_name": "ok", "inference_id": one, "value": True})
-    ).is_success
+    made = new_id(1795192653000)
+    for one in (made, str(uuid.UUID(made.removeprefix("gen_"))), "gen_" + "0" * 32):
+        told = await post(rig, "/feedback", {"metric_name": "ok", "inference_id": one, "value": True})
+        assert told.is_success
     rig.spool.flush()
-    assert rig.spool.pending == 1
+    assert rig.spool.pending == 3
+    assert kept(rig) == {}
+
+
+async def test_a_uuid_of_another_gateway_is_kept_and_one_of_another_key_is_refused(rig: Rig) -> None:
+    foreign = {"metric_name": "ok", "inference_id": "0195c4a0-0000-7000-8000-000000000009", "value": True}
+    assert (await post(rig, "/feedback", foreign)).is_success
+    assert len(kept(rig)) == 1
+    one = (await rig.chat("hi")).json()["id"]
+    other = {"authorization": f"Bearer {ApiKeys.create(rig.root / 'keys', 'other')}"}
+    rig.gateway._keys._next_check = 0.0
+    call = {"metric_name": "ok", "inference_id": str(uuid.UUID(one.removeprefix("gen_"))), "value": True}
+    told = await post(rig, "/feedback", call, **other)
+    assert (told.status_code, told.json()["error"]["code"]) == (404, "unknown_target")
+    rig.spool.flush()
+    assert (rig.spool.pending, events(rig), len(kept(rig))) == (0, [], 1)
 
 
 async def test_continue_data(rig: Rig) -> None:

@@ -105,6 +105,8 @@ def test_what_is_no_experience_is_refused(tmp_path: Path, world: World) -> None:
         resolve(world.store, "checkpoint@live", "auto")
     with pytest.raises(UsageError, match="users"):
         parse_by("agent,users")
+    with pytest.raises(UsageError, match="no population"):
+        parse_by(" ,")
     assert parse_by(" agent, work,agent,") == ("agent", "work")
     empty = Store.open(init_bare(tmp_path / "empty").store_dir)
     with pytest.raises(InputMissingError, match="no experience to report on") as error:
