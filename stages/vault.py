@@ -87,9 +87,10 @@ class Vault:
         try:
             master = path.read_bytes()
         except FileNotFoundError:
-            raise InputMissingError(
-                f"no master key at {path}", hint="`rtrl init` makes one; or restore it from where you keep it"
-            ) from None
+            hint = "`rtrl init` makes one; or restore it from where you keep it"
+            if (keys_dir / DATABASE_FILE).exists():  # a new one would open nothing
+                hint = "restore it from where you keep it; without it nothing sealed so far can be read"
+            raise InputMissingError(f"no master key at {path}", hint=hint) from None
         if len(master) != 32:
             raise IntegrityError(f"{path} holds {len(master)} bytes, not 32", hint="restore the master key")
         vault = cls(keys_dir, master)

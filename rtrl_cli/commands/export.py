@@ -37,7 +37,7 @@ def command(
 
     The folder holds users' data unsealed. `rtrl train --import` takes back what was trained.
     """
-    from stages.train.outside.handover import UNSEALED, export_experience
+    from stages.train.outside.handover import export_experience
 
     started = time.monotonic()
     found, store = open_store(workspace, overrides or ())
@@ -57,7 +57,7 @@ def command(
     finally:
         if close := getattr(progress, "close", None):
             close()
-    warnings = [f"{result.folder} {'will hold' if dry_run else 'holds'}{UNSEALED.removeprefix('holds')}"]
+    warnings = result.warnings()
     document = envelope(
         "export",
         "noop" if dry_run else "succeeded",

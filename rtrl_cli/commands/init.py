@@ -41,11 +41,14 @@ def command(
     import time
 
     from stages.init import init_bare, init_model, init_tiny
+    from stages.workspace import SETTINGS_FILE
 
+    there = (Path(path) / SETTINGS_FILE).exists()
+    note = " (was there already; its settings are kept)" if there else ""
     if no_model:
         root = init_bare(Path(path)).root
-        document = envelope("init", "succeeded", metrics={"workspace": str(root)})
-        steps = {"workspace": root, "next": f"rtrl collect PATH-OF-SESSION-LOGS -w {root}"}
+        document = envelope("init", "succeeded", metrics={"workspace": str(root), "existed": there})
+        steps = {"workspace": f"{root}{note}", "next": f"rtrl collect PATH-OF-SESSION-LOGS -w {root}"}
         show(as_json, document, lambda: pairs(steps))
         return
     started = time.monotonic()
@@ -59,11 +62,15 @@ def command(
             artifact.kind: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
             for artifact in (checkpoint, made.line_state)
         },
-        metrics={"workspace": str(made.workspace.root), "key_file": str(made.key_file)},
+        metrics={
+            "workspace": str(made.workspace.root),
+            "key_file": str(made.key_file),
+            "existed": there,
+        },
         duration_s=round(time.monotonic() - started, 3),
     )
     lines = {
-        "workspace": made.workspace.root,
+        "workspace": f"{made.workspace.root}{note}",
         "live": f"{checkpoint.ref}, {checkpoint.meta['parameters']:,} parameters, {size(checkpoint.bytes)}",
         "API key": f"in {made.key_file}",
         "next": f"rtrl serve -w {made.workspace.root}",

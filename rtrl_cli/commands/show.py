@@ -122,6 +122,8 @@ def text(shown: dict[str, Any]) -> str:
             "made by": ", ".join(artifact["runs"]),
             "from": ", ".join(artifact["inputs"].values()) or "-",
         }
+        if "folder" in head:
+            head["folder"] = head["folder"] or f"-  (rtrl show {artifact['ref']} --rebuild makes it)"
         files = [(file["path"], size(file["bytes"]), file["sha256"][:12]) for file in artifact["files"]]
         meta = {key: _short(value) for key, value in artifact["meta"].items()}
         parts = [pairs(head), f"{bold('meta')}\n{pairs(meta)}", table(("FILE", "SIZE", "SHA256"), files)]

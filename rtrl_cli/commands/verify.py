@@ -11,6 +11,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
 from rtrl_cli.stage import open_store
+from stages.wording import count
 
 HINT = "restore what is damaged from a backup; docs/registry.md says how"
 
@@ -70,12 +71,17 @@ def command(
         error=_error(problems) if problems else None,
     )
     lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
+    lines |= {name: _counts(metrics[name]) for name in ("spool", "received")}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
     _say(spool.warnings, problems)
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
+
+
+def _counts(found: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in found.items())
 
 
 def _say(warnings: list[str], problems: list[str]) -> None:
@@ -91,6 +97,6 @@ def _error(problems: list[str]) -> dict[str, Any]:
     return {
         "code": 12,
         "kind": "integrity",
-        "message": f"{len(problems)} problems: {problems[0]}",
+        "message": f"{count(len(problems), 'problem')}: {problems[0]}",
         "hint": HINT,
     }

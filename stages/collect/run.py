@@ -29,6 +29,7 @@ from stages.linestate import consumed_episodes
 from stages.spool import Damage, Spool
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.vault import Vault
+from stages.wording import count
 
 if TYPE_CHECKING:
     from stages.collect.logs.source import Source
@@ -190,9 +191,9 @@ def _outcome(
         "other_lines": found.other_lines,
         **counted,
     }
-    warnings = [f"{n} records quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    warnings = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
     if lost_events:
-        warnings.append(f"{lost_events} events were lost to damage of the spool")
+        warnings.append(f"{count(lost_events, 'event')} lost to damage of the spool")
     return Outcome(
         outputs={"interactions": Output("interactions", meta)},
         metrics={**counts, **counted},
@@ -262,11 +263,11 @@ def _refuse_too_few(
     hint = "there is nothing to wait for in the spool: more use is needed"
     if len(waiting):
         next_at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(int(waiting.min()) / 1000))
-        hint = f"{len(waiting)} episodes are maturing, the next one at {next_at}"
+        hint = f"{count(len(waiting), 'episode')} maturing, the next one at {next_at}"
         if config.clock == "events":
             hint += " of event time: users have to go on until then"
     raise InconclusiveError(
-        f"{n} episodes are ready, {config.min_episodes} are wanted ({reasons})", hint=hint
+        f"{count(n, 'episode')} ready, {config.min_episodes} are wanted ({reasons})", hint=hint
     )
 
 

@@ -29,6 +29,7 @@ _GRPC = {
     503: 14,
 }  # google.rpc.Code of an HTTP status
 _MEMBERS, _PART = 1000, 1 << 14  # of a gzip body: how many, and bytes read at a time
+_EACH = 200  # bytes that a record takes in memory besides what it says
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -113,8 +114,8 @@ def _member(packed: memoryview, wbits: int, data: bytearray, limit: int) -> tupl
     return packed[at:], unpacker.eof
 
 
-def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
-    """The export request as OTLP/JSON has it. Raises ApiError 400."""
+def export(signal: Signal, media: str, body: bytes, limit: int) -> dict[str, Any]:
+    """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit`."""
     if media == JSON:
         try:
             value = orjson.loads(body)
@@ -130,6 +131,8 @@ def export(signal: Signal, media: str, body: bytes) -> dict[str, Any]:
 
     try:
         message = _messages(signal)[0].FromString(body)
+        if _number(signal, message) * _EACH > limit:
+            raise _too_many(limit)
         found: dict[str, Any] = MessageToDict(message, use_integers_for_enums=True)
     except (DecodeError, ValueError, RecursionError):
         raise invalid(f"the body is no export of {signal.name}", code="invalid_protobuf") from None
@@ -147,19 +150,30 @@ def _media(content_type: bytes) -> str:
     return content_type.decode("latin-1").split(";")[0].strip().lower()
 
 
-def records(signal: Signal, media: str, exported: dict[str, Any]) -> list[Records]:
-    """Each resource's records, each as an export of its own on one line."""
+def records(signal: Signal, media: str, exported: dict[str, Any], limit: int) -> list[Records]:
+    """Each resource's records, each as an export of its own on one line.
+
+    Every line repeats its resource and scope: raises ApiError 413 when that takes more than `limit` bytes.
+    """
     outer, middle, inner = signal.fields
-    found = []
+    found, left = [], limit
     for resource in map(table_of, list_of(exported.get(outer))):
         lines: list[bytes | None] = []
+        around = {name: value for name, value in resource.items() if name != middle}
+        size = _EACH + len(_line(around) or b"")
         for scope in map(table_of, list_of(resource.get(middle))):
             about = {name: value for name, value in scope.items() if name != inner}
-            around = {name: value for name, value in resource.items() if name != middle}
+            left -= len(list_of(scope.get(inner))) * (size + len(_line(about) or b""))
+            if left < 0:
+                raise _too_many(limit)
             for record in list_of(scope.get(inner)):
                 if media == PROTOBUF:
                     _hexadecimal(record)
-                lines.append(_line({outer: [{**around, middle: [{**about, inner: [record]}]}]}, record))
+                one = {outer: [{**around, middle: [{**about, inner: [record]}]}]}
+                lines.append(_line(one) if isinstance(record, dict) else None)
+        left -= size
+        if not lines:
+            continue
         said = attributes_of(table_of(resource.get("resource")).get("attributes"))
         found.append(Records({k: v for k, v in said.items() if k.startswith("rtrl.")}, lines))
     return found
@@ -172,8 +186,7 @@ def answer(signal: Signal, media: str, rejected: int, message: str) -> bytes:
         return orjson.dumps({"partialSuccess": partial} if rejected else {})
     response = _messages(signal)[1]()
     if rejected:
-        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in signal.rejected)
-        setattr(response.partial_success, name, rejected)
+        setattr(response.partial_success, _snake(signal.rejected), rejected)
         response.partial_success.error_message = message
     return bytes(response.SerializeToString())
 
@@ -185,6 +198,13 @@ def status(media: str, error: ApiError) -> bytes:
         return orjson.dumps({"code": code, "message": error.message})
     text = error.message.encode()
     return bytes((0x08, code, 0x12)) + _varint(len(text)) + text
+
+
+def _number(signal: Signal, message: Any) -> int:
+    """How many records an export in protobuf has."""
+    outer, middle, inner = map(_snake, signal.fields)
+    scopes = (scope for resource in getattr(message, outer) for scope in getattr(resource, middle))
+    return sum(len(getattr(scope, inner)) for scope in scopes)
 
 
 def _messages(signal: Signal) -> tuple[Any, Any]:
@@ -202,12 +222,22 @@ def _messages(signal: Signal) -> tuple[Any, Any]:
     return of_metrics.ExportMetricsServiceRequest, of_metrics.ExportMetricsServiceResponse
 
 
-def _line(one: dict[str, Any], record: object) -> bytes | None:
-    """As one line; None when the record is no object or is nested deeper than JSON is written here."""
+def _line(one: dict[str, Any]) -> bytes | None:
+    """As one line; None when it is nested deeper than JSON is written here."""
     try:
-        return orjson.dumps(one) if isinstance(record, dict) else None
+        return orjson.dumps(one)
     except (orjson.JSONEncodeError, RecursionError):
         return None
+
+
+def _too_many(limit: int) -> ApiError:
+    message = f"the records, each with its resource and scope, take over {limit} bytes: send fewer at a time"
+    return ApiError(413, "invalid_request_error", "body_too_large", message)
+
+
+def _snake(name: str) -> str:
+    """A field's name in protobuf."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
 
 
 def _hexadecimal(record: dict[str, Any]) -> None:

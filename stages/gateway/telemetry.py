@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stages.gateway.config import GatewayConfig
 
 Identify = Callable[["Exchange"], str]
+_LINES = 4  # times a body's limit: as much as an export's records may take, each with its resource
 _VALUES: dict[str, tuple[type, ...]] = {
     "comment": (str,),
     "demonstration": (str, list, dict),
@@ -114,7 +115,8 @@ def _resources(
     signal: otlp_http.Signal, media: str, body: bytes, encoding: bytes, limit: int
 ) -> list[otlp_http.Records]:
     data = otlp_http.unpacked(body, encoding, limit)
-    return otlp_http.records(signal, media, otlp_http.export(signal, media, data))
+    found = otlp_http.export(signal, media, data, _LINES * limit)
+    return otlp_http.records(signal, media, found, _LINES * limit)
 
 
 def _check(call: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from stages.registry.models import ArtifactRow
 from stages.registry.objects import hash_file, object_path
 from stages.registry.rebuilt import check_rebuilt
 from stages.registry.sweep import Swept, sweep
+from stages.wording import count
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -93,7 +94,7 @@ def _choose(
 def _check_bytes(files: list[tuple[Path, dict[str, Any], str]], result: Verified, progress: Progress) -> None:
     if not files:
         return
-    progress.start(f"reading {len(files)} files", len(files))
+    progress.start(f"reading {count(len(files), 'file')}", len(files))
     for folder, file, ref in files:
         size, hexdigest = hash_file(folder / file["path"])
         result.bytes_read += size

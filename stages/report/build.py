@@ -86,6 +86,8 @@ class Report:
 def parse_by(text: str) -> tuple[str, ...]:
     """The populations of `--by`, each once. Raises UsageError."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UsageError("--by names no population", hint=f"there are {', '.join(LABELS)}")
     if strange := [name for name in names if name not in LABELS]:
         raise UsageError(f"--by {strange[0]}: no such population", hint=f"there are {', '.join(LABELS)}")
     return names

@@ -15,13 +15,15 @@ from stages import schemas, tables
 from stages.errors import InputMissingError, UsageError
 from stages.forget.since import lost
 from stages.report.left_out import Left
-from stages.report.load import Gone, nobody
+from stages.report.load import Gone, begun, nobody
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
-_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in ("episode_id", "user", "at")])
+_COLUMNS = ("episode_id", "key_id", "user", "at")
+_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in _COLUMNS])
+_COLLECTED = ["id", "key_id", "user", "first_at"]
 _NAMED = 3  # artifacts that a hint names
 
 
@@ -89,8 +91,9 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
     Logs are deleted by their agents after some time, and each `--user` is a collect of its own. Of users who
     were forgotten since (`gone` as for `load`) nothing is missed.
     """
+    apart = _of_the_other_kind(store, chosen)
     if any(one.meta["checkpoint"] for one in chosen):
-        return []
+        return apart
     here = {digest for one in chosen for digest in one.meta["interactions"]}
     waiting: list[Artifact] = []
     told, untold = [_keys(table, "episode_id", "at")], []
@@ -103,13 +106,13 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
             continue
         waiting.append(one)
         for part in tables.parts(one.path):
-            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["id", "user", "first_at"])
+            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, _COLLECTED)
             untold.append(_keys(_readable(read, one, gone), "id", "first_at"))
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
         ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
     )
-    return [
+    return apart + [
         Left("not in this report", name, missing, None, about)
         for name, found, known, about in rows
         if (missing := _missing(found, known))
@@ -123,9 +126,23 @@ def _readable(episodes: pa.Table, interactions: Artifact, gone: Gone) -> pa.Tabl
     return episodes.filter(pc.invert(sealed))
 
 
+def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
+    """Experiences that no report joins with these: of the gateway, or of session logs."""
+    served = bool(chosen[0].meta["checkpoint"])
+    made = [
+        one for one in store.all_of("experience", chosen[0].line) if bool(one.meta["checkpoint"]) != served
+    ]
+    if not made:
+        return []
+    name = "of session logs" if served else "captured by the gateway"
+    count = len({tuple(one.meta["interactions"]) for one in made})
+    about = f"reported on apart, the newest: rtrl report {made[0].ref}"
+    return [Left("experiences not in this report", name, count, None, about)]
+
+
 def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:
     """What tells an episode from others: its id and when it began. Some clients call every session alike."""
-    return pc.binary_join_element_wise(table[name], pc.cast(table[at], pa.string()), "@")
+    return pc.binary_join_element_wise(table[name], pc.cast(begun(table, at), pa.string()), "@")
 
 
 def _distill(interactions: Sequence[Artifact]) -> str:

@@ -40,17 +40,25 @@ def experience_named(store: Store, line: str, ref: str) -> Artifact:
     if named.kind != "experience":
         raise UsageError(f"{ref} is of kind {named.kind}", hint="name an experience, e.g. experience@latest")
     if not named.meta["checkpoint"]:
+        served = newest_served(store, line)
         raise InputMissingError(
             f"{named.ref} is of session logs: texts without tokens, nothing to train on",
-            hint="train on what `rtrl collect` seals from the spool of `rtrl serve`",
+            hint=f"the newest experience that can be trained on is {served.ref}"
+            if served
+            else "train on what `rtrl collect` seals from the spool of `rtrl serve`",
         )
     return named
+
+
+def newest_served(store: Store, line: str) -> Artifact | None:
+    """The newest experience of what the gateway captured: logs have no tokens to train on."""
+    return next((one for one in store.all_of("experience", line) if one.meta["checkpoint"]), None)
 
 
 def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
     if "experience" in refs:
         return experience_named(store, line, refs["experience"])
-    found = next((one for one in store.all_of("experience", line) if one.meta["checkpoint"]), None)
+    found = newest_served(store, line)
     if found is None:
         raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")
     return found

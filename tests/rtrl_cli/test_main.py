@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rtrl_cli.main import run
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.workspace import Workspace
@@ -139,6 +140,14 @@ def test_verify_fails_with_12_and_lists_the_damage(tmp_path: Path) -> None:
     found = document(done)
     assert found["status"] == "failed"
     assert found["metrics"]["problems"] == ["interactions@v1: file seed.txt is missing"]  # type: ignore[index]
+
+
+def test_verify_prints_counts_and_no_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Workspace.create(tmp_path / "w", "")
+    assert run(["verify", "-w", str(made.root)]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["spool", "segments 0, generations 0, events 0, damaged 0, quarantined 0"] in lines
+    assert ["received", "segments 0, batches 0, damaged 0"] in lines
 
 
 def test_nothing_is_coloured_off_a_terminal(workspace: Workspace) -> None:

@@ -83,6 +83,10 @@ def test_from_the_first_collect_to_a_damaged_segment(
     assert metrics["received"] == {"repeated": 1}
     assert metrics["quarantined"] == {"unknown_type": 1}
 
+    made = said["outputs"]["interactions"]["ref"]
+    code, said = rtrl(workspace, "collect", "--received")
+    assert (said["status"], said["outputs"]["interactions"]["ref"]) == ("noop", made), "what distill is told"
+
     code, said = rtrl(workspace, "verify", "--full")
     found = {"segments": len(old), "batches": 3, "damaged": 0}
     assert (code, said["metrics"]["received"]) == (0, found)

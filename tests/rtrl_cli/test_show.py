@@ -26,6 +26,9 @@ def test_a_delta_names_its_base_and_on_request_a_whole_folder(tmp_path: Path) ->
 
     assert shown("checkpoint@v1") == ("whole", str(first.path))
     assert shown("checkpoint@v2") == ("a delta to checkpoint@v1; whole in checkpoint@v1, 1 below", None)
+    told = CliRunner().invoke(app, ["show", "checkpoint@v2", "-w", str(workspace.root)]).stdout
+    (line,) = (one for one in told.splitlines() if one.startswith("folder"))
+    assert line.split(maxsplit=1)[1] == "-  (rtrl show checkpoint@v2 --rebuild makes it)"
     folder = shown("checkpoint@v2", "--rebuild")[1]
     assert folder is not None
     assert (Path(folder) / WEIGHTS).is_file()

@@ -94,6 +94,15 @@ def test_one_of_both_is_wanted_and_a_folder(arguments):
     assert run(["init", *arguments]) == 2
 
 
+def test_a_workspace_that_was_there_already_is_named_as_one(tmp_path, capsys):
+    assert run(["init", "--no-model", str(tmp_path / "ws")]) == 0
+    assert "already" not in capsys.readouterr().out
+    assert run(["init", "--no-model", str(tmp_path / "ws")]) == 0
+    assert "ws (was there already; its settings are kept)" in capsys.readouterr().out
+    assert run(["init", "--no-model", "--json", str(tmp_path / "ws")]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["existed"] is True
+
+
 def test_the_settings_say_how_the_workspace_was_made(tmp_path: Path) -> None:
     text = (init_bare(tmp_path / "ws").root / "rtrl.toml").read_text()
     assert text.startswith("# A workspace of `rtrl init --no-model`")

@@ -110,6 +110,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     Vault.create(tmp_path).seal("ada", b"x", b"")
     master = (tmp_path / "master.key").read_bytes()
     (tmp_path / "master.key").unlink()
+    with pytest.raises(InputMissingError) as gone:
+        Vault.open(tmp_path)
+    assert "restore" in gone.value.hint
+    assert "rtrl init" not in gone.value.hint, "a new key would open nothing of it"
     with pytest.raises(IntegrityError, match=r"master\.key is missing"):
         Vault.create(tmp_path)
     (tmp_path / "master.key").write_bytes(master[:31])

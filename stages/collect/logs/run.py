@@ -15,7 +15,7 @@ from typing import Any
 from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
-from stages.collect.logs.clock import Clock
+from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -29,6 +29,7 @@ from stages.inbox.reader import Left
 from stages.stage import Outcome, Output, RunContext
 from stages.vault import UserForgottenError, Vault
 from stages.verdicts import Verdicts
+from stages.wording import count
 
 _BUFFER = 1024  # records whose users get their keys in one transaction
 _METRICS = 50  # names of metrics that nothing was made of
@@ -56,13 +57,14 @@ def collect_logs(
     left = Left()
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
-        clock = Clock(source.zone) if source.zone is not None else stands.clock
+        clock = stands.clock if source.zone is None else Clock(source.zone)
+        unzoned = Clock()  # nobody and nothing tells the zone
         turns = Turns(
             line,
             source.user,
             source.repository,
             pseudonym=vault.pseudonym,
-            clock=clock,
+            clock=clock or unzoned,
             verdicts=Verdicts(config.metrics),
         )
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
@@ -74,6 +76,10 @@ def collect_logs(
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
     found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
+    if unzoned.used:
+        warning = "times of {} have no zone and were read as UTC: name it with --timezone"
+        told = ", ".join(sorted(ZONELESS & kinds.keys()))
+        found = replace(found, warnings=[*found.warnings, warning.format(told)])
     folder, keys_dir = out_dir / "interactions", ctx.workspace.keys_dir
     return _with_vanished(found, vanished(ctx.store, line, facts, folder, keys_dir))
 
@@ -228,23 +234,27 @@ def _nothing(counted: Mapping[str, Any], unknown: list[str]) -> InconclusiveErro
             f"all {counted['forgotten']} answers are of users who were forgotten",
             hint="to take them in again on purpose, name another --user",
         )
+    if not counted["files"] and not counted["items"] and not counted["quarantined"]:
+        return InconclusiveError(
+            "no files were found", hint="name session logs, or folders of them; docs/sources.md says where"
+        )
     left = [f"{n} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
-    left += [f"{len(unknown)} are no session log that is known: {_named(unknown)}"] if unknown else []
+    left += [f"{len(unknown)} of no known kind of session log: {_named(unknown)}"] if unknown else []
     return InconclusiveError(
-        "; ".join([f"{counted['files']} files hold no answer of an agent", *left]),
+        "; ".join([f"{count(counted['files'], 'file')} with no answer of an agent", *left]),
         hint="name the kind with --from; docs/sources.md lists the kinds",
     )
 
 
 def _warnings(counted: Mapping[str, Any], unknown: list[str]) -> list[str]:
     """What was left out, for people."""
-    found = [f"{n} records quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    found = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
     if again := counted.get("received", {}).get("forgotten"):
-        found.append(f"{again} received batches left out: their users were forgotten")
+        found.append(f"{again} of the received batches left out: their users were forgotten")
     if counted["forgotten"]:
-        found.append(f"{counted['forgotten']} answers left out: their users were forgotten")
+        found.append(f"{count(counted['forgotten'], 'answer')} left out: their users were forgotten")
     if unknown:
-        found.append(f"{len(unknown)} files are no session log that is known: {_named(unknown)}")
+        found.append(f"{count(len(unknown), 'file')} of no known kind of session log: {_named(unknown)}")
     return found
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
 _REFS = ("refs/heads/entire/checkpoints/v1", "refs/remotes/*/entire/checkpoints/v1", "refs/notes/ai")
+_VANISHED = "a file vanished after it was listed"
 _UNKNOWN = "unknown_kind"
 
 
@@ -47,6 +48,7 @@ class Source:
         leave_out: a folder below `paths` that is none of them, the workspace's.
         received: the folder of what the gateway received (`stages/inbox`), None to leave it out.
         last: seq of the last batch of it that counts.
+        listed: files there were when it was recorded, None before.
     """
 
     paths: tuple[Path, ...]
@@ -58,6 +60,7 @@ class Source:
     zone: ZoneInfo | None = None
     received: Path | None = None
     last: int = LAST
+    listed: int | None = None
 
     @classmethod
     def recorded(cls, facts: Mapping[str, Any], workspace: Workspace) -> Source:
@@ -70,7 +73,7 @@ class Source:
             received, last = workspace.inbox_dir, facts["received"]["last_seq"]
         zone = zone_of(facts["timezone"]) if facts.get("timezone") else None
         about = facts["kind"], facts["user"], facts["repository"]
-        return cls(paths, *about, repo, leave_out, zone, received, last)
+        return cls(paths, *about, repo, leave_out, zone, received, last, facts["files"])
 
     def facts(self) -> dict[str, Any]:
         """What stands for the logs in a run's record, the digest of all that is read included.
@@ -148,14 +151,23 @@ class Source:
             yield kind, item, NOBODY
 
     def _found(self) -> Iterator[tuple[str, Read]]:
-        seen, copies = Seen(), _Copies()
+        seen, copies, found = Seen(), _Copies(), 0
         for path in self._files():
+            found += 1
             if not copies.again(path):
-                yield from kinds.read(path, self.kind or None, seen)
+                yield from self._read(path, seen)
+        for _ in range((self.listed or 0) - found):
+            yield "", Quarantined(Place(str(self.paths[0])), _VANISHED)
         for path in self.paths:
             for kind, read in _IN_REPOSITORIES.items():
                 if self.kind in ("", kind) and _refs(path, kind):
                     yield from _from_repository(kind, read, path, seen)
+
+    def _read(self, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
+        try:
+            yield from kinds.read(path, self.kind or None, seen)
+        except InputMissingError:
+            yield "", Quarantined(Place(str(path)), _VANISHED)
 
     def _files(self) -> Iterator[Path]:
         """Each file once, also when one path lies within another."""

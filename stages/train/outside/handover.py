@@ -59,6 +59,17 @@ class Exported:
     bytes: int
     swept: tuple[str, ...]  # folders that killed exports had left behind
 
+    def warnings(self) -> list[str]:
+        """What its owner should know."""
+        held = UNSEALED if not self.dry_run else UNSEALED.replace("holds", "will hold", 1)
+        found = [f"{self.folder} {held}"]
+        if self.survey.routed:
+            found.append(
+                f"{self.survey.routed} sequences tell which experts their tokens went to, and no layout has "
+                "a column for it: a trainer outside chooses experts anew, `rtrl train` replays them"
+            )
+        return found
+
     def metrics(self) -> dict[str, Any]:
         """For the envelope of `--json`."""
         return {

@@ -64,7 +64,10 @@ class Row:
 
 @dataclass
 class Survey:
-    """What the first reading found. `excluded` counts episodes, `masked` sampled tokens, by reason."""
+    """What the first reading found. `excluded` counts episodes, `masked` sampled tokens, by reason.
+
+    `routed` are sequences that tell which experts their tokens went to; no layout has a column for that.
+    """
 
     episodes: int = 0
     sequences: int = 0
@@ -73,6 +76,7 @@ class Survey:
     longest_prompt: int = 0
     longest_completion: int = 0
     usable: int = 0
+    routed: int = 0
     excluded: Counter[str] = field(default_factory=Counter)
     masked: Counter[str] = field(default_factory=Counter)
     users: set[str] = field(default_factory=set)
@@ -118,6 +122,7 @@ class Reading:
             found.trained_tokens += count
             found.longest_prompt = max(found.longest_prompt, prompt)
             found.longest_completion = max(found.longest_completion, len(tokens.token_ids) - prompt)
+            found.routed += tokens.routing is not None
             found.users.add(tokens.user)
         for name in self._why:
             reasons = masked.get(name, Counter())

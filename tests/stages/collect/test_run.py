@@ -92,7 +92,7 @@ def test_too_early_says_when(world: World) -> None:
     assert "1 immature" in caught.value.message
     assert "2027-01-15 09:00:00Z" in caught.value.hint
     world.tick(HOUR)
-    with pytest.raises(InconclusiveError, match="1 episodes are ready, 5 are wanted"):
+    with pytest.raises(InconclusiveError, match="1 episode ready, 5 are wanted"):
         world.collect("collect.min_episodes=5")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from stages.gateway import otlp_http
+from stages.gateway import otlp_http, telemetry
 from stages.gateway.errors import ApiError
 from tests.stages.gateway.rig import Rig
 from tests.stages.gateway.spans import attribute, chat, claude, logs, traces
 from tests.stages.gateway.test_received import kept
 
+LIMIT = 64 << 20
 PROTOBUF = {"content-type": "application/x-protobuf"}
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174"
 
@@ -237,11 +239,56 @@ def test_any_json_is_records_or_an_error_of_the_sender(value: Any) -> None:
     body = json.dumps({"resourceSpans": value}).encode()
     if not isinstance(value, list):
         with pytest.raises(ApiError):
-            otlp_http.export(otlp_http.TRACES, otlp_http.JSON, body)
+            otlp_http.export(otlp_http.TRACES, otlp_http.JSON, body, LIMIT)
         return
-    found = otlp_http.export(otlp_http.TRACES, otlp_http.JSON, body)
-    for one in otlp_http.records(otlp_http.TRACES, otlp_http.JSON, found):
+    found = otlp_http.export(otlp_http.TRACES, otlp_http.JSON, body, LIMIT)
+    for one in otlp_http.records(otlp_http.TRACES, otlp_http.JSON, found, LIMIT):
         assert all(line is None or json.loads(line) for line in one.lines)
+
+
+@pytest.mark.parametrize("media", [otlp_http.JSON, otlp_http.PROTOBUF])
+@pytest.mark.parametrize(
+    ("resource", "scope", "records"),
+    [("x" * 20_000, "", 4000), ("", "x" * 20_000, 4000), ("", "", 25_000)],
+)
+def test_a_small_body_does_not_become_a_large_one(
+    media: str, resource: str, scope: str, records: int
+) -> None:
+    attributes = [{"key": "x", "value": {"stringValue": resource}}]
+    spans = {"scope": {"name": scope}, "spans": [{}] * records}
+    exported = {"resourceSpans": [{"resource": {"attributes": attributes}, "scopeSpans": [spans]}]}
+    body = json.dumps(exported).encode() if media == otlp_http.JSON else as_protobuf(exported)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError) as caught:
+            telemetry._resources(otlp_http.TRACES, media, gzip.compress(body), b"gzip", 1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (caught.value.status, caught.value.code) == (413, "body_too_large")
+    assert peak < 40 << 20
+
+
+async def test_who_sends_too_many_records_is_told(rig: Rig) -> None:
+    exported = traces(*[{"name": "x"}] * 1000)
+    exported["resourceSpans"][0]["schemaUrl"] = "x" * 100_000
+    body = gzip.compress(json.dumps(exported).encode())
+    headers = {"content-type": otlp_http.JSON, "content-encoding": "gzip"}
+    answer = await rig.http.post("/v1/traces", content=body, headers=headers)
+    assert answer.status_code == 413
+    assert "send fewer at a time" in answer.json()["message"]
+
+
+def test_records_that_fit_are_all_told() -> None:
+    resource = {"resource": {"attributes": []}, "scopeSpans": [{"spans": [{"name": "x"}] * 10}]}
+    exported = {"resourceSpans": [resource]}
+    around = len(b'{"resource":{"attributes":[]}}') + len(b"{}")
+    fits = 10 * (200 + around)  # and nothing is left for another
+    (found,) = otlp_http.records(otlp_http.TRACES, otlp_http.JSON, exported, fits)
+    assert len(found.lines) == 10
+    with pytest.raises(ApiError) as caught:
+        otlp_http.records(otlp_http.TRACES, otlp_http.JSON, exported, fits - 1)
+    assert caught.value.status == 413
 
 
 async def test_what_is_nested_too_deeply_is_rejected(rig: Rig) -> None:

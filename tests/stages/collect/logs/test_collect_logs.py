@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cursorbench.sessions import kinds
 from stages import schemas, tables
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
@@ -104,6 +105,45 @@ def test_what_cannot_be_read_is_left_out_with_its_place(
     ).to_pylist()
     assert [row["id"] for row in rows] == [f"{folder / 'one.jsonl'}:4"]
     assert any("notes.txt" in warning for warning in made.warnings)
+
+
+def test_files_that_vanish_while_they_are_read_are_counted(
+    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        log_of(folder / f"{name}.jsonl", name, REQUESTS)
+    facts = Source.facts
+
+    def listed(source: Source) -> dict[str, Any]:
+        found = facts(source)
+        (folder / "b.jsonl").unlink(missing_ok=True)
+        return found
+
+    real_read = kinds.read
+
+    def read(path: Path, *about: Any) -> Any:
+        if path.name == "c.jsonl":
+            path.unlink()
+        return real_read(path, *about)
+
+    monkeypatch.setattr(Source, "facts", listed)
+    monkeypatch.setattr(kinds, "read", read)
+    made = collect(place, folder)
+    assert made.metrics["files"] == 3
+    assert made.metrics["quarantined"] == {"a file vanished after it was listed": 2}
+    assert "2 records quarantined: a file vanished after it was listed" in made.warnings
+
+
+def test_where_there_is_no_file_it_says_so(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(InconclusiveError, match="no files were found") as told:
+        collect(place, tmp_path / "logs")
+    assert "--from" not in told.value.hint
+    (tmp_path / "logs" / "notes.txt").write_text("buy milk")
+    with pytest.raises(InconclusiveError, match=r"^1 file with no answer of an agent"):
+        collect(place, tmp_path / "logs")
 
 
 def test_what_cannot_be_meant_is_refused(place: tuple[Workspace, Store], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from typing import Any
 
 from cursorbench.sessions import items as said
@@ -253,3 +254,25 @@ def test_a_span_is_another_name_of_its_answer() -> None:
         records, _ = told(*([thumb, *log] if first else [*log, thumb]))
         (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
         assert (one.generation_id, one.data) == ("claude-code:s1:0#0", {"value": -1})
+
+
+def test_a_call_with_its_answer_keeps_about_0_6_kb() -> None:
+    """As docs/sources.md says. Ids are of the length of Claude Code's; the texts are not kept."""
+    turns = Turns("auto", pseudonym=str)
+    tracemalloc.start()
+    for n in range(100):
+        of: dict[str, Any] = {"session": f"00000000-0000-4000-8000-{n:012d}", "place": PLACE}
+        items: list[said.Read] = [said.UserTurn(text="hello " * 20, **of)]
+        for c in range(20):
+            call = f"toolu_{n:012d}_{c:05d}"
+            items += [
+                said.AgentTurn(id=f"msg_{n:014d}_{c:05d}", text="answer " * 100, **of),
+                said.ToolUse(id=call, name="Edit", arguments="{}", **of),
+                said.ToolEnd(id=call, outcome="ok", **of),
+            ]
+        for item in items:
+            for _ in turns.add("claude-code", item):
+                pass
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 300 < held / 2_000 < 720

@@ -230,6 +230,18 @@ def test_an_export_that_fails_leaves_nothing_but_its_record(
     assert exports.of_user(world.store, "u3") == []
 
 
+def test_routed_experts_are_not_lost_without_a_word(world: TrainWorld) -> None:
+    told = world.episodes(3)
+    turn = told[1].turns[0]
+    turn.experts = np.zeros((len(turn.prompt) + len(turn.output) - 1, 2, 1), np.uint8)
+    world.experience(told)
+    result = export(world)
+    (_, warning) = result.warnings()
+    assert warning.startswith("1 sequences tell which experts")
+    assert json.loads((result.folder / "manifest.json").read_text())["routed"] == 1
+    assert len(export(world, "trl", ref="experience@v1", out=world.root / "b").warnings()) == 2
+
+
 def test_interrupted_right_after_the_rename_it_is_on_the_list(
     world: TrainWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
