@@ -9,17 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from stages.collect.logs.source import Source
+from stages.collect.run import CollectStage
 from stages.distill.explain import explain
+from stages.distill.run import DistillStage
 from stages.errors import InputMissingError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.report.build import build, parse_by
-from stages.report.chosen import resolve
+from stages.report.chosen import choose, resolve
+from stages.runner import run_stage
 from stages.stage import Output
+from stages.train.inputs import experience_named
 from stages.vault import Vault
 from stages.workspace import Workspace
 from tests.stages.distill.distill_world import a_click, distilled
-from tests.stages.report.reported import SECRET, of_logs
+from tests.stages.report.reported import REQUESTS, SECRET, of_logs, write_log
 from tests.stages.world import HOUR, World
 
 
@@ -146,3 +151,29 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert second.over_time.windows[0].readings["edit_persistence"].value == pytest.approx(0.5)
     alone = build(world.workspace, world.store, resolve(world.store, None, "auto"), last=1)
     assert alone.over_time.unit == "month"
+
+
+def test_experiences_of_the_other_kind_are_named_and_not_taken_for_these(
+    world: World, tmp_path: Path
+) -> None:
+    a_click(world)
+    distilled(world)
+    write_log(tmp_path / "log.jsonl", "s1", "m1", 1_760_000_000, REQUESTS)
+    source = Source((tmp_path / "log.jsonl",), "openai-log", "ada", "shop")
+    run_stage(world.workspace, world.store, CollectStage(source=source))
+    run_stage(world.workspace, world.store, DistillStage())
+    for refs, reason, other in (
+        ((), "captured by the gateway", "experience@v1"),
+        (("experience@v1",), "of session logs", "experience@v2"),
+    ):
+        chosen = choose(world.store, refs, "auto", everything=not refs)
+        (row,) = (
+            row
+            for row in build(world.workspace, world.store, *chosen).left_out.rows
+            if row.what == "experiences not in this report"
+        )
+        assert (row.reason, row.count) == (reason, 1)
+        assert row.about.endswith(f"rtrl report {other}")
+    with pytest.raises(InputMissingError, match="experience@v2 is of session logs") as error:
+        experience_named(world.store, "auto", "experience@latest")
+    assert error.value.hint == "the newest experience that can be trained on is experience@v1"
