@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-STEPS = 300_000  # of one check: about a second. An ordinary one takes a few dozen
+STEPS = 100_000  # of one check: a third of a second. An ordinary one takes a few dozen
+SCHEMA_STEPS = 300_000  # to find that a schema is one: 500 properties take 120,000
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNJUDGED = ("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties")
 _NOT_MONOTONE = ("not", "if", "disallow", "maxContains")
@@ -57,7 +58,7 @@ class ToolSchema:
             base = validator_for(schema)
             self._size = _size(schema)
             meta = _bounded(base, False)(base.META_SCHEMA)
-            if not self._applied(meta, schema, 1, self._size):
+            if not self._applied(meta, schema, SCHEMA_STEPS, 1, self._size):
                 raise BadSchemaError("it is no JSON schema")
             # an empty registry: a remote $ref would be fetched
             self._validator = _bounded(base, _leaves_out(schema))(schema, registry=Registry())
@@ -74,13 +75,13 @@ class ToolSchema:
             value = json.loads(arguments)
             per_anchor = 1 + self._size // 16
             return isinstance(value, dict) and self._applied(
-                self._validator, value, per_anchor, self._size + len(arguments)
+                self._validator, value, STEPS, per_anchor, self._size + len(arguments)
             )
         except Exception:  # noqa: BLE001  see above; also arguments nested too deep, numbers too long
             return False
 
-    def _applied(self, validator: Any, value: object, per_anchor: int, length: int) -> bool:
-        token = _WORK.set(_Work(STEPS, per_anchor, 1 + (length >> 10)))
+    def _applied(self, validator: Any, value: object, steps: int, per_anchor: int, length: int) -> bool:
+        token = _WORK.set(_Work(steps, per_anchor, 1 + (length >> 10)))
         try:
             return bool(validator.is_valid(value))
         finally:

@@ -15,11 +15,23 @@ from stages.errors import UsageError
 if TYPE_CHECKING:
     from stages.collect.logs.source import Source
     from stages.result import StageResult
+_NAMES_OF_USERS = ("feedback_not_used",)  # counts by names that stand in somebody's logs
+
+
+def _path(text: str) -> Path:
+    """A path that somebody typed; Path("") would be the current folder. Raises UsageError."""
+    if not text:
+        raise UsageError("a path is empty", hint="name a file or folder; the current folder is `.`")
+    return Path(text)
+
 
 Paths = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[PATH]...", help="Session logs, folders of them, git repositories.", show_default=False
+        metavar="[PATH]...",
+        help="Session logs, folders of them, git repositories.",
+        show_default=False,
+        parser=_path,
     ),
 ]
 From = Annotated[
@@ -36,7 +48,12 @@ RepositoryName = Annotated[
 ]
 Repo = Annotated[
     list[Path] | None,
-    typer.Option("--repo", metavar="GIT", help="Repository that took the edits: what of them stands later."),
+    typer.Option(
+        "--repo",
+        metavar="GIT",
+        help="Repository that took the edits: what of them stands later.",
+        parser=_path,
+    ),
 ]
 Timezone = Annotated[
     str | None,
@@ -149,7 +166,10 @@ def _text(result: StageResult) -> str:
         "quarantined": "quarantined",
     }
     found = {
-        title: ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in metrics.get(key, {}).items())
+        title: ", ".join(
+            f"{n} {name if key in _NAMES_OF_USERS else name.replace('_', ' ')}"
+            for name, n in metrics.get(key, {}).items()
+        )
         for key, title in titles.items()
     }
     return f"{default_text(result)}\n\n{pairs({key: value for key, value in found.items() if value})}"

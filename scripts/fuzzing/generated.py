@@ -51,6 +51,40 @@ def _continue(random: Random) -> str:
     ])  # fmt: skip
 
 
+def _deep(levels: int) -> dict[str, Any]:
+    return {"not": _deep(levels - 1)} if levels else {"type": "string"}
+
+
+def _doubling() -> dict[str, Any]:
+    parts = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(5)}
+    return {"$defs": {**parts, "a5": {"type": "string"}}, "$ref": "#/$defs/a0"}
+
+
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    {"properties": {"path": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(p+)+$": {}}},
+    {"properties": {"path": {"oneOf": [{"const": "a"}, {"enum": ["b", 1]}]}}, "unevaluatedItems": False},
+    {"$schema": "http://json-schema.org/draft-03/schema#", "properties": {"path": {"type": "foo"}}},
+    {"properties": {"path": {"multipleOf": 0.5}, "all": {"items": {"$ref": "#"}, "uniqueItems": True}}},
+    _deep(40), _deep(200), _doubling(),
+)  # fmt: skip
+ARGUMENTS = (
+    '{"path": "a"}', '{"path": "' + "a" * 40 + '!"}', '{"path": 1' + "0" * 400 + "}", "", "[1", '{"path"',
+    '{"all": [[1], {"all": []}, 1, 1.0]}', "{" + '"' + "p" * 40 + '!": 1}',
+)  # fmt: skip
+
+
+def _tools(random: Random) -> list[dict[str, Any]]:
+    schema = random.choice(SCHEMAS)
+    return [
+        random.choice((
+            {"type": "function", "function": {"name": "edit", "parameters": schema}},
+            {"type": "function", "name": "edit", "parameters": schema},
+            {"name": "edit", "input_schema": schema},
+        ))
+    ]  # fmt: skip
+
+
 def _attributes(**values: Any) -> list[dict[str, Any]]:
     kinds = {bool: "boolValue", int: "intValue", float: "doubleValue", str: "stringValue"}
     return [
@@ -61,12 +95,12 @@ def _attributes(**values: Any) -> list[dict[str, Any]]:
 def _otel(random: Random) -> str:
     def span(random: Random, n: int) -> dict[str, Any]:
         said = [{"role": "user", "parts": [{"type": "text", "content": _words(random)}]}]
-        call = {"type": "tool_call", "id": f"t{n}", "name": "edit_file", "arguments": {"path": "a.py"}}
+        call = {"type": "tool_call", "id": f"t{n}", "name": "edit", "arguments": random.choice(ARGUMENTS)}
         answered = [{"role": "assistant", "parts": [{"type": "text", "content": "ok"}, call]}]
         told = _attributes(
             gen_ai__operation__name="chat", gen_ai__conversation__id="c", gen_ai__request__model="m",
             gen_ai__input__messages=json.dumps(said), gen_ai__output__messages=json.dumps(answered),
-            gen_ai__usage__output_tokens=7,
+            gen_ai__usage__output_tokens=7, gen_ai__tool__definitions=json.dumps(_tools(random)),
         )  # fmt: skip
         one = {
             "traceId": "t",
@@ -108,10 +142,16 @@ def _openai(random: Random) -> str:
         turns = [
             {"role": ("user", "assistant")[i % 2], "content": _words(random)} for i in range(1 + 2 * (n % 3))
         ]
-        return {"model": "m", "messages": [{"role": "system", "content": "be brief"}, *turns], "user": "ada"}
+        return {
+            "model": "m",
+            "messages": [{"role": "system", "content": "be brief"}, *turns],
+            "user": "ada",
+            "tools": _tools(random),
+        }
 
     def answer(random: Random, n: int) -> dict[str, Any]:
-        call = {"id": f"t{n}", "type": "function", "function": {"name": "edit", "arguments": '{"path": "a"}'}}
+        function = {"name": "edit", "arguments": random.choice(ARGUMENTS)}
+        call = {"id": f"t{n}", "type": "function", "function": function}
         message = {"role": "assistant", "content": _words(random), "tool_calls": [call]}
         return {"id": f"r{n}", "created": 1_700_000_000 + n, "model": "m", "choices": [{"message": message}]}
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ from stages.gateway.ids import is_id, of_uuid
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms
+from stages.inbox.records import OWN
 from stages.inbox.writer import InboxWriter, Received
 from stages.records import Event
 from stages.spool import EventResult, SpoolWriter
@@ -45,6 +47,7 @@ from stages.verdicts import Verdicts
 log = logging.getLogger("rtrl.gateway")
 _SESSIONS = 10_000  # sessions known to be of our own generations
 _NO_RECORD = "not a record"
+_NOT_WRITTEN = "the records could not be written; send them again"
 _OURS = (said.AgentTurn, said.UserTurn, said.Completion)
 
 Told = tuple[str, dict[str, Any]]
@@ -75,6 +78,7 @@ class _Sorted:
     kept: list[bytes] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
+    own: set[tuple[str, str, str]] = field(default_factory=set)  # sessions known to be ours since now
 
 
 class Intake:
@@ -93,7 +97,7 @@ class Intake:
         self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
         self._queue = Queue(inbox)
         self._adapters: dict[str, Adapter] = {}
-        self._sessions: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     async def take(self, kind: str, key_id: str, who: Who, lines: Sequence[bytes | None]) -> Taken:
         """Record what is right in `lines`, each one record for the adapter `kind`; None is no record.
@@ -110,11 +114,14 @@ class Intake:
         try:
             if found.events:  # first: a full inbox does not keep them out, and sent again they are known
                 self._attach(found, await asyncio.to_thread(self._spool.append_events, found.events))
+            if found.own:  # a collect leaves out what of them was kept before, or will be after a restart
+                marks = [json.dumps([kind, session]).encode() for _, _, session in sorted(found.own)]
+                await self._queue.put(Received(key_id, who.user, OWN, marks))
+                self._remember(found.own)
             if found.kept:
                 await self._queue.put(Received(key_id, who.user, kind, found.kept))
         except DependencyDownError as error:
-            message = "the records could not be written; send them again"
-            raise unavailable("capture_unavailable", message, retry_after=10) from error
+            raise unavailable("capture_unavailable", _NOT_WRITTEN, retry_after=10) from error
         self._count(kind, found)
         return found.taken
 
@@ -182,8 +189,7 @@ class Intake:
             found.taken.rejected["other_key"] += 1
             return
         names = {item.id: item.name for item in items if isinstance(item, said.ToolUse)}
-        events: list[Event] = []
-        same: Counter[tuple[str, ...]] = Counter()  # a call's edits of one file, in the record's order
+        events, tells, same = list[Event](), bool(owners), Counter[tuple[str, ...]]()
         for item in items:
             generation = self._about(item, key_id, user)
             told = self._reaction(item, names) if generation else None
@@ -191,14 +197,16 @@ class Intake:
                 own = _own(item, told, line)
                 events.append(_event(kind, key_id, generation, told, item, (own, same[own]), wall))
                 same[own] += 1
+                tells |= not isinstance(item, said.Feedback)
         if not self._config.client_clock:
             events = [_not_later(event, wall) for event in events]
         found.events += events
         found.taken.events += len(events)
-        sessions = {(key_id, item.session) for item in items}
-        if owners:
-            self._remember(sessions)
-        ours = owners or (not any(answers) and sessions <= self._sessions.keys())
+        sessions = {(key_id, user, item.session) for item in items}
+        known = {one for one in sessions if one in self._sessions or one in found.own}
+        if tells:
+            found.own |= {one for one in sessions - known if one[2]}
+        ours = owners or (not any(answers) and sessions == known)
         if ours or (events and not any(isinstance(item, _OURS) for item in items)):
             found.taken.known += not events
         else:
@@ -250,17 +258,16 @@ class Intake:
         value = item.value.strip().lower() if isinstance(item.value, str) else item.value
         return "feedback", {"name": item.name, "value": value}
 
-    def _remember(self, sessions: set[tuple[str, str]]) -> None:
-        self._sessions |= dict.fromkeys(sessions)
+    def _remember(self, sessions: set[tuple[str, str, str]]) -> None:
+        self._sessions |= dict.fromkeys(sorted(sessions))
         while len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
 
 
 def _own(item: Item, told: Told, line: bytes) -> tuple[str, ...]:
     """What makes a reaction itself, whichever record tells it."""
-    if isinstance(item, said.Feedback):
-        return (item.id or line.decode(errors="replace"),)
-    return item.id, told[0], told[1].get("path", "")
+    of_line = (item.id or line.decode(errors="replace"),)
+    return of_line if isinstance(item, said.Feedback) else (item.id, told[0], told[1].get("path", ""))
 
 
 def _event(

@@ -23,6 +23,7 @@ import msgspec
 from stages.spool.frames import Kind
 
 KIND = Kind.RECEIVED
+OWN = "own-session"  # kind of a batch whose lines, JSON [kind, session], name sessions the spool has exactly
 MAX_LINES = 256 << 20  # bytes of the lines of a batch; a reader holds so much
 
 _LENGTH = struct.Struct("<I")

@@ -15,13 +15,15 @@ from stages import schemas, tables
 from stages.errors import InputMissingError, UsageError
 from stages.forget.since import lost
 from stages.report.left_out import Left
-from stages.report.load import Gone, nobody
+from stages.report.load import Gone, begun, nobody
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
-_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in ("episode_id", "user", "at")])
+_COLUMNS = ("episode_id", "key_id", "user", "at")
+_TIMED = pa.schema([f for f in schemas.experience_episodes(()) if f.name in _COLUMNS])
+_COLLECTED = ["id", "key_id", "user", "first_at"]
 _NAMED = 3  # artifacts that a hint names
 
 
@@ -104,7 +106,7 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
             continue
         waiting.append(one)
         for part in tables.parts(one.path):
-            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, ["id", "user", "first_at"])
+            read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, _COLLECTED)
             untold.append(_keys(_readable(read, one, gone), "id", "first_at"))
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
@@ -140,7 +142,7 @@ def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
 
 def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:
     """What tells an episode from others: its id and when it began. Some clients call every session alike."""
-    return pc.binary_join_element_wise(table[name], pc.cast(table[at], pa.string()), "@")
+    return pc.binary_join_element_wise(table[name], pc.cast(begun(table, at), pa.string()), "@")
 
 
 def _distill(interactions: Sequence[Artifact]) -> str:

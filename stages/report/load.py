@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
+from stages.collect.logs.clock import ZONELESS
 from stages.errors import InputMissingError, IntegrityError
 from stages.forget.since import lost
 from stages.report.episodes import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 FORGOTTEN = "forgotten"
 ORIGIN = "origin"  # the place of a row's experience among those that were read
-_TOLD = ("episode_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
+_TOLD = ("episode_id", "key_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -120,11 +121,21 @@ def _table(store: Store, experience: Artifact, place: int) -> pa.Table:
 def _last(table: pa.Table) -> Ints:
     """Rows, in their order, whose episode no later row has: the same id, begun at the same time."""
     ids = _codes(table["episode_id"]).codes
-    _, codes = np.unique(np.stack([ids, table["at"].to_numpy()]), axis=1, return_inverse=True)
+    _, codes = np.unique(np.stack([ids, begun(table, "at").to_numpy()]), axis=1, return_inverse=True)
     codes = codes.ravel()
     last = np.full(len(table), -1, dtype=np.int64)
     np.maximum.at(last, codes, np.arange(len(table)))
     return np.flatnonzero(last[codes] == np.arange(len(table)))
+
+
+def begun(table: pa.Table, at: str) -> pa.ChunkedArray:
+    """When an episode began, as far as that tells it from others with its id.
+
+    0 where the log tells no zone: its ids are made of its wall clock, and a later collect may name another
+    `--timezone` for the same session.
+    """
+    zoneless = pa.array(sorted(f"log:{kind}" for kind in ZONELESS))
+    return pc.if_else(pc.is_in(table["key_id"], value_set=zoneless), pa.scalar(0, pa.int64()), table[at])
 
 
 def _episodes(table: pa.Table, users: Labels) -> Episodes:

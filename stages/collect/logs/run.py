@@ -15,7 +15,7 @@ from typing import Any
 from cursorbench.sessions.items import Quarantined
 from stages import schemas
 from stages.collect.config import CollectConfig
-from stages.collect.logs.clock import Clock
+from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
@@ -57,13 +57,14 @@ def collect_logs(
     left = Left()
     try:
         stands = _survivals(source, facts, out_dir, vault, ctx)
-        clock = Clock(source.zone) if source.zone is not None else stands.clock
+        clock = stands.clock if source.zone is None else Clock(source.zone)
+        unzoned = Clock()  # nobody and nothing tells the zone
         turns = Turns(
             line,
             source.user,
             source.repository,
             pseudonym=vault.pseudonym,
-            clock=clock,
+            clock=clock or unzoned,
             verdicts=Verdicts(config.metrics),
         )
         writer = LogWriter(out_dir / "interactions", vault, round(1000 * config.horizon_s))
@@ -75,6 +76,10 @@ def collect_logs(
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
     found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
+    if unzoned.used:
+        warning = "times of {} have no zone and were read as UTC: name it with --timezone"
+        told = ", ".join(sorted(ZONELESS & kinds.keys()))
+        found = replace(found, warnings=[*found.warnings, warning.format(told)])
     folder, keys_dir = out_dir / "interactions", ctx.workspace.keys_dir
     return _with_vanished(found, vanished(ctx.store, line, facts, folder, keys_dir))
 

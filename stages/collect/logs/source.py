@@ -6,6 +6,7 @@ Not for: formats (`cursorbench/sessions/`), episodes (`turns.py`).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from cursorbench.sessions import entire_branch, git_ai, kinds
-from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.inbox.reader import LAST, Inbox, Left
-from stages.inbox.records import NOBODY, Sender
+from stages.inbox.records import NOBODY, OWN, Sender
 
 if TYPE_CHECKING:
     from stages.vault import Vault
@@ -132,11 +133,20 @@ class Source:
         """(kind, item, who sent it) of every item; files of no known kind are `unknown_kind` in quarantine.
 
         What stands in several files is told once: lines by their ids, files by their bytes. What was received
-        comes first, unsealed by `vault`; `left` gets what of it cannot be read.
+        comes first, unsealed by `vault`; `left` gets what of it cannot be read, and how many items are of
+        sessions that the spool has exactly.
         """
-        for kind, log, sender in Inbox(self.received).logs(vault, self.last, left) if self.received else ():
-            for item in kinds.adapters()[kind].read(log, Seen()):
-                yield kind, item, sender
+        logs = list(Inbox(self.received).logs(vault, self.last, left)) if self.received else []
+        own: set[tuple[str, str, str]] = set()
+        for kind, log, sender in logs:
+            if kind == OWN:
+                own |= {(*json.loads(line), sender.mark) for line in log.open()}
+        for kind, log, sender in logs:
+            for n, item in enumerate(kinds.adapters()[kind].read(log, Seen()) if kind != OWN else ()):
+                if isinstance(item, Item) and (kind, item.session, sender.mark) in own:
+                    left.out("own_session", int(sender.mark, 16), n)
+                else:
+                    yield kind, item, sender
         for kind, item in self._found():
             yield kind, item, NOBODY
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import httpx
 
+from cursorbench.sessions.items import Item
+from stages.collect.logs.source import Source
 from stages.gateway.ids import new_id
 from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
 from stages.inbox.reader import LAST, Inbox, Left
+from stages.inbox.records import OWN
 from tests.stages.gateway.rig import Rig, running
 from tests.stages.gateway.spans import attribute, chat, claude, logs, span, tool, traces
 
@@ -33,7 +36,9 @@ async def send(rig: Rig, *spans: Any, **headers: str) -> dict[str, Any]:
 
 def kept(rig: Rig) -> dict[tuple[str, str], list[dict[str, Any]]]:
     logs = Inbox(rig.root / "received").logs(rig.vault, LAST, Left())
-    return {(kind, who.user): [json.loads(line) for line in log.open()] for kind, log, who in logs}
+    return {
+        (kind, who.user): [json.loads(line) for line in log.open()] for kind, log, who in logs if kind != OWN
+    }
 
 
 def events(rig: Rig) -> list[tuple[str, Any]]:
@@ -78,6 +83,32 @@ async def test_a_whole_agent_span_of_our_session_is_not_kept_as_another_session(
     await send(rig, chat("fix", "done", generation), chat("fix", "done"), chat("else", "x", trace="c" * 32))
     (found,) = kept(rig).values()
     assert [one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] for one in found] == ["c" * 32]
+
+
+def collected(rig: Rig) -> tuple[set[str], dict[str, int]]:
+    """Sessions that a collect reads, and what it leaves out."""
+    left = Left()
+    read = list(Source((), received=rig.root / "received").read(rig.vault, left))
+    return {item.session for _, item, _ in read if isinstance(item, Item)}, dict(left.counts)
+
+
+async def test_our_session_is_left_out_whatever_came_first(rig: Rig) -> None:
+    generation, _ = await called(rig)
+    await send(rig, chat("fix", "done"), chat("fix", "done", generation), chat("else", "x", trace="c" * 32))
+    rig.gateway._telemetry._intake._sessions.clear()  # as after a restart
+    await send(rig, chat("fix more", "done"))
+    sessions, left = collected(rig)
+    assert sessions == {"c" * 32}
+    assert left["own_session"] > 0
+
+
+async def test_claude_codes_session_is_ours_when_it_tells_of_our_call(rig: Rig) -> None:
+    _, call = await called(rig)
+    told = {"tool_use_id": call, "tool_name": "Edit", "success": "true", "tool_parameters": "{}"}
+    records = [claude("user_prompt", 1, prompt="fix"), claude("tool_result", 2, **told)]
+    assert (await post(rig, "/v1/logs", logs(*records))).json() == {}
+    assert [kind for kind, _ in events(rig)] == ["tool_result"]
+    assert collected(rig)[0] == set()
 
 
 async def test_only_the_key_that_made_a_generation_speaks_of_it(rig: Rig) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.collect.logs.clock import zone_of
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
@@ -167,3 +168,23 @@ def test_of_who_was_forgotten_nothing_is_missed(place: tuple[Workspace, Store], 
     found = took(place, logs, "")
     assert found.metrics["vanished"] == {"sessions": 1, "episodes": 3}
     assert left(reported(place))["not in this report", "of other collects"] == 3
+
+
+def test_a_session_read_again_in_its_right_zone_is_told_once(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    log = tmp_path / ".aider.chat.history.md"
+    log.write_text(
+        "# aider chat started at 2025-10-09 12:00:00\n\n> Aider v0.50.1  \n\n#### add it  \n\nDone.\n\n"
+        "#### and a till  \n\nDone too.\n"
+    )
+    for n, zone in enumerate((None, "America/Denver", "Europe/Berlin")):
+        about = zone_of(zone) if zone else None
+        found = run_stage(*place, CollectStage(source=Source((log,), zone=about)))
+        run_stage(*place, DistillStage())
+        told = [line for line in found.warnings if "read as UTC" in line]
+        assert [("aider" in line, "--timezone" in line) for line in told] == ([] if n else [(True, True)])
+    whole = reported(place, everything=True)
+    assert (whole.episodes, whole.repeated) == (2, 4)
+    assert whole.first_at == 1_760_004_000_000  # 12:00 in Berlin is 10:00 UTC
+    assert ("not in this report", "of other collects") not in left(reported(place))

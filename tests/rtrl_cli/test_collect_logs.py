@@ -1,0 +1,43 @@
+"""`rtrl collect PATH` as a person sees it: paths that are none, and names from their own data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rtrl_cli.main import run
+from stages.init import init_bare
+from stages.workspace import Workspace
+from tests.stages.collect.logs.openai_logs import log_of
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return init_bare(tmp_path / "ws")
+
+
+def test_an_empty_path_is_not_the_current_folder(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    log_of(tmp_path / "logs" / "one.jsonl", "s1", ["add a cart"])
+    monkeypatch.chdir(tmp_path / "logs")
+    for arguments in ([""], [".", ""], [".", "--repo", ""]):
+        assert run(["collect", *arguments, "-w", str(workspace.root)], debug=False) == 2
+        assert "empty" in capsys.readouterr().err
+    assert run(["collect", ".", "-w", str(workspace.root)], debug=False) == 0
+
+
+def test_metrics_are_printed_by_the_names_that_a_team_gave_them(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_of(tmp_path / "one.jsonl", "s1", ["add a cart"])
+    call = {"metric_name": "task_success", "inference_id": "s1-0", "value": True}
+    (tmp_path / "two.jsonl").write_text(json.dumps(call))
+    paths = [str(tmp_path / name) for name in ("one.jsonl", "two.jsonl")]
+    assert run(["collect", *paths, "-w", str(workspace.root)], debug=False) == 0
+    printed = capsys.readouterr().out
+    assert "1 task_success" in printed
+    assert "user turns" in printed
