@@ -100,8 +100,9 @@ def _quality(
         _figure(f"{name}.f1", f"F1, {what}, {len(rows)} messages", value, "", "", spread=interval),
         {"id": f"{name}.f1_vs_annotators", "what": f"F1 over the annotators' mutual F1, {what}",
          "unit": "ratio", **ratio},
-        _figure(f"{name}.f1_over_baselines", f"F1 minus that of the best baseline ({best}), {what}",
-                value - others[best], "", "> 0", ours=value, theirs=others[best], spread=over),
+        _figure(f"{name}.gain_over_baseline",
+                f"F1 minus that of the best baseline ({best}), lower end of the interval, {what}",
+                over[0] if over else None, "", "> 0", ours=value, theirs=others[best], spread=over),
     ]  # fmt: skip
     found += [
         _figure(f"{name}.f1_{key}", f"F1 of the baseline {key}, {what}", n, "") for key, n in others.items()
