@@ -136,9 +136,11 @@ def _refuse_empty(survey: Survey, experience: Artifact) -> None:
     if survey.sequences:
         return
     why = ", ".join(f"{reason} {number}" for reason, number in survey.excluded.most_common())
+    hint = "`rtrl train --dry-run` shows what there is and why it is left out"
+    if survey.excluded["consumed"] == survey.episodes:
+        hint = "the live checkpoint was trained on it: --parent REF, the one before, exports it nevertheless"
     raise InputMissingError(
-        f"{experience.ref} has nothing to export: {survey.episodes} episodes ({why})",
-        hint="`rtrl train --dry-run` shows what there is and why it is left out",
+        f"{experience.ref} has nothing to export: {survey.episodes} episodes ({why})", hint=hint
     )
 
 

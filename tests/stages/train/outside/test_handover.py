@@ -162,6 +162,9 @@ def test_consumed_episodes_are_left_out_for_the_child(world: TrainWorld) -> None
     world.experience(told)
     child = world.train().outputs["checkpoint"].digest
     world.promote(child)
+    with pytest.raises(InputMissingError, match="consumed 6") as refused:
+        export(world, "trl")
+    assert "--parent" in str(refused.value.hint)
     world.experience([*told, *world.episodes(3, seed=5, prefix="n")])
     result = export(world, "trl")
     assert {row["episode_id"] for row in rows(result)} == {"n0", "n1", "n2"}
