@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from cursorbench.errors import DependencyDownError
@@ -143,13 +143,21 @@ def show(as_json: bool, document: Mapping[str, Any], text: Callable[[], str]) ->
         _put(shown.rstrip("\n") + "\n")
 
 
-def make_progress(quiet: bool) -> Progress:
-    """What tells a person how far a stage is."""
+@contextlib.contextmanager
+def make_progress(quiet: bool) -> Iterator[Progress]:
+    """What tells a person how far a stage is; a terminal's lines are cleared at the end."""
     if quiet:
         from stages.progress import Silent
 
-        return Silent()
-    return TerminalProgress() if sys.stderr.isatty() else PlainProgress()
+        yield Silent()
+    elif sys.stderr.isatty():
+        progress = TerminalProgress()
+        try:
+            yield progress
+        finally:
+            progress.close()
+    else:
+        yield PlainProgress()
 
 
 class PlainProgress:

@@ -81,8 +81,7 @@ def _run(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResul
         stage = copy.copy(stage)
         for key, value in changes.items():
             setattr(stage, key, value)
-    progress = make_progress(flags.quiet)
-    try:
+    with make_progress(flags.quiet) as progress:
         return run_stage(
             workspace,
             store,
@@ -96,9 +95,6 @@ def _run(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResul
             progress=progress,
             from_run=flags.from_run,
         )
-    finally:
-        if close := getattr(progress, "close", None):
-            close()
 
 
 def finish(

@@ -46,8 +46,7 @@ def command(
         result = plan_cycle(found, store, deadline)
         show(as_json, result.envelope(), lambda: _plan(result))
         return
-    progress = make_progress(quiet)
-    try:
+    with make_progress(quiet) as progress:
         result = run_cycle(
             found,
             store,
@@ -58,9 +57,6 @@ def command(
             progress=progress,
             listener=None if quiet else _tell,
         )
-    finally:
-        if close := getattr(progress, "close", None):
-            close()
     _say(result, as_json)
     if result.exit_code:
         raise typer.Exit(result.exit_code)

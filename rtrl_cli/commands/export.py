@@ -41,8 +41,7 @@ def command(
 
     started = time.monotonic()
     found, store = open_store(workspace, overrides or ())
-    progress = make_progress(quiet)
-    try:
+    with make_progress(quiet) as progress:
         result = export_experience(
             found,
             store,
@@ -54,9 +53,6 @@ def command(
             progress=progress,
             dry_run=dry_run,
         )
-    finally:
-        if close := getattr(progress, "close", None):
-            close()
     warnings = result.warnings()
     document = envelope(
         "export",

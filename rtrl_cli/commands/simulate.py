@@ -58,14 +58,10 @@ def command(
     where = people_days.place(workspace, url, key_file)
     lived = people_days.next_day(where.run_dir, split, seed) if day is None else day
     traffic = Traffic(where.url, where.key, users, requests, seed, split, lived, concurrency)  # type: ignore[arg-type]
-    progress = make_progress(quiet)
-    progress.start(f"day {lived} of {users} people", requests)
-    started = time.monotonic()
-    try:
+    with make_progress(quiet) as progress:
+        progress.start(f"day {lived} of {users} people", requests)
+        started = time.monotonic()
         summary = asyncio.run(simulate(traffic, progress.advance))
-    finally:
-        if close := getattr(progress, "close", None):
-            close()
     people_days.lived(where.run_dir, split, seed, lived)
     seconds = round(time.monotonic() - started, 3)
     metrics = {**summary.to_json(), "users": users, "seed": seed, "split": split, "day": lived}

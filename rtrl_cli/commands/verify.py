@@ -42,14 +42,10 @@ def command(
     started = time.monotonic()
     found, store = open_store(workspace)
     chosen = Depth.full if full else depth
-    progress = make_progress(quiet)
-    try:
+    with make_progress(quiet) as progress:
         result = verify(store, chosen.value, progress, seed=seed or 0)
         spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
         received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
-    finally:
-        if close := getattr(progress, "close", None):
-            close()
     problems = [*result.problems, *spool.problems, *damaged]
     metrics: dict[str, Any] = {
         "depth": chosen.value,

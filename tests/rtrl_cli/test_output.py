@@ -43,22 +43,22 @@ def test_plain_progress_is_a_line_at_a_time(
 ) -> None:
     clock = iter([0.0, 1.0, 5.0, 5.0, 6.0])
     monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
-    progress = output.make_progress(quiet=False)
-    progress.start("reading", 10)
-    progress.advance(2)  # at 1 s: too soon
-    progress.advance(2, "half")  # at 5 s
-    progress.advance(1)  # at 6 s: too soon
-    progress.message("by the way")
+    with output.make_progress(quiet=False) as progress:
+        progress.start("reading", 10)
+        progress.advance(2)  # at 1 s: too soon
+        progress.advance(2, "half")  # at 5 s
+        progress.advance(1)  # at 6 s: too soon
+        progress.message("by the way")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "reading\nreading: 4 of 10 (half)\nby the way\n"
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = output.make_progress(quiet=True)
-    progress.start("reading", 10)
-    progress.advance()
-    progress.message("x")
+    with output.make_progress(quiet=True) as progress:
+        progress.start("reading", 10)
+        progress.advance()
+        progress.message("x")
     assert capsys.readouterr() == ("", "")
 
 
