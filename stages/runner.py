@@ -21,9 +21,10 @@ from pydantic import BaseModel
 
 from cursorbench.redaction import redact
 from stages import faults, locks
-from stages.errors import RtrlError, UsageError, classified
+from stages.errors import RtrlError, classified
 from stages.identity import code_version, fingerprint
 from stages.progress import Silent
+from stages.refs import Refs, refs_by_kind
 from stages.registry.check import check_artifact
 from stages.registry.publish import publish
 from stages.registry.rebuilt import check_rebuilt
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.workspace import Workspace
 
-Refs = Mapping[str, str] | Sequence[str]
 TARGET_STAGES = ("deploy", "rollback")  # act on what is served: one lock, and no fingerprint
 
 
@@ -112,21 +112,6 @@ def run_stage(
 def _lock_name(workspace: Workspace, stage: Stage) -> str:
     what = "target" if stage.name in TARGET_STAGES else stage.name
     return f"{what}-{workspace.settings.workspace.line}"
-
-
-def refs_by_kind(store: Store, stage: Stage, refs: Refs, line: str) -> dict[str, str]:
-    """What the user named, by kind. Raises as `store.resolve`; UsageError for a kind the stage takes not."""
-    if isinstance(refs, Mapping):
-        return dict(refs)
-    found: dict[str, str] = {}
-    for ref in refs:
-        kind = store.resolve(ref, line).kind
-        if kind not in stage.takes:
-            raise UsageError(f"{stage.name} takes no {kind}", hint=f"it takes {', '.join(stage.takes)}")
-        if kind in found:
-            raise UsageError(f"--input names two of kind {kind}: {found[kind]} and {ref}", hint="name one")
-        found[kind] = ref
-    return found
 
 
 def _plan(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
-from stages.vault_files import connect, erase_log, write_master
+from stages.vault_files import aesgcm, connect, erase_log, write_master
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -48,7 +48,7 @@ class Vault:
     """Seals and opens bytes per user. Safe to use from several threads and processes."""
 
     def __init__(self, keys_dir: Path, master: bytes) -> None:
-        self._aead = _aesgcm(master)
+        self._aead = aesgcm(master)
         self._pseudonyms = hmac.digest(master, b"rtrl-pseudonyms/1", "sha256")
         self._keys: dict[tuple[str, int], AESGCM] = {}
         self._current: dict[str, int] = {}
@@ -218,7 +218,7 @@ class Vault:
                 "the master key does not open this vault",
                 hint="restore the keys/master.key that belongs to it",
             ) from None
-        key = _aesgcm(raw)
+        key = aesgcm(raw)
         self._keys[user, epoch] = key
         return key
 
@@ -288,12 +288,6 @@ def _epoch(blob: bytes) -> int:
 
 def _wrap_aad(user: str, epoch: int) -> bytes:
     return f"rtrl-user-key/1:{epoch}:{user}".encode()
-
-
-def _aesgcm(key: bytes) -> AESGCM:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(key)
 
 
 def _now_ms() -> int:

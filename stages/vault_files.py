@@ -6,9 +6,13 @@ import os
 import sqlite3
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import DependencyDownError, IntegrityError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS user_keys (
@@ -73,3 +77,10 @@ def erase_log(db: sqlite3.Connection) -> None:
         "the user is forgotten, but another process keeps the vault's log from being emptied",
         hint="run the command again when collect, train or the gateway has moved on",
     )
+
+
+def aesgcm(key: bytes) -> AESGCM:
+    """The cipher of a key; its library is loaded when the first one is wanted."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)

@@ -68,9 +68,11 @@ def test_anything_else_is_refused(field: Any) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for head in (b"", b"\x93NUMPY\x01\x00"):
         try:
-            routing.read(base64.b64encode(head + data).decode())
+            rows = routing.read(base64.b64encode(head + data).decode())
         except ValueError:
             continue
+        assert rows.ndim == 3
+        assert rows.dtype in (np.uint8, np.uint16)
 
 
 @pytest.mark.parametrize(

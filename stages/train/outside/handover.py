@@ -12,7 +12,6 @@ Not here: which rows there are (`reading.py`).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from stages.registry import exports
 from stages.registry.objects import fsync_folder, hash_file
 from stages.registry.runs import new_run_id
 from stages.train.inputs import resolve_inputs
+from stages.train.outside.card import DATA, dataset_card, private_file
 from stages.train.outside.reading import Reading, Row, Survey
 from stages.vault import Vault
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 SCHEMA = "rtrl-export/1"
-DATA, README = "train.parquet", "README.md"
+README = "README.md"
 LAYOUT_NAMES = ("trl", "verl", "parquet")
 BATCH_TOKENS = 1 << 20
 BATCH_ROWS = 1024
@@ -212,8 +212,8 @@ class _Writer:
             "files": [{"path": DATA, "bytes": size, "sha256": sha, "rows": rows}]
         }
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
-        _private(partial / exports.MANIFEST, text + "\n")
-        _private(partial / README, _readme(manifest))
+        private_file(partial / exports.MANIFEST, text + "\n")
+        private_file(partial / README, dataset_card(manifest))
         fsync_folder(partial)
         return rows
 
@@ -228,7 +228,7 @@ class _Writer:
             ids = row.tokens.token_ids[: row.prompt_tokens].tolist()
             return str(decoder.decode(ids, skip_special_tokens=False))
 
-        _private(path, "")  # with its mode before a byte of content
+        private_file(path, "")  # with its mode before a byte of content
         line = self.inputs["experience"].line
         with TableWriter(path, chosen.schema) as writer:
             for rows in _batches(reading.rows(all_rows=chosen.all_rows)):
@@ -276,26 +276,3 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
             pending, tokens = [], 0
     if pending:
         yield pending
-
-
-def _private(path: Path, text: str) -> None:
-    """A new durable file that only its owner reads."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _readme(manifest: Mapping[str, Any]) -> str:
-    """A dataset card: `datasets.load_dataset(folder)` takes the data file from its head."""
-    head = {"configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA}]}]}
-    return (
-        f"---\n{json.dumps(head)}\n---\n\n"
-        f"# {manifest['experience']['ref']} for {manifest['parent']['ref']}, layout {manifest['layout']}\n\n"
-        f"**{manifest['privacy']}**\n\n"
-        f'{manifest["rows"]} rows. What the columns are: docs/train.md of rtrl, "A trainer of your own". '
-        f"Schema, counts and digests: {exports.MANIFEST}. The trained model comes back with\n\n"
-        f"    rtrl train --import DIR --parent {manifest['parent']['ref']} "
-        f"--consumed {manifest['experience']['ref']}\n"
-    )
