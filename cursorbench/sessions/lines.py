@@ -74,31 +74,20 @@ def persistence(before: str, after: str, now: str) -> Kept:
     was, new, is_ = (_significant(lines) for lines in _different(before, after, now))
     if was == new:
         return _by_hunk(_lines(before), _lines(after), _lines(now))
-    added, added_kept = _more(new, was, is_)
-    deleted, deleted_kept = _fewer(new, was, is_)
-    return Kept(added=added, added_kept=added_kept, deleted=deleted, deleted_kept=deleted_kept)
+    added, found = _more(new, was, is_)
+    deleted, back = _more(was, new, is_)
+    return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(new: Mapping[str, int], was: Mapping[str, int], is_: Mapping[str, int]) -> tuple[int, int]:
-    """Added lines, and how many of them are found."""
-    added = kept = 0
-    for line, n in new.items():
-        before = was.get(line, 0)
+def _more(lines: Mapping[str, int], others: Mapping[str, int], now: Mapping[str, int]) -> tuple[int, int]:
+    """How many lines there are beyond `others`, and how many of these are there `now`."""
+    more = found = 0
+    for line, n in lines.items():
+        before = others.get(line, 0)
         if n > before:
-            added += n - before
-            kept += min(n - before, max(0, is_.get(line, 0) - before))
-    return added, kept
-
-
-def _fewer(new: Mapping[str, int], was: Mapping[str, int], is_: Mapping[str, int]) -> tuple[int, int]:
-    """Deleted lines, and how many of them are absent."""
-    deleted = kept = 0
-    for line, n in was.items():
-        after = new.get(line, 0)
-        if n > after:
-            deleted += n - after
-            kept += min(n - after, max(0, n - is_.get(line, 0)))
-    return deleted, kept
+            more += n - before
+            found += min(n - before, max(0, now.get(line, 0) - before))
+    return more, found
 
 
 def changed(before: str, after: str) -> bool:
