@@ -54,3 +54,9 @@ class DependencyDownError(RtrlError):
 
     code = 13
     kind = "dependency_down"
+
+
+class SandboxError(DependencyDownError):
+    """No sandbox can be had, or one died: infrastructure, never a grade; and never a reason to go without."""
+
+    kind = "sandbox"
