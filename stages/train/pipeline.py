@@ -47,11 +47,15 @@ def train(
         finished = run.models.finished(model)
         moments = run.whole_moments(updated)
         about = placement(run.models, ranks.count())
-    assert finished is not None
-    outputs, published = run.write(finished, proven.batch, updated, moments, out_dir)
+        assert finished is not None
+        drafting = run.drafting(finished, proven.batch)
+    outputs, published = run.write(finished, proven.batch, updated, moments, drafting, out_dir)
     return Outcome(
         outputs=outputs,
-        metrics=about | _metrics(table, proven, objective, updated) | {"weights": published.as_dict()},
+        metrics=about
+        | _metrics(table, proven, objective, updated)
+        | ({"mtp": drafting.done.as_dict()} if drafting else {})
+        | {"weights": published.as_dict()},
         warnings=_warnings(proven, objective, updated),
     )
 
