@@ -48,5 +48,10 @@ class Suite(Protocol):
     def cases(self) -> Sequence[str]:
         """Case names in a fixed order."""
 
-    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
-        """Try the named cases as often as the spec says. `advance(n)` after n attempts ended."""
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
+        """Try the named cases as often as the spec says. `advance(n)` after n attempts ended.
+
+        Args:
+            first: number of the first attempt; above 0 when attempts are added to a comparison that
+                was inconclusive. Attempts of different numbers must be independent given the case.
+        """
