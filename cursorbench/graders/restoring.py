@@ -19,6 +19,9 @@ _CLEAN_GIT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "1",  # the tree belongs to another user outside
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
 }
 _APPLY_S = 120.0
 _NOT_OURS = (".git", "__pycache__", "node_modules", ".venv", "venv", "site-packages")
