@@ -36,14 +36,15 @@ _WORDS: Final[dict[Intent, str]] = {
         "investigate|look into|find out|figure out|why (?:does|do|is|are|did)|what causes|diagnose|track down"
     ),
     "refactor": (
-        r"refactor\w*|renam\w+|clean(?:ed|s)? ?up|simplif\w+|extract\w*|dedup\w*|reorgani[sz]\w+|restructur\w+|split\w*"
-        r"|mov(?:e|es|ed|ing)|consolidat\w+|moderni[sz]\w+|rewrit\w+|flatten\w*|isolat\w+|unif(?:y|ies|ied)"
+        r"refactor\w*|renam\w+|clean(?:ed|s)? ?up|simplif\w+|extract\w*|dedup\w*|reorgani[sz]\w+"
+        r"|restructur\w+|split\w*|mov(?:e|es|ed|ing)|consolidat\w+|moderni[sz]\w+"
+        r"|rewrit\w+|flatten\w*|isolat\w+|unif(?:y|ies|ied)"
     ),
     "debug": (
-        r"fix\w*|bugs?|crash\w*|broken|wrong\w*|fail(?:s|ed|ing|ure|ures)?|error\w*|exceptions?|regressions?|incorrect\w*"
-        r"|don'?t|doesn'?t|does not|can'?t|cannot|no longer|avoid\w*|prevent\w*|guard\w*|correct(?:s|ed|ly)?|missing"
-        r"|leak\w*|race|deadlock\w*|handl(?:e|es|ed|ing)|preserv\w+|reject\w*|accept\w*|ensur\w+|escap\w+|respect\w*"
-        r"|instead of|keep\w*"
+        r"fix\w*|bugs?|crash\w*|broken|wrong\w*|fail(?:s|ed|ing|ure|ures)?|error\w*|exceptions?|regressions?"
+        r"|incorrect\w*|don'?t|doesn'?t|does not|can'?t|cannot|no longer|avoid\w*|prevent\w*|guard\w*"
+        r"|correct(?:s|ed|ly)?|missing|leak\w*|race|deadlock\w*|handl(?:e|es|ed|ing)|preserv\w+|reject\w*|accept\w*|ensur\w+|escap\w+"
+        r"|respect\w*|instead of|keep\w*"
     ),
     "feature": (
         r"add(?:s|ed|ing)?|implement\w*|support\w*|introduc\w+|allow\w*|creat\w+|new|enabl\w+|mak(?:e|es|ing)|provid\w+"

@@ -4,8 +4,8 @@ Three measures against the lines that the kept change adds to source files, each
 
     patch   the prompt has lines of a diff (`diff --git`, `@@ -1,2 +1,3 @@`)
     lines   of the distinct added lines that can be recognised (8 characters up), the prompt has
-            MOST_LINES, or two that are half of them, or all there are. A line counts that stands as a line of the prompt,
-            or within one when it reads as code by itself
+            MOST_LINES, or two that are half of them, or all there are. A line counts that stands as a
+            line of the prompt, or within one when it reads as code by itself
     run     RUN tokens or more in a row stand both in the prompt and in the added lines of one file, and read
             as code: a quarter of them is neither word nor number
 
