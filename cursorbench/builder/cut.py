@@ -2,8 +2,7 @@
 
 `cut` makes the bundle of a task and looks at what comes out of it: every object of its work tree is walked
 (`assert_cut`). Should a blob of the kept change stand in the older history, because it was made, reverted and
-made again, or should the history be too large to be copied for each task, the bundle gets the base's files
-as a single commit. Not for: the installed environment, which has a check of its own (`installed.py`).
+made again, the bundle ends at the base commit alone. Not for: the installed environment, which has a check of its own (`installed.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from pathlib import Path
 from cursorbench.errors import IntegrityError
 from cursorbench.tasks import bundle
 
-MOST_BYTES = 32 << 20  # of a bundle with history
-_KNOWN = frozenset({"HEAD", "config", "index", "objects", "refs", "info"})
+DEPTH = 50  # commits of history that a task's repository keeps
+_KNOWN = frozenset({"HEAD", "config", "index", "shallow", "objects", "refs", "info"})
 _FILES = frozenset({f"refs/heads/{bundle.BRANCH}", "info/exclude", "objects/info/packs"})
 
 
@@ -27,13 +26,13 @@ class Cut:
 
     Attributes:
         tree: git's id of the base commit's tree.
-        history: whether the base's own history is there; else one commit.
+        depth: of the history; 1 where older commits held the kept change.
         objects: how many were walked.
         commits: how many of them are commits.
     """
 
     tree: str
-    history: bool
+    depth: int
     objects: int
     commits: int
 
@@ -44,42 +43,39 @@ class FutureLeftError(IntegrityError):
     kind = "future_left"
 
 
-def cut(source: Path, base: str, out: Path, forbidden: Collection[str], *, history: bool = True) -> Cut:
+def cut(source: Path, base: str, out: Path, forbidden: Collection[str], depth: int = DEPTH) -> Cut:
     """Write the bundle of a task to `out`, and check out and walk what is in it.
 
     Args:
         source: any git repository that has `base`; only read.
         forbidden: objects that must not be in it: the kept commit, its blobs.
-        history: whether to try with history first.
+        depth: commits of history to try with first; 0 for all.
 
     Raises:
         FutureLeftError: (exit 12) one of them is in the base's own tree, or anything else is left.
         InputMissingError, IntegrityError: as `bundle.write` and `bundle.checkout`.
     """
-    for whole in (True, False) if history else (False,):
-        out.unlink(missing_ok=True)
-        tree = bundle.write(source, base, out, history=whole)
-        if whole and out.stat().st_size > MOST_BYTES:
-            continue
+    for deep in dict.fromkeys((depth, 1)):
+        for path in (out, bundle.beside(out)):
+            path.unlink(missing_ok=True)
+        tree = bundle.write(source, base, out, depth=deep)
         with tempfile.TemporaryDirectory(prefix="rtrl-cut-") as scratch:
             folder = Path(scratch, "tree")
             bundle.checkout(out, folder, tree=tree)
             try:
-                objects, commits = assert_cut(folder, tree, forbidden)
+                return Cut(tree, deep, *assert_cut(folder, tree, forbidden))
             except FutureLeftError:
-                if whole:
-                    continue
-                raise
-        return Cut(tree, bundle.head(out) == base, objects, commits)
-    raise AssertionError("neither way was tried")
+                if deep == 1:
+                    raise
+    raise AssertionError("no depth was tried")
 
 
 def assert_cut(folder: Path, tree: str, forbidden: Collection[str]) -> tuple[int, int]:
     """Walk all objects and all names of a cut work tree. Returns how many objects and commits it has.
 
     Raises:
-        FutureLeftError: (exit 12) an object that HEAD does not reach, a forbidden one, a name besides HEAD and
-            its branch, a file in the git folder that a fresh repository has not, or another tree.
+        FutureLeftError: (exit 12) an object that HEAD does not reach, a forbidden one, a name besides HEAD
+            and its branch, a file in the git folder that a fresh repository has not, or another tree.
     """
     _no_other_file(folder / ".git")
     refs = bundle.git(folder, "for-each-ref", "--format=%(refname)").split()
