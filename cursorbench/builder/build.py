@@ -22,12 +22,13 @@ import msgspec
 
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
-from cursorbench.builder.draft import Unfit, prepare
+from cursorbench.builder.draft import prepare
 from cursorbench.builder.instruction import Issues, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.state import State, Verdict, write_json
+from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import DependencyDownError, RtrlError
 from cursorbench.history.branch import branch_of
 from cursorbench.history.repository import Repository
@@ -181,7 +182,7 @@ class _Work:
 
     def _one(self, judge: Judge, candidate: Candidate) -> Verdict:
         began = time.monotonic()
-        common = {"key": self._key(candidate), "commit": candidate.commit, "subject": candidate.subject}
+        blank = Verdict(self._key(candidate), candidate.commit, redact(candidate.subject).text, "rejected")
         try:
             request = self._request(candidate)
             with self.reading:
@@ -191,13 +192,16 @@ class _Work:
                 )  # fmt: skip
             shutil.rmtree(self.suite.folder(draft.name), ignore_errors=True)
             facts = judge.make(draft, lambda what: None)
-            verdict = Verdict(**common, outcome="kept", task=draft.name, facts=facts)
+            verdict = msgspec.structs.replace(blank, outcome="kept", task=draft.name, facts=facts)
         except Unfit as error:
             detail = redact(error.detail).text
-            verdict = Verdict(**common, outcome="rejected", reason=error.reason, detail=detail)
+            verdict = msgspec.structs.replace(blank, reason=error.reason, detail=detail)
         except DependencyDownError as error:
             self.failed = error
-            verdict = Verdict(**common, outcome="unfinished", reason="infrastructure", detail=error.message)
+            detail = f"{error.message} {error.hint}"
+            verdict = msgspec.structs.replace(
+                blank, outcome="unfinished", reason="infrastructure", detail=detail
+            )
         verdict = msgspec.structs.replace(verdict, seconds=round(time.monotonic() - began, 1))
         self.state.put(verdict)
         told = f"{verdict.commit[:10]} {verdict.task or verdict.reason}"

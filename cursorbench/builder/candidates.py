@@ -143,10 +143,11 @@ def _why_not(repository: Repository, candidate: Candidate, author: str, bounds: 
     lines = candidate.lines
     tests = sum(file.added + file.deleted for file in candidate.tests)
     live = [file for file in candidate.tests if file.new and not file.moved]
+    declared = _NO_BEHAVIOUR.match(candidate.subject)
     checks: Mapping[str, object] = {
         "automatic": _AUTOMATIC.search(author) and author,
         "revert": _REVERT.search(candidate.message),
-        "declares_no_behaviour": (found := _NO_BEHAVIOUR.match(candidate.subject)) and found[0],
+        "declares_no_behaviour": declared and declared[0],
         "link_or_submodule": next((file.path for file in every if file.special), ""),
         "vendored": next((f.path for f in every if paths.kind_of(f.path) == "vendored"), ""),
         "too_many_files": len(every) > bounds.most_files and f"{len(every)} files",

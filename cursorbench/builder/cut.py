@@ -2,7 +2,8 @@
 
 `cut` makes the bundle of a task and looks at what comes out of it: every object of its work tree is walked
 (`assert_cut`). Should a blob of the kept change stand in the older history, because it was made, reverted and
-made again, the bundle ends at the base commit alone. Not for: the installed environment, which has a check of its own (`installed.py`).
+made again, the bundle ends at the base commit alone. Not for: the installed environment, which has a check
+of its own (`installed.py`).
 """
 
 from __future__ import annotations

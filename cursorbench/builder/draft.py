@@ -1,7 +1,7 @@
 """A candidate as a task that is not validated yet: prompt, repository, requirements, patches, test files.
 
-`prepare` reads the repository and rejects what needs no run; `Draft.task` is the task of given test ids. Not for:
-running (`validate.py`), which commits (`candidates.py`).
+`prepare` reads the repository and rejects what needs no run; `Draft.task` is the task of given test ids. Not
+for: running (`validate.py`), which commits (`candidates.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cursorbench.builder.paths import tests_of
 from cursorbench.builder.project import Project, has_pytest, project_at
 from cursorbench.builder.requests import Request
 from cursorbench.builder.settings import Settings, filled
+from cursorbench.builder.unfit import Unfit
 from cursorbench.graders import patch as patches
 from cursorbench.history.repository import Repository
 from cursorbench.redaction import redact
@@ -30,14 +31,6 @@ from cursorbench.tasks.folder import Contents
 from cursorbench.tasks.task import CursorBenchFields, EnvironmentSpec, ExpectedTests, Task
 
 MOST_PROMPT = 20_000  # characters
-
-
-class Unfit(Exception):
-    """A reason against a candidate, and what it was in this case."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.builder.cut import FutureLeftError, assert_cut, cut
-from cursorbench.builder.draft import Draft, Unfit
+from cursorbench.builder.draft import Draft
 from cursorbench.builder.installed import assert_absent, imported_from
 from cursorbench.builder.project import Project
 from cursorbench.builder.runs import Bench
 from cursorbench.builder.settings import Settings
+from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Validation, validate
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders import correctness
@@ -93,7 +94,7 @@ class Judge:
         """That neither the working tree nor what is installed holds the future."""
         try:
             assert_cut(environment.root, tree, draft.forbidden)
-            found = {"kind": task.environment.kind, "project_installed": False}
+            found: dict[str, Any] = {"kind": task.environment.kind, "project_installed": False}
             if task.environment.kind == "python":
                 found["distributions"] = sum(
                     assert_absent(path, draft.project)
@@ -112,10 +113,7 @@ class Judge:
             self.backend, environment, environments.limits(task), draft.command, draft.test_files,
             draft.removed, self.settings.timeout_s,
         )  # fmt: skip
-        found = validate(bench, draft.solution, draft.without, draft.candidate.commit[:12], said)
-        if found.reason:
-            raise Unfit(found.reason, found.detail)
-        return found
+        return validate(bench, draft.solution, draft.without, draft.candidate.commit[:12], said)
 
     def _final(self, draft: Draft, bundle: Path, found: Validation, tree: str) -> Task:
         tests = ExpectedTests(

@@ -3,7 +3,8 @@
 `wanted` reads what `--install` says against the project at the base, `resolve` lets uv make a lock with exact
 versions and hashes, of nothing that was uploaded after the quarter of the base commit: newer releases of
 what the project stands on have made many an old test fail. The project itself is never in a lock, not even
-where something else requires it: its code is the working tree. Not for: installing (`cursorbench/tasks/venv.py`).
+where something else requires it: its code is the working tree. Not for: installing
+(`cursorbench/tasks/venv.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _WORD = re.compile(
     r"\.(?:\[(?P<extras>[\w.,\s-]+)\])?|@(?P<group>[\w.-]+)|-r(?P<file>\S+)|(?P<other>[^-.@\s]\S*)"
 )
 _EXTRAS = re.compile(r"^\s*[A-Za-z0-9][\w.-]*\s*\[([^\]]*)\]")
+_NO_FIT = re.compile(
+    r"No solution found|unsatisfiable|Failed to build|was not found in the package|Couldn't parse|expected"
+)
 RESOLVE_S = 300.0
 
 
@@ -80,16 +84,15 @@ def wanted(said: Sequence[str], project: Project) -> tuple[str, ...]:
 
 
 def _auto(project: Project) -> list[str]:
-    """The project's own requirements, and those of its tests without linters, checkers and writers of docs."""
+    """The project's own requirements, and those of its tests: no linters, checkers, writers of docs."""
     beside: list[str] = []
     for table in (project.extras, project.groups):
         for name, requirements in table.items():
             if _FOR_TESTS.fullmatch(name):
                 beside += requirements
     for path, requirements in project.files.items():
-        if path not in ("requirements.txt", "requirements/base.txt", "requirements/main.txt"):
-            beside += requirements
-        elif not project.dependencies:
+        own = path in ("requirements.txt", "requirements/base.txt", "requirements/main.txt")
+        if not own or not project.dependencies:
             beside += requirements
     kept = [one for one in beside if not _TOOLS.fullmatch(requirement_name(one))]
     return [*project.dependencies, *kept, "pytest"]
@@ -164,10 +167,7 @@ def _uv(arguments: Sequence[str], folder: str) -> str:
     if done.returncode == 0:
         return done.stdout
     said = " ".join(done.stderr.split())
-    if re.search(
-        r"No solution found|unsatisfiable|Failed to build|was not found in the package|Couldn't parse|expected",
-        said,
-    ):
+    if _NO_FIT.search(said):
         raise UnresolvableError(said[:300].replace(folder, ""))
     raise DependencyDownError(
         f"requirements cannot be resolved: {said[:300]}", hint="is the package index there?"

@@ -190,7 +190,7 @@ def _literal(node: ast.AST, names: Mapping[str, ast.AST]) -> Any:
     if isinstance(node, ast.Name) and node.id in names:
         node = names[node.id]
     try:
-        return ast.literal_eval(node)  # type: ignore[arg-type]
+        return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 

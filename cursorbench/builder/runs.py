@@ -1,8 +1,8 @@
 """One run of a commit's tests on the base with or without its solution, under conditions that vary.
 
 Each run is a sandbox of its own. From run to run differ: the order of the tests (pytest; `mounted/`), the
-seed of hashes, the time zone, and the date, where Debian's `faketime` is installed: its library is loaded into
-the commands. A clock that is patched inside Python only would not agree with itself (`time.time` against
+seed of hashes, the time zone, and the date, where Debian's `faketime` is installed: its library is loaded
+into the commands. A clock that is patched inside Python only would not agree with itself (`time.time` against
 `datetime.now`), so there is none. Not for: what the runs tell (`validate.py`).
 """
 

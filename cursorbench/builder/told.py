@@ -1,4 +1,4 @@
-"""What session logs tell, as the builder needs it: per session, in order, who said what and which edits stood.
+"""What session logs tell, as the builder needs it: per session, in order, who said what, which edits stood.
 
 A sub-agent's edits count as its parent's, in the order of time. Not for: which commit took an edit
 (`requests.py`), formats (`cursorbench/sessions/`).

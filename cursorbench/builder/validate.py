@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from cursorbench.builder.runs import USUAL, Bench, conditions
+from cursorbench.builder.runs import USUAL, Bench, Conditions, conditions
+from cursorbench.builder.unfit import Unfit
 from cursorbench.graders import restoring
 from cursorbench.graders.junit import Outcome
 from cursorbench.graders.running import Ran
@@ -51,18 +52,15 @@ class Validation:
     """What validation found.
 
     Attributes:
-        reason, detail: why it makes no task; "" when it does.
         runs: how many on the base and with the solution, under how different conditions.
         needed: by file of the solution, whether the tests fail without it.
         slowest_s: of the runs that ended.
     """
 
-    reason: str = ""
-    detail: str = ""
-    tests: Stable = field(default_factory=Stable)
-    runs: Mapping[str, int] = field(default_factory=dict)
-    needed: Mapping[str, Need] = field(default_factory=dict)
-    slowest_s: float = 0.0
+    tests: Stable
+    runs: Mapping[str, int]
+    needed: Mapping[str, Need]
+    slowest_s: float
 
 
 Outcomes = Mapping[str, Outcome]
@@ -105,42 +103,23 @@ def validate(
         said: told what is being run.
 
     Raises:
+        Unfit: they do not tell, or not every time.
         SandboxError: infrastructure; nothing is known then.
     """
-    after: list[Ran] = []
-    before: list[Ran] = []
-    said("solution")
-    try:
-        after.append(bench.run(solution, USUAL))
-    except restoring.PatchError as error:
-        return Validation("does_not_apply", str(error)[:200])
-    if bad := _bad(after[0], "with the solution"):
-        return bad
-    if not any(outcome == "passed" for outcome in after[0].outcomes.values()):
-        return Validation("no_test_passes", _first_words(after[0]))
-    said("base")
-    before.append(bench.run("", USUAL))
-    if bad := _bad(before[0], "on the base"):
-        return bad
-    if not stable([before[0].outcomes], [after[0].outcomes]).fail_to_pass:
-        return _nothing_tells(stable([before[0].outcomes], [after[0].outcomes]), 1, 1)
+    after, before = [_ran(bench, solution, USUAL, said, "solution")], []
+    if "passed" not in after[0].outcomes.values():
+        raise Unfit("no_test_passes", _first_words(after[0]))
+    before.append(_ran(bench, "", USUAL, said, "base"))
+    _sorted(before, after)  # most of what tells nothing shows by now
     for run in range(1, BASE_RUNS):
-        said(f"base, run {run + 1}")
-        before.append(bench.run("", conditions(run, seed)))
-        if bad := _bad(before[-1], "on the base"):
-            return bad
+        before.append(_ran(bench, "", conditions(run, seed), said, "base"))
     for run in range(1, MOST_SOLUTION_RUNS):
         found = stable([one.outcomes for one in before], [one.outcomes for one in after])
         if run >= LEAST_SOLUTION_RUNS and not found.unstable:
             break  # two more only where something wavers
-        said(f"solution, run {run + 1}")
-        after.append(bench.run(solution, conditions(run, seed)))
-        if bad := _bad(after[-1], "with the solution"):
-            return bad
-    found = stable([one.outcomes for one in before], [one.outcomes for one in after])
-    if not found.fail_to_pass:
-        return _nothing_tells(found, len(before), len(after))
-    needed = {}
+        after.append(_ran(bench, solution, conditions(run, seed), said, "solution"))
+    found = _sorted(before, after)
+    needed: dict[str, Need] = {}
     for path, patch in without.items():
         said(f"without {path}")
         needed[path] = _need(bench, patch, found)
@@ -152,6 +131,36 @@ def validate(
     )
 
 
+def _ran(bench: Bench, solution: str, under: Conditions, said: Callable[[str], None], where: str) -> Ran:
+    """One run that says something of its tests. Raises Unfit."""
+    said(where)
+    try:
+        ran = bench.run(solution, under)
+    except restoring.PatchError as error:
+        raise Unfit("does_not_apply", str(error)[:200]) from error
+    if ran.done.ended != "exited":
+        raise Unfit(f"run_{ran.done.ended}", f"{where}, after {ran.done.seconds:.0f} s")
+    if ran.defect:
+        raise Unfit("no_report", f"{where}: {ran.defect}; {_first_words(ran)}")
+    return ran
+
+
+def _sorted(before: Sequence[Ran], after: Sequence[Ran]) -> Stable:
+    """As `stable`. Raises Unfit when no test tells."""
+    found = stable([one.outcomes for one in before], [one.outcomes for one in after])
+    if found.fail_to_pass:
+        return found
+    reasons = (
+        ("unstable", found.unstable),
+        ("fails_with_solution", found.broken),
+        ("skipped_on_base", found.skipped),
+    )
+    for reason, names in reasons:
+        if names:
+            raise Unfit(reason, f"{len(names)} ids, such as {', '.join(names[:_NAMED])}")
+    raise Unfit("passes_on_base", f"{len(found.pass_to_pass)} tests pass with and without the change")
+
+
 def _need(bench: Bench, patch: str, found: Stable) -> Need:
     try:
         ran = bench.run(patch, USUAL)
@@ -161,30 +170,6 @@ def _need(bench: Bench, patch: str, found: Stable) -> Need:
         return "needed"
     expected = (*found.fail_to_pass, *found.pass_to_pass)
     return "not needed" if all(ran.outcomes.get(name) == "passed" for name in expected) else "needed"
-
-
-def _bad(ran: Ran, where: str) -> Validation | None:
-    """A run that says nothing of its tests."""
-    if ran.done.ended != "exited":
-        return Validation("run_" + ran.done.ended, f"{where}, after {ran.done.seconds:.0f} s")
-    if ran.defect:
-        return Validation("no_report", f"{where}: {ran.defect}; {_first_words(ran)}")
-    return None
-
-
-def _nothing_tells(found: Stable, base: int, solution: int) -> Validation:
-    if wavering := [name for name in found.unstable]:
-        reason, detail = "unstable", f"{len(wavering)} ids, such as {', '.join(wavering[:_NAMED])}"
-    elif found.broken:
-        reason, detail = (
-            "fails_with_solution",
-            f"{len(found.broken)} ids, such as {', '.join(found.broken[:_NAMED])}",
-        )
-    elif found.skipped:
-        reason, detail = "skipped_on_base", f"{len(found.skipped)} ids, such as {found.skipped[0]}"
-    else:
-        reason, detail = "passes_on_base", f"{len(found.pass_to_pass)} tests pass with and without the change"
-    return Validation(reason, detail, found, {"base": base, "solution": solution})
 
 
 def _first_words(ran: Ran) -> str:

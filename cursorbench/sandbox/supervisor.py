@@ -71,7 +71,7 @@ def located(program: bytes, path: bytes) -> bytes:
     if b"/" in program:
         return program
     for folder in path.split(b":"):
-        place = os.path.join(folder or b".", program)
+        place = (folder or b".") + b"/" + program
         if os.access(place, os.X_OK) and not os.path.isdir(place):
             return place
     raise FileNotFoundError(2, "not on the PATH")
