@@ -48,7 +48,7 @@ class Endpoint:
 
 
 class Driver:
-    """An open connection to one endpoint. Use as a context manager; not to be shared between threads.
+    """An open connection to one endpoint, for any number of threads. Use as a context manager.
 
     Args:
         endpoint: where.
@@ -77,8 +77,8 @@ class Driver:
         """The model's name. Raises UsageError for what is no such service, DependencyDownError."""
         if not self._model:
             try:
-                body, _ = self._send("GET", "/v1/models", None, {}, math.inf)
-                self._model = completion.first_model(body)
+                found = self._send("GET", "/v1/models", None, {}, math.inf)
+                self._model = completion.first_model(_json(found))
             except (RefusedError, ValueError) as error:
                 raise UsageError(
                     f"{self._root}/v1/models names no model: {error}", hint="give the model a name"
@@ -118,17 +118,23 @@ class Driver:
     ) -> Completion:
         """One chat completion. Raises RefusedError, UsageError (key), DependencyDownError."""
         started = time.perf_counter()
-        # ASCII: what a model wrote may hold half a surrogate pair
-        body = json.dumps(request.body(self.model)).encode()
-        found, headers = self._send("POST", "/v1/chat/completions", body, attribution.headers(), left_s)
+        found = self.post(request.body(self.model), attribution, left_s)
         try:
-            return completion.read(found, headers, time.perf_counter() - started)
+            return completion.read(_json(found), found.headers, time.perf_counter() - started)
         except ValueError as error:
             raise DependencyDownError(f"{self._root}: {error}", hint="is it an OpenAI API?") from error
 
+    def post(
+        self, body: Mapping[str, Any], attribution: Attribution, left_s: float = math.inf
+    ) -> httpx.Response:
+        """The answer to a body as an agent wrote it, streams whole. Raises as `complete`."""
+        # ASCII: what a model wrote may hold half a surrogate pair
+        content = json.dumps(body).encode()
+        return self._send("POST", "/v1/chat/completions", content, attribution.headers(), left_s)
+
     def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float
-    ) -> tuple[Any, Mapping[str, str]]:
+    ) -> httpx.Response:
         """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
         deadline = time.monotonic() + min(self.endpoint.patience_s, left_s)
         wait = FIRST_WAIT_S
@@ -149,7 +155,7 @@ class Driver:
                 reason, asked = str(error) or type(error).__name__, 0.0
             else:
                 if answer.status_code == httpx.codes.OK:
-                    return _json(answer), answer.headers
+                    return answer
                 reason, asked = _try_again(answer)
             wait = min(LAST_WAIT_S, max(wait * 2, asked))
             if time.monotonic() + wait > deadline:
