@@ -9,11 +9,13 @@ runs in the workplace under a time limit: an expression of a model can take expo
 from __future__ import annotations
 
 import json
+import posixpath
 from dataclasses import dataclass
 
 from cursorbench.harness.results import RefusedError
 from cursorbench.harness.workplace import Ran, Workplace
 
+RIPGREP = "rg"
 SEARCH_S = 30.0
 MAX_MATCHES = 100
 MAX_COLUMNS = 300  # characters shown of one line
@@ -29,6 +31,8 @@ try:
     expression = re.compile(pattern, re.IGNORECASE if asked["ignore_case"] else 0)
 except (re.error, RecursionError, OverflowError) as error:
     print(f"regex parse error: {error}")
+    sys.exit(2)
+if not os.path.exists(asked["path"]):
     sys.exit(2)
 out = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
 def files(top):
@@ -102,7 +106,15 @@ def search(place: Workplace, query: Query, left_s: float) -> Found:
 
 
 def _ripgrep(place: Workplace, query: Query, limit_s: float) -> Found:
-    line = ["rg", "--no-config", "--color=never", "--no-heading", "--with-filename", "--line-number"]
+    line = [
+        RIPGREP,
+        "--no-config",
+        "--color=never",
+        "--no-heading",
+        "--with-filename",
+        "--line-number",
+        "--null",
+    ]
     line += ["--sort=path", "--hidden", "--no-ignore", "--glob=!.git", "--no-messages"]
     line += [f"--max-columns={MAX_COLUMNS}", "--max-columns-preview", f"--max-count={MAX_PER_FILE}"]
     line += [f"--max-filesize={MAX_FILE_BYTES}"]
@@ -110,7 +122,8 @@ def _ripgrep(place: Workplace, query: Query, limit_s: float) -> Found:
     line += ["--ignore-case"] if query.ignore_case else []
     line += [f"--glob={query.glob}"] if query.glob else []
     ran = _ended(place.program([*line, f"--regexp={query.pattern}", "--", f"./{query.path}"], limit_s))
-    lines = [one.removeprefix("./") for one in ran.output.splitlines() if one]
+    parts = (one.partition("\0") for one in ran.output.split("\n"))
+    lines = [f"{posixpath.normpath(path)}:{rest.rstrip()}" for path, found, rest in parts if found]
     return Found(tuple(lines[:MAX_MATCHES]), len(lines))
 
 
@@ -132,7 +145,11 @@ def _ended(ran: Ran) -> Ran:
         raise RefusedError("timeout", "the search takes too long")
     if ran.ended == "exited" and ran.status in (0, 1):
         return ran
-    if ran.status == 2:
-        said = " ".join(ran.output.split())
+    said = " ".join(ran.output.split())
+    if ran.status == 2 and not said:
+        raise RefusedError("no_file", "no such file or folder")
+    if ran.status == 2 and (said.startswith("regex parse error") or "error: " in said[:300]):
         raise RefusedError("arguments", f"the search cannot be made: {said[:300]}")
+    if ran.status == 2:
+        return ran  # ripgrep: some files could not be read
     raise RefusedError("killed", "the search was ended: it found too much")
