@@ -59,6 +59,9 @@ EXITS = {
         "its reward is no number", "infrastructure", "signals are checked to be finite"
     ),
     "not_trainable": Exit("written so by another program", "infrastructure", "distill gives the reason"),
+    "unrelated_checkpoint": Exit(
+        "sampled by a checkpoint outside the parent's tree", "infrastructure", "deployments decide"
+    ),
     "proof_outlier": Exit(
         "its logged logprobs are not its sampler's", "infrastructure", "what the engine reported was wrong"
     ),

@@ -45,11 +45,13 @@ def make(
     kept: Kept,
     progress: Progress,
     *,
+    first: int = 0,
     what: str = "",
 ) -> list[Attempt]:
     """All attempts of a checkpoint at some cases of a suite.
 
     Args:
+        first: number of the first attempt.
         kept: the batches made so far, which survive a killed run; only cases missing there are tried.
         what: for people, why these cases.
     """
@@ -61,7 +63,7 @@ def make(
         progress.start(title, len(cases) * suite.spec.attempts)
         progress.advance(len(found))
     for start in range(0, len(missing), suite.batch):
-        batch = suite.run(subject, missing[start : start + suite.batch], progress.advance)
+        batch = suite.run(subject, missing[start : start + suite.batch], progress.advance, first)
         kept.append(batch)
         found += batch
     return found
@@ -107,7 +109,7 @@ def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: Suit
     paired = pair(again, stored, names)
     smallest = 1.0
     for name in names:
-        arms = paired.candidate[name], paired.baseline[name]
+        arms = paired.candidate[name].columns, paired.baseline[name].columns
         if any(not arm[1].sum() > 0 for arm in arms):
             continue
         test = Inference(cluster_sums(paired_values(*arms), paired.clusters))
