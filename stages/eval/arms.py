@@ -45,11 +45,13 @@ def make(
     kept: Kept,
     progress: Progress,
     *,
+    first: int = 0,
     what: str = "",
 ) -> list[Attempt]:
     """All attempts of a checkpoint at some cases of a suite.
 
     Args:
+        first: number of the first attempt.
         kept: the batches made so far, which survive a killed run; only cases missing there are tried.
         what: for people, why these cases.
     """
@@ -61,7 +63,7 @@ def make(
         progress.start(title, len(cases) * suite.spec.attempts)
         progress.advance(len(found))
     for start in range(0, len(missing), suite.batch):
-        batch = suite.run(subject, missing[start : start + suite.batch], progress.advance)
+        batch = suite.run(subject, missing[start : start + suite.batch], progress.advance, first)
         kept.append(batch)
         found += batch
     return found

@@ -48,10 +48,13 @@ def train(
         finished = run.models.finished(model)
         moments = run.whole_moments(updated)
         about = placement(run.models, ranks.count())
-    assert finished is not None
-    outputs, published = run.write(finished, proven.batch, updated, moments, out_dir)
+        assert finished is not None
+        drafting = run.drafting(finished, proven.batch)
+    outputs, published = run.write(finished, proven.batch, updated, moments, drafting, out_dir)
     audit = exits.audit(proven.batch, inputs["experience"])
     metrics = about | _metrics(table, proven, objective, updated)
+    if drafting is not None:
+        metrics["mtp"] = drafting.done.as_dict()
     return Outcome(
         outputs=outputs,
         metrics=metrics | {"audit": audit, "weights": published.as_dict()},
