@@ -24,7 +24,7 @@ def test_the_example(made: Suite) -> None:
     seen = profile.of_suite(made)
     assert (seen.tasks, seen.clusters) == (3, {"words/counting": 2, "words/top": 1})
     assert seen.intents == {"feature": 1, "refactor": 1, "debug": 1, "investigate": 0}
-    assert seen.lines == Spread(3, 10, 6, 10)  # 2, 10, 10
+    assert seen.lines == Spread(3, 10, 6, 10.5)  # 2, 10 and 11
     assert seen.files == Spread(3, 2, 1.5, 2)  # 1, 2, 2
     assert seen.several_files == pytest.approx(2 / 3)
     assert (seen.turns, seen.tokens) == (Spread(3, 2, 2, 2), Spread(0, None, None, None))
