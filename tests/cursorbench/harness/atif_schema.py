@@ -1,4 +1,4 @@
-"""ATIF 1.7 as a JSON schema, written after Harbor's RFC 0001 for the tests; what a schema cannot say is code."""
+"""ATIF 1.7 as a JSON schema, after Harbor's RFC 0001; what a schema cannot say is code."""
 
 from __future__ import annotations
 
