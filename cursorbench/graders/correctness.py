@@ -137,7 +137,7 @@ def _fork(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], changed: Map
         for path, content in changed.items():
             if content != tests[path]:
                 own.write(path, content)
-        return run_tests(own, task.tests.command, task.timeout_s)
+        return run_tests(own, task.tests.command, task.verifier_timeout_s)
 
 
 def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
