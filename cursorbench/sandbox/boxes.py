@@ -16,9 +16,9 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from cursorbench.sandbox import layers, seccomp, syscalls
+from cursorbench.sandbox import changes, layers, seccomp, syscalls, tree
 
 STAGE = "/tmp"
 INSIDE_UID = 1000
@@ -78,13 +78,20 @@ class Store:
 
     def freeze(self, box: Box, number: int) -> None:
         """Copy what a sandbox changed, and what it was forked from, as layer `number`."""
-        target = self.layer(number)
-        Path(target).mkdir()
-        for layer in reversed(box.layers):
-            layers.merge(Path(self.layer(layer)), Path(target))
-        layers.merge(Path(f"{box.folder}/disk/upper"), Path(target))
-        if os.geteuid() == 0:
-            layers.give(Path(target), 0, 0)
+        Path(self.layer(number)).mkdir()
+        with tree.folder(self.layer(number)) as target:
+            merge = layers.Merge(target, 0 if os.geteuid() == 0 else None)
+            for layer in reversed(box.layers):
+                with tree.folder(self.layer(layer)) as source:
+                    merge.add(source)
+            merge.add(box.upper)
+
+    def changes(self, box: Box, out: BinaryIO) -> None:
+        """Send what a sandbox changed against its environment."""
+        with contextlib.ExitStack() as stack:
+            root = stack.enter_context(tree.folder(f"{box.folder}/lower"))
+            opened = [stack.enter_context(tree.folder(self.layer(layer))) for layer in reversed(box.layers)]
+            changes.write(changes.collect(root, [*opened, box.upper]), out)
 
     def use(self, numbers: list[int], change: int) -> None:
         """Count users of layers up or down; one without any is removed."""

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cursorbench.errors import SandboxError
+from cursorbench.sandbox import changes, patch
 from cursorbench.sandbox.channel import LARGEST_REQUEST, Channel, Command
 from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
 
@@ -314,8 +315,19 @@ class BubblewrapSandbox:
                 frozen.close()
 
     def diff(self) -> str:
-        """What changed against the environment's root."""
-        raise NotImplementedError
+        """What changed against the environment's root. Raises ValueError for more than a patch can hold."""
+        source, out = os.pipe()
+        try:
+            self._link.ask({"op": "changes", "box": self._number}, (out,))
+        finally:
+            os.close(out)
+            reader = os.fdopen(source, "rb")
+        with reader:
+            try:
+                found = changes.read(reader)
+            except OSError as error:
+                raise SandboxError(f"what the sandbox changed cannot be read: {error}") from error
+        return patch.make(found, self._environment.root)
 
     def kill(self) -> None:
         """End everything in it and remove it. Safe to call twice."""

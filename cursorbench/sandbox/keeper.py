@@ -58,6 +58,7 @@ class Keeper:
         operations: dict[str, Callable[[dict[str, Any], list[int], socket.socket], None]] = {
             "start": self._start,
             "snapshot": self._snapshot,
+            "changes": self._changes,
             "drop": self._drop,
             "kill": self._kill,
         }
@@ -105,18 +106,35 @@ class Keeper:
     def _snapshot(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes[request["box"]]
         self._count += 1
-        pid = os.fork()
-        if pid:
-            self._store.use([self._count], 1)
-            reply.close()
+        self._store.use([self._count], 1)
+        if self._in_the_background(reply):
             return
         try:
             self._store.freeze(box, self._count)
             send(reply, {"layer": self._count})
-        except OSError as error:
-            send(reply, {"error": str(error)})
+        except (OSError, ValueError) as error:
+            send(reply, {"error": str(error), "layer": self._count})
         finally:
             os._exit(0)
+
+    def _changes(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
+        box = self._boxes[request["box"]]
+        if self._in_the_background(reply):
+            return
+        try:
+            send(reply, {})
+            with os.fdopen(os.dup(fds[0]), "wb") as out:
+                self._store.changes(box, out)
+        finally:
+            os._exit(0)
+
+    def _in_the_background(self, reply: socket.socket) -> bool:
+        """Fork for long work. Returns True in the keeper, whose answer the copy gives."""
+        if os.fork():
+            reply.close()
+            return True
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        return False
 
     def _drop(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         self._store.use([request["layer"]], -1)

@@ -51,7 +51,8 @@ def run(fields: list[bytes], fds: list[int], running: dict[int, int]) -> None:
     actions = [(os.POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate((stdin, output, output))]
     try:
         os.chdir(cwd)
-        pid = os.posix_spawnp(arguments[0], arguments, environment, file_actions=actions, setsid=True)
+        program = located(arguments[0], environment.get(b"PATH", b""))
+        pid = os.posix_spawn(program, arguments, environment, file_actions=actions, setsid=True)
     except OSError as error:
         os.write(output, b"sandbox: %s: %s\n" % (arguments[0][:200], os.strerror(error.errno or 5).encode()))
         os.write(status, struct.pack("ii", 0, (126 if error.errno != 2 else 127) << 8))
@@ -63,6 +64,17 @@ def run(fields: list[bytes], fds: list[int], running: dict[int, int]) -> None:
         os.chdir("/")
         os.close(stdin)
         os.close(output)
+
+
+def located(program: bytes, path: bytes) -> bytes:
+    """A program by the command's own PATH: the one that posix_spawnp asks is the supervisor's."""
+    if b"/" in program:
+        return program
+    for folder in path.split(b":"):
+        place = (folder or b".") + b"/" + program
+        if os.access(place, os.X_OK) and not os.path.isdir(place):
+            return place
+    raise FileNotFoundError(2, "not on the PATH")
 
 
 def parents() -> dict[int, tuple[int, int]]:
