@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from cursorbench.harness.agent import AgentConfig
-from cursorbench.harness.agent import run as run_agent
-from cursorbench.harness.completion import Attribution
-from cursorbench.harness.driver import Driver, Endpoint
-from cursorbench.harness.sandboxed import SandboxPlace
 
 from cursorbench import sandbox as sandboxes
 from cursorbench.errors import DependencyDownError, SandboxError, UsageError
 from cursorbench.graders import correctness, efficiency, interaction, quality
 from cursorbench.graders.efficiency import Price, Usage
-from cursorbench.harness.budget import StopReason
+from cursorbench.harness import outside
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.agent import run as run_agent
+from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.completion import Attribution
+from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.episode import Episode
-from cursorbench.sandbox.protocol import Backend, Environment, Limits
+from cursorbench.harness.relay import Relay
+from cursorbench.harness.sandboxed import SandboxPlace
+from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
 from cursorbench.tasks import environment as environments
 from cursorbench.tasks import folder
 from cursorbench.tasks.task import Task
@@ -42,6 +44,8 @@ class Setting:
     Attributes:
         cache: where environments are made once.
         out: the run's folder.
+        command: of an outside agent; "" for our own. `agent` then only gives the budget.
+        venv: the virtual environment with the outside agent's program; None where the task's has it.
         quality: whether lint and types are measured.
     """
 
@@ -50,6 +54,8 @@ class Setting:
     cache: Path
     out: Path
     backend: str = "auto"
+    command: str = ""
+    venv: Path | None = None
     quality: bool = True
     prices: Mapping[str, Price] = field(default_factory=dict)
 
@@ -128,16 +134,45 @@ def _backend(name: str) -> Backend:
 def _try(job: Job, task: Task, environment: Environment, limits: Limits, backend: Backend) -> Tried:
     """Let the agent work in a fresh sandbox. Raises SandboxError."""
     setting = job.setting
+    budget = replace(setting.agent.budget, wall_s=min(setting.agent.budget.wall_s, task.timeout_s))
+    attribution = Attribution(session=job.key[:32], no_train=True)
+    if setting.command:
+        return _try_outside(setting, task, environment, limits, backend, budget, attribution)
     with backend.start(environment, limits) as sandbox, Driver(setting.endpoint) as driver:
         place = SandboxPlace(sandbox, environment.workdir)
-        attribution = Attribution(session=job.key[:32], no_train=True)
-        budget = replace(setting.agent.budget, wall_s=min(setting.agent.budget.wall_s, task.timeout_s))
         config = replace(setting.agent, budget=budget)
-        episode = run_agent(config, place, task.instruction, driver, attribution)
-        if episode.stop is StopReason.SANDBOX_DIED:
-            return _tried(episode, "", "sandbox_died", episode.failure)
-        cause, detail = _aborted(episode) if episode.stop is StopReason.ABORTED else ("", "")
-        return _tried(episode, sandbox.diff(), cause, detail)
+        return _tried(run_agent(config, place, task.instruction, driver, attribution), sandbox)
+
+
+def _try_outside(
+    setting: Setting,
+    task: Task,
+    environment: Environment,
+    limits: Limits,
+    backend: Backend,
+    budget: Budget,
+    attribution: Attribution,
+) -> Tried:
+    """Let an outside agent's command work in a fresh sandbox. Raises SandboxError."""
+    longer = replace(limits, wall_s=max(limits.wall_s, budget.wall_s))
+    with Relay(setting.endpoint, budget, attribution) as relay:
+        agent = outside.install(relay, setting.venv) if setting.venv else outside.Agent()
+        with backend.start(agent.bind(relay.bind(environment)), longer) as sandbox:
+            done = outside.run(sandbox, relay, setting.command, task.instruction, agent)
+            tried = _tried(done.episode, sandbox)
+    if tried.cause == "agent_failed":
+        cause = "agent_failed" if done.episode.turns else "agent_unstarted"
+        return replace(tried, cause=cause, detail=f"status {done.status}: {done.output[-500:].strip()}")
+    return tried
+
+
+def _tried(episode: Episode, sandbox: Sandbox) -> Tried:
+    """What came of an episode, with the diff that it left. Raises as `_aborted`."""
+    if episode.stop is StopReason.SANDBOX_DIED:
+        return _told(episode, "", "sandbox_died", episode.failure)
+    diff = sandbox.diff()
+    cause, detail = _aborted(episode) if episode.stop is StopReason.ABORTED else _of_model(episode, diff)
+    return _told(episode, diff, cause, detail)
 
 
 def _aborted(episode: Episode) -> tuple[str, str]:
@@ -154,9 +189,7 @@ def _aborted(episode: Episode) -> tuple[str, str]:
     return ("engine_timeout" if "takes too long" in why else "engine_down"), why
 
 
-def _tried(episode: Episode, diff: str, cause: str, detail: str) -> Tried:
-    if not cause:
-        cause, detail = _of_model(episode, diff)
+def _told(episode: Episode, diff: str, cause: str, detail: str) -> Tried:
     usage = Usage(
         prompt_tokens=episode.prompt_tokens,
         output_tokens=episode.output_tokens,

@@ -44,7 +44,6 @@ TABLE: dict[str, Cause] = {
     "refused_request": Cause("model", 0, "tests", "the engine refuses what the conversation has become"),
     # an agent run by its own command
     "agent_failed": Cause("agent", 1, "tests", "the agent's command ended with another status than 0"),
-    "agent_timeout": Cause("agent", 0, "tests", "the agent's command did not end in its time"),
     # what the tests said
     "failed": Cause("tests", 0, "tests", "an expected test did not pass"),
     "missing": Cause("tests", 0, "tests", "an expected test is not in the report"),
@@ -58,7 +57,7 @@ TABLE: dict[str, Cause] = {
     "sandbox_died": Cause("infrastructure", 2, "none", "the sandbox died, or none could be made"),
     "engine_down": Cause("infrastructure", 1, "none", "the engine did not answer"),
     "engine_timeout": Cause("infrastructure", 1, "none", "an answer of the engine took too long"),
-    "agent_missing": Cause("infrastructure", 0, "none", "the agent's command could not be started"),
+    "agent_unstarted": Cause("infrastructure", 1, "none", "the agent's command ended, the model never asked"),
     "environment": Cause("infrastructure", 1, "none", "the task's environment could not be made"),
     "grader_died": Cause("infrastructure", 2, "none", "grading broke off"),
     "worker_died": Cause("infrastructure", 1, "none", "the process that made the trial died"),
@@ -76,6 +75,7 @@ _STOPS = {
     StopReason.CONTEXT_FULL: "context_full",
     StopReason.NO_SUMMARY: "no_summary",
     StopReason.CANCELLED: "max_seconds",
+    StopReason.AGENT_FAILED: "agent_failed",
 }
 
 

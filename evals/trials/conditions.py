@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cursorbench
+from cursorbench.harness.agent import AgentConfig
 
 _ROOT = Path(cursorbench.__file__).parent
 
@@ -51,6 +52,17 @@ def of_code(packages: Iterable[str]) -> str:
             known.update(f"{path.relative_to(_ROOT)}\0".encode())
             known.update(hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{known.hexdigest()}"
+
+
+def harness(agent: AgentConfig, command: str = "", venv: Path | None = None) -> str:
+    """The harness's digest: our own agent's settings and code, or an outside agent's command and packages."""
+    if not command:
+        return agent.digest()
+    packages = (
+        sorted(path.name for path in venv.glob("lib/python3*/site-packages/*.dist-info")) if venv else []
+    )
+    budget = {name: str(value) for name, value in asdict(agent.budget).items()}
+    return of_data({"command": command, "packages": packages, "budget": budget, "code": of_code(["harness"])})
 
 
 def engine(base_url: str, model: str, checkpoint: str, temperature: float | None) -> str:

@@ -96,9 +96,11 @@ class Folder:
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, OSError) as error:
-            return self._aside(path, str(error))
+            self._aside(path, str(error))
+            return None
         if found.schema != SCHEMA or found.key != name or found.cause not in causes.TABLE:
-            return self._aside(path, "it is another trial's, or of another version")
+            self._aside(path, "it is another trial's, or of another version")
+            return None
         return found
 
     def write(self, record: Record, kind: str = "trials") -> None:
