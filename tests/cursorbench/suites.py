@@ -146,7 +146,9 @@ def make_suite(path: Path, changes: tuple[Change, ...] = CHANGES) -> Suite:
             instruction=change.instruction,
             tests=ExpectedTests(COMMAND, change.fail_to_pass, OLD, tuple(change.tests)),
             timeout_s=120.0,
-            environment=EnvironmentSpec(kind="host", tree=tree),
+            environment=EnvironmentSpec(
+                kind="host", tree=tree, variables={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            ),
             verifier_timeout_s=60.0,
         )
         tests = {name: text.encode() for name, text in change.tests.items()}
