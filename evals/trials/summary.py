@@ -122,10 +122,10 @@ def _mean(graded: Sequence[Record], value: Value, bounds: tuple[float, float] | 
         known = [found for one in trials if (found := value(one)) is not None]
         if known:
             rows.append((sum(known) / len(known), trials[0].cluster))
-    found = _estimate(rows, bounds)
-    if found.low is None or bounds is not None:
-        return found
-    return replace(found, low=max(0.0, found.low))  # none of these can be negative
+    estimate = _estimate(rows, bounds)
+    if estimate.low is None or bounds is not None:
+        return estimate
+    return replace(estimate, low=max(0.0, estimate.low))  # none of these can be negative
 
 
 def _estimate(rows: Sequence[tuple[float, str]], bounds: tuple[float, float] | None) -> Estimate:
