@@ -82,6 +82,24 @@ class Ran:
     reused: int = 0
     notes: list[str] = field(default_factory=list)
 
+    def rows(self) -> list[dict[str, object]]:
+        """A line per trial for documents; all of it is in the trial's file."""
+        return [
+            {
+                "task": one.task,
+                "cluster": one.cluster,
+                "attempt": one.attempt,
+                "cause": one.cause,
+                "passed": one.passed,
+                "tokens": one.usage.tokens,
+                "calls": one.usage.calls,
+                "seconds": round(one.usage.seconds, 3),
+                "flags": list(one.correctness.get("flags", ())),
+                "key": one.key,
+            }
+            for one in self.records
+        ]
+
 
 def run(plan: Plan, advance: Advance = lambda n, note: None) -> Ran:
     """Make a run's trials and sum them up.
