@@ -165,7 +165,11 @@ def _workdir(path: Path) -> str:
 def _solution(path: Path) -> str:
     """The first text below solution/ that holds a git patch: one by itself, or a script with one in it."""
     for file in sorted((path / "solution").glob("*")):
-        if file.suffix in (".patch", ".diff", ".sh") and file.is_file() and file.stat().st_size < folder.MAX_TEXT:
+        if (
+            file.suffix in (".patch", ".diff", ".sh")
+            and file.is_file()
+            and file.stat().st_size < folder.MAX_TEXT
+        ):
             text = file.read_text("utf-8", "replace")
             if "\ndiff --git " in f"\n{text}":
                 return text

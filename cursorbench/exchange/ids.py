@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from cursorbench.builder.draft import Draft
 from cursorbench.builder.paths import runs_tests, tests_of
 from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Stable
@@ -22,8 +22,8 @@ def targets(row: Row, files: Iterable[str]) -> tuple[str, ...]:
     return tests_of(sorted(every))
 
 
-def narrowing(row: Row, draft: Draft) -> Callable[[Stable], Stable]:
-    """What holds the ids that validation found against the row's; notes in the draft what is left out."""
+def narrowing(row: Row, facts: dict[str, Any]) -> Callable[[Stable], Stable]:
+    """What holds the ids that validation found against the row's; notes in `facts` what is left out."""
 
     def narrow(found: Stable) -> Stable:
         telling, missing = matched(row.fail_to_pass, found.fail_to_pass)
@@ -35,7 +35,7 @@ def narrowing(row: Row, draft: Draft) -> Callable[[Stable], Stable]:
         staying, gone = matched(row.pass_to_pass, found.pass_to_pass)
         if gone:
             note = f"{len(gone)} of {len(row.pass_to_pass)} ids of PASS_TO_PASS do not hold here"
-            draft.facts["swe_bench"]["note"] = note
+            facts["note"] = note
         return replace(found, fail_to_pass=telling, pass_to_pass=staying)
 
     return narrow

@@ -125,7 +125,7 @@ class _Work:
         name = hashlib.sha256(row.instance_id.encode()).hexdigest()[:40]
         known = self.state.verdict(name, key)
         if known and (known.outcome != "kept" or self.suite.folder(known.task).is_dir()):
-            self.again += 1
+            self.again += known.outcome == "kept"
             return known
         blank = Verdict(key, name, row.instance_id, "rejected")
         try:
@@ -153,7 +153,13 @@ class _Work:
             build = replace(self.build, repo=scratch, name=row.repo)
             with Repository(scratch) as repository:
                 draft = self._draft(repository, commit, row, build)
-            judge = Judge(build, self.backend, self.state.drafts, self.suite.folder, narrowing(row, draft))
+            judge = Judge(
+                build,
+                self.backend,
+                self.state.drafts,
+                self.suite.folder,
+                narrowing(row, draft.facts["swe_bench"]),
+            )
             return judge.make(draft, lambda what: None)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import run, show
+from rtrl_cli.commands.bench import export, import_, run, show
 
 app = typer.Typer(
     add_completion=False,
@@ -17,8 +17,5 @@ app = typer.Typer(
 )
 app.command("show")(show.command)
 app.command("run")(run.command)
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps it a group while it has one subcommand."""
+app.command("import")(import_.command)
+app.command("export")(export.command)

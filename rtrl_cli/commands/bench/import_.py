@@ -50,8 +50,8 @@ def command(
 ) -> None:
     """Make a suite of SWE-bench rows or of Harbor tasks; what cannot be run is refused with its reason.
 
-    Rows are validated as `rtrl bench build` validates: in a sandbox, several times. An import that was stopped
-    goes on. Exit 3: nothing could be taken.
+    Rows are validated as `rtrl bench build` validates: in a sandbox, several times. An import that was
+    stopped goes on. Exit 3: nothing could be taken.
     """
     from cursorbench.builder.settings import Settings
 
@@ -107,9 +107,7 @@ def _text(done: Exchanged) -> str:
     })  # fmt: skip
     why = Counter(one.reason for one in done.refused).most_common()
     first = {reason: next(one for one in done.refused if one.reason == reason) for reason, _ in why}
-    rows = [
-        (reason, count, f"{first[reason].name}: {first[reason].detail}"[:100]) for reason, count in why
-    ]
+    rows = [(reason, count, f"{first[reason].name}: {first[reason].detail}"[:100]) for reason, count in why]
     notes = Counter(done.notes.values()).most_common()
     blocks = [head, table(("REFUSED", "COUNT", "FOR ONE"), rows), table(("NOTE", "TASKS"), notes)]
     return "\n\n".join(block for block in blocks if block)

@@ -86,7 +86,7 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("task.toml", '"debug"', '"bug"'), r"metadata.cursorbench.intent: Invalid enum value 'bug'"),
     (
         edit("task.toml", "lines_changed = 2", 'lines_changed = "2"'),
-        "lines_changed: Expected `int`, got `str`",
+        "lines_changed: Expected `int | null`, got `str`",
     ),
     (edit("task.toml", "lines_changed = 2", "lines_changed = -2"), "lines_changed: -2 is negative"),
     (edit("task.toml", "lines_changed = 2\n", ""), "metadata.cursorbench.lines_changed is missing"),
