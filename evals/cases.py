@@ -81,13 +81,34 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
+class Arm:
+    """One metric of one arm, case by case: means over the attempts, and how uncertain these are.
+
+    Attributes:
+        numerators, denominators: [N].
+        spread: variances and covariance of the means over repeated attempts, [N, 3] as (numerator,
+            both, denominator); nan for a case with one attempt.
+    """
+
+    numerators: Floats
+    denominators: Floats
+    spread: Floats
+
+    @property
+    def columns(self) -> tuple[Floats, Floats]:
+        """Numerators and denominators."""
+        return self.numerators, self.denominators
+
+
+@dataclass(frozen=True, eq=False)
 class Paired:
-    """The cases both arms could run, in one order; per arm and metric (numerators, denominators) [N]."""
+    """The cases both arms could run, in one order; `attempts` is the mean number of attempts at a case."""
 
     cases: tuple[str, ...]
     clusters: tuple[str, ...]
-    candidate: Mapping[str, tuple[Floats, Floats]]
-    baseline: Mapping[str, tuple[Floats, Floats]]
+    candidate: Mapping[str, Arm]
+    baseline: Mapping[str, Arm]
+    attempts: float
 
 
 def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Sequence[str]) -> Paired:
@@ -104,11 +125,13 @@ def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Seq
         if len(labels) != 1:
             raise ValueError(f"case {case} is in clusters {sorted(labels)}: the arms ran different suites")
         clusters.append(labels.pop())
+    made = [len(arm[case]) for arm in (left, right) for case in cases]
     return Paired(
         cases,
         tuple(clusters),
-        {name: _columns([left[case] for case in cases], name) for name in metrics},
-        {name: _columns([right[case] for case in cases], name) for name in metrics},
+        {name: _arm([left[case] for case in cases], name) for name in metrics},
+        {name: _arm([right[case] for case in cases], name) for name in metrics},
+        float(np.mean(made)) if made else 0.0,
     )
 
 
@@ -120,10 +143,20 @@ def _by_case(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     return found
 
 
-def _columns(cases: Sequence[Sequence[Attempt]], metric: str) -> tuple[Floats, Floats]:
+def _arm(cases: Sequence[Sequence[Attempt]], metric: str) -> Arm:
     for attempts in cases:
         if any(metric not in one.values for one in attempts):
             raise ValueError(f"an attempt at case {attempts[0].case} has no {metric}")
-    numerators = [np.mean([one.values[metric][0] for one in attempts]) for attempts in cases]
-    denominators = [np.mean([one.values[metric][1] for one in attempts]) for attempts in cases]
-    return np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
+    count = np.array([len(attempts) for attempts in cases], dtype=np.int64)
+    case = np.repeat(np.arange(len(cases)), count)
+    values = np.array([one.values[metric] for attempts in cases for one in attempts], dtype=np.float64)
+    y, n = values.reshape(-1, 2).T
+
+    def total(column: Floats) -> Floats:
+        return np.bincount(case, weights=column, minlength=len(cases)).astype(np.float64)
+
+    mean_y, mean_n = total(y) / count, total(n) / count
+    off_y, off_n = y - mean_y[case], n - mean_n[case]
+    products = np.stack([total(off_y * off_y), total(off_y * off_n), total(off_n * off_n)], axis=1)
+    freedom = np.where(count > 1, count * (count - 1), np.nan)
+    return Arm(mean_y, mean_n, products / freedom[:, None])

@@ -10,14 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evals.cases import Metric, Paired
+from evals.cases import Arm, Metric, Paired
 from evals.stats import power
 from evals.stats.clusters import ClusterSums, cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.intervals import Estimate, clustered
-from evals.stats.paired import paired_values
+from evals.stats.paired import paired_values, sampling_variance
+from evals.stats.sequential import nominal, sequential_p
 
 State = Literal["pass", "regressed", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which of the planned looks at a comparison this is; attempts are added from one to the next."""
+
+    number: int = 1
+    planned: int = 1
+
+
+ONCE = Look()
 
 
 @dataclass(frozen=True)
@@ -28,12 +40,15 @@ class Tell:
         identical_pass: probability that an identical model passes this metric.
         loss_caught: the loss that is called regressed 80 times in 100.
         cases_if_equal: cases that would pass an equal model 90 times in 100.
-        cases_if_observed: the same for a model as far off as was observed; None when no number would.
+        attempts_if_equal: attempts at each of the present cases that would; None when no number would, or
+            when one attempt at each does not show what attempts are worth.
+        cases_if_observed: cases that would pass a model as far off as was observed, None when none would.
     """
 
     identical_pass: float
     loss_caught: float
     cases_if_equal: int | None
+    attempts_if_equal: int | None
     cases_if_observed: int | None
 
 
@@ -47,8 +62,8 @@ class Criterion:
         alpha: level of the tests, and what the intervals leave out.
         low, high: two-sided 1 - alpha interval; None where an end is not known.
         bound: one-sided 1 - alpha lower bound, to be above -margin.
-        p_noninferior: of gain <= -margin.
-        p_regressed: of gain >= 0, before Holm.
+        p_noninferior: of gain <= -margin, over all planned looks.
+        p_regressed: of gain >= 0, over all planned looks, before Holm.
         p_holm: `p_regressed` over all gated metrics; None when not gated.
         method: "t", "wild-bootstrap", "equal" or "none".
     """
@@ -70,6 +85,7 @@ class Criterion:
     method: str
     cases: int
     clusters: int
+    attempts: float
     tell: Tell | None
 
     @property
@@ -91,60 +107,108 @@ class Criterion:
             ends = f"{_end(self.low)} to {_end(self.high)}"
             return f"{self.name}: {gain} ({self.interval} {ends}) is a certain loss"
         if self.state == "inconclusive":
-            needed = self.tell.cases_if_equal if self.tell else None
-            would = f"about {needed} cases would tell" if needed else "no number of cases would tell"
             return (
                 f"{self.name}: {gain}, could be as low as {_end(self.bound)} against a margin of "
-                f"{self.metric.margin:g}; {would} (now {self.cases})"
+                f"{self.metric.margin:g}; {self._would_tell()} (now {self.cases} x {self.attempts:g})"
             )
         if self.high is not None and self.high < 0:
             return f"{self.name}: {gain} is a certain loss, within its margin of {self.metric.margin:g}"
         return ""
 
+    def _would_tell(self) -> str:
+        tell = self.tell
+        ways = []
+        if tell and tell.cases_if_equal:
+            ways.append(f"{tell.cases_if_equal} cases")
+        if tell and tell.attempts_if_equal:
+            ways.append(f"{tell.attempts_if_equal} attempts at each case")
+        return f"about {' or '.join(ways)} would tell" if ways else "no number of cases would tell"
+
 
 def criterion(
-    suite: str, metric: Metric, paired: Paired, alpha: float
+    suite: str, metric: Metric, paired: Paired, alpha: float, look: Look = ONCE
 ) -> tuple[Criterion, ClusterSums | None]:
     """Compare one metric. The second value holds the gains' cluster sums, None when undefined.
 
     An arm with nothing to measure (no edit at all) can neither pass nor be called a loss.
     """
-    candidate, baseline = (
-        clustered(*arm[metric.name], paired.clusters, bounds=metric.bounds)
-        for arm in (paired.candidate, paired.baseline)
-    )
+    arms = paired.candidate[metric.name], paired.baseline[metric.name]
+    candidate, baseline = (clustered(*arm.columns, paired.clusters, bounds=metric.bounds) for arm in arms)
     if candidate.value is None or baseline.value is None:
-        return _undefined(suite, metric, candidate, baseline, alpha), None
-    gains = metric.sign * paired_values(paired.candidate[metric.name], paired.baseline[metric.name])
+        return _undefined(suite, metric, candidate, baseline, paired, alpha), None
+    gains = metric.sign * paired_values(*(arm.columns for arm in arms))
     data = cluster_sums(gains, paired.clusters)
-    test = Inference(data, metric.span)
-    low, high = test.interval(1 - alpha)
-    p_noninferior = test.p_greater(-metric.margin)
+    test = Comparison(data, metric, alpha, look)
     found = Criterion(
         suite=suite,
         metric=metric,
-        state="pass" if p_noninferior <= alpha else "inconclusive",
+        state="pass" if test.p_noninferior <= alpha else "inconclusive",
         candidate=candidate,
         baseline=baseline,
         gain=data.mean,
-        se=data.se if test.decidable else None,
+        se=data.se if test.inference.decidable else None,
         alpha=alpha,
-        low=_finite(low),
-        high=_finite(high),
-        bound=_finite(test.lower(alpha)),
-        p_noninferior=p_noninferior,
-        p_regressed=test.p_less(0.0),
+        low=_finite(test.interval[0]),
+        high=_finite(test.interval[1]),
+        bound=_finite(test.bound),
+        p_noninferior=test.p_noninferior,
+        p_regressed=test.p_regressed,
         p_holm=None,
-        method=test.method,
+        method=test.inference.method,
         cases=data.cases,
         clusters=data.clusters,
-        tell=_tell(data, metric.margin, alpha) if test.decidable else None,
+        attempts=paired.attempts,
+        tell=_tell(data, metric.margin, alpha, paired, arms) if test.inference.decidable else None,
     )
     return found, data
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What is tested of one metric's gains, from their cluster sums alone.
+
+    A deterministic metric is the same at every look, so that looking again costs nothing.
+    """
+
+    data: ClusterSums
+    metric: Metric
+    alpha: float
+    look: Look = ONCE
+
+    @property
+    def inference(self) -> Inference:
+        """Bounds and p values as if looked at once."""
+        return Inference(self.data, self.metric.span)
+
+    @property
+    def p_noninferior(self) -> float:
+        """Of gain <= -margin."""
+        return self._over_looks(self.inference.p_greater(-self.metric.margin))
+
+    @property
+    def p_regressed(self) -> float:
+        """Of gain >= 0."""
+        return self._over_looks(self.inference.p_less(0.0))
+
+    @property
+    def bound(self) -> float:
+        """Lower end of the one-sided 1 - alpha interval."""
+        return self.inference.lower(self._level(self.alpha))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Two-sided 1 - alpha interval."""
+        return self.inference.interval(1 - 2 * self._level(self.alpha / 2))
+
+    def _over_looks(self, p: float) -> float:
+        return sequential_p(p, self.look.number, self.look.planned) if self.metric.sampled else p
+
+    def _level(self, alpha: float) -> float:
+        return nominal(alpha, self.look.number, self.look.planned) if self.metric.sampled else alpha
+
+
 def _undefined(
-    suite: str, metric: Metric, candidate: Estimate, baseline: Estimate, alpha: float
+    suite: str, metric: Metric, candidate: Estimate, baseline: Estimate, paired: Paired, alpha: float
 ) -> Criterion:
     return Criterion(
         suite=suite,
@@ -164,17 +228,23 @@ def _undefined(
         method="none",
         cases=min(candidate.cases, baseline.cases),
         clusters=min(candidate.clusters, baseline.clusters),
+        attempts=paired.attempts,
         tell=None,
     )
 
 
-def _tell(data: ClusterSums, margin: float, alpha: float) -> Tell:
-    se, clusters, cases = data.se, data.clusters, data.cases
+def _tell(data: ClusterSums, margin: float, alpha: float, paired: Paired, arms: tuple[Arm, Arm]) -> Tell:
+    sampling = [sampling_variance(arm.columns, arm.spread) for arm in arms]
+    known = [one for one in sampling if one is not None]
+    attempts = None
+    if len(known) == 2:
+        attempts = power.attempts_needed(data, sum(known), paired.attempts, margin, alpha=alpha)
     return Tell(
-        identical_pass=power.pass_probability(se, clusters, margin, alpha=alpha),
-        loss_caught=power.detectable_loss(se, clusters, alpha=alpha / 2),
-        cases_if_equal=power.cases_needed(se, cases, clusters, margin, alpha=alpha),
-        cases_if_observed=power.cases_needed(se, cases, clusters, margin, delta=data.mean, alpha=alpha),
+        identical_pass=power.pass_probability(data.se, data.freedom, margin, alpha=alpha),
+        loss_caught=power.detectable_loss(data.se, data.freedom, alpha=alpha / 2),
+        cases_if_equal=power.cases_needed(data, margin, alpha=alpha),
+        attempts_if_equal=attempts,
+        cases_if_observed=power.cases_needed(data, margin, delta=data.mean, alpha=alpha),
     )
 
 
@@ -192,7 +262,7 @@ def joint_identical_pass(
         return None
     margins = [metric.margin for _, metric in sums]
     means, errors = power.identical_worlds(data, draws, seed=0)
-    return power.share_passing(means, errors, margins, data[0].clusters, alpha)
+    return power.share_passing(means, errors, margins, data[0].freedom, alpha)
 
 
 def _end(value: float | None) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 from scipy import stats
 
 from evals.cases import Attempt, SuiteSpec, pair
-from evals.criteria import Criterion, State, criterion, joint_identical_pass
+from evals.criteria import ONCE, Criterion, Look, State, criterion, joint_identical_pass
 from evals.stats.holm import holm
 
 Arms = tuple[Sequence[Attempt], Sequence[Attempt]]
@@ -38,10 +38,12 @@ class Rules:
     Attributes:
         alpha: level of each one-sided non-inferiority test; regression tests share alpha / 2 a side.
         infra_limit: share of attempts either arm may lose to the infrastructure.
+        look: which of how many planned looks this is (O'Brien-Fleming, `evals/stats/sequential.py`).
     """
 
     alpha: float = 0.05
     infra_limit: float = 0.05
+    look: Look = ONCE
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def compare(spec: SuiteSpec, arms: Arms, rules: Rules) -> SuiteResult:
     """One suite, before Holm: a criterion's state is "pass" or "inconclusive"."""
     candidate, baseline = arms
     paired = pair(candidate, baseline, [metric.name for metric in spec.metrics])
-    compared = [criterion(spec.name, metric, paired, rules.alpha) for metric in spec.metrics]
+    compared = [criterion(spec.name, metric, paired, rules.alpha, rules.look) for metric in spec.metrics]
     gated = [(data, metric) for (_, data), metric in zip(compared, spec.metrics, strict=True) if metric.gated]
     return SuiteResult(
         suite=spec.name,

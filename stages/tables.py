@@ -119,6 +119,12 @@ def count(path: Path, schema: pa.Schema) -> int:
     return rows
 
 
+def names(path: Path) -> list[str]:
+    """Its columns, from the footer."""
+    with _open(path, pa.schema([])) as file:
+        return list(file.schema_arrow.names)
+
+
 @contextmanager
 def _open(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetFile]:
     if not path.is_file():

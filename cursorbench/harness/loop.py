@@ -2,195 +2,292 @@
 
 The caller carries `next_request()` to a model, by HTTP or in process, and hands the answer to
 `receive()`; so simulated users, the gate's batch evaluation and outside clients drive the same code.
-Not for retries or transport: a call that failed for want of a model is `abort()`, and no score.
+Not for retries or transport (`driver.py`): a call that failed for want of a model is `abort()`, and no
+score.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
-from cursorbench.harness import hermes
-from cursorbench.harness.tools import DEFAULT_TOOLS, Edit, Toolbox, ToolError, ToolResult
+from cursorbench.harness import hermes, side_by_side
+from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
+from cursorbench.harness.chat import ChatRequest, whole
+from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
+from cursorbench.harness.results import Edit, ToolResult
+from cursorbench.harness.summary import SelfSummary
+from cursorbench.harness.toolbox import Toolbox
+from cursorbench.harness.tools import DEFAULT_TOOLS
 
-Message = dict[str, Any]
-
-
-MAX_TURNS = 4  # model calls in an episode, unless told otherwise
-
-
-class StopReason(StrEnum):
-    """Why an episode ended."""
-
-    ANSWERED = "answered"  # a message without calls
-    BROKEN_CALL = "broken_call"  # every call of the message was unparsable: the user sees junk
-    TRUNCATED = "truncated"  # the model ran out of tokens before it answered or called
-    MAX_TURNS = "max_turns"
-    ABORTED = "aborted"  # infrastructure: no answer came
-
-
-@dataclass(frozen=True)
-class ChatRequest:
-    """What is asked of the model: the fields of a chat completion that the harness decides.
-
-    Attributes:
-        temperature: of sampling; None leaves it to who serves.
-    """
-
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...]
-    max_tokens: int
-    temperature: float | None = None
-
-    def body(self, model: str) -> dict[str, Any]:
-        """The JSON body of `POST /v1/chat/completions`."""
-        body = {
-            "model": model,
-            "messages": list(self.messages),
-            "tools": list(self.tools),
-            "max_tokens": self.max_tokens,
-        }
-        return body if self.temperature is None else {**body, "temperature": self.temperature}
-
-
-@dataclass(frozen=True)
-class CallRecord:
-    """One tool call: what was asked, what came of it."""
-
-    turn: int
-    id: str
-    name: str
-    arguments: str
-    error: hermes.CallError  # the call itself is invalid
-    result: str  # what the model read; "" for an unparsable call, which is not answered
-    tool_error: ToolError
-    seconds: float
-
-
-def assistant_message(text: str, turn: int = 0) -> Message:
-    """The OpenAI message for what a model wrote, as the gateway makes it; for engines called in process."""
-    parsed = hermes.parse(text)
-    message: Message = {"role": "assistant", "content": parsed.content or None}
-    if parsed.valid:
-        message["tool_calls"] = [
-            {
-                "id": f"call_{turn}_{index}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for index, call in enumerate(parsed.valid)
-        ]
-    return message
+DEFAULT_BUDGET = Budget()
 
 
 class AgentLoop:
-    """One episode. Changes files under `workdir`; keeps no other state outside of itself.
+    """One episode. Changes files of the toolbox's workplace; keeps no other state outside of itself.
 
     Args:
-        workdir: the folder the tools work on; must exist.
+        toolbox: the tools, bound to where they work.
         system: the system prompt.
         request: the user's message.
-        tools: OpenAI tool definitions, a subset of the harness's own.
-        max_turns: model calls at most.
+        budget: what the episode may cost.
+        summary: when the conversation is summed up by the model itself; None for never.
         max_tokens: output tokens of one model call at most.
         temperature: of sampling; None leaves it to who serves.
         history: earlier messages of the session, after the system prompt.
+        clock: seconds that only go forward.
     """
 
     def __init__(
         self,
-        workdir: Path,
+        toolbox: Toolbox,
         system: str,
         request: str,
-        tools: Sequence[Mapping[str, Any]] = DEFAULT_TOOLS,
-        max_turns: int = MAX_TURNS,
+        budget: Budget = DEFAULT_BUDGET,
         *,
+        summary: SelfSummary | None = None,
         max_tokens: int = 192,
         temperature: float | None = None,
         history: Sequence[Message] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._toolbox = Toolbox(workdir)
-        self._tools = tuple(tools)
+        self._toolbox = toolbox
+        self._tools = toolbox.definitions
         self._checker = _checker(self._tools)
-        self._max_turns = max_turns
-        self._max_tokens = max_tokens
-        self._temperature = temperature
+        self._system, self._request = system, request
+        self._budget, self._summary = budget, summary
+        self._max_tokens, self._temperature = max_tokens, temperature
+        self._clock = clock
+        self._started: float | None = None
+        self._began = 0.0
+        self._ended: float | None = None
+        self._cancelled = threading.Event()
+        self._fresh = True  # no answer yet in this conversation
+        self._context = 0  # tokens of the next prompt
+        self._segment = 0
+        self._failure = ""
+        self.spent = Spent()
         self.messages: list[Message] = [
             {"role": "system", "content": system},
             *history,
             {"role": "user", "content": request},
         ]
-        self.turns = 0
+        self.history: list[Turn] = []
         self.calls: list[CallRecord] = []
         self.edits: list[Edit] = []
         self.final_text = ""
         self.stop: StopReason | None = None
 
     @property
+    def turns(self) -> int:
+        """Model calls answered."""
+        return self.spent.turns
+
+    @property
     def invalid_calls(self) -> int:
         """Calls that do not parse, name no tool, or fail its schema."""
         return sum(1 for call in self.calls if call.error)
 
+    @property
+    def left_s(self) -> float:
+        """Wall seconds left of the budget."""
+        return self._budget.wall_s - self._elapsed()
+
     def next_request(self) -> ChatRequest | None:
         """The next model call, or None when the episode is over."""
+        if self.stop is None and self._started is None:
+            self._started, self._began = self._clock(), time.time()
+        if self.stop is None:
+            self._finish(self._limit())
         if self.stop is not None:
             return None
-        return ChatRequest(tuple(self.messages), self._tools, self._max_tokens, self._temperature)
+        tokens = self._max_tokens
+        messages, choice = tuple(self.messages), ""
+        if self._summary is not None and self._due():
+            messages = (*messages, {"role": "user", "content": self._summary.ask})
+            tokens, choice = self._summary.max_tokens, "none"
+        tokens = int(min(tokens, self._budget.output_tokens - self.spent.output_tokens))
+        return ChatRequest(messages, self._tools, max(1, tokens), self._temperature, choice)
 
-    def abort(self) -> None:
+    def abort(self, failure: str = "") -> None:
         """End the episode because no answer came; what it did so far stands."""
-        self.stop = StopReason.ABORTED
+        self._failure = failure
+        self._finish(StopReason.ABORTED)
 
-    def receive(self, message: Mapping[str, Any], finish_reason: str = "stop") -> None:
-        """Take the model's answer (an OpenAI assistant message), run its calls, decide whether to go on."""
+    def overflow(self) -> None:
+        """End the episode because the conversation does not fit the model: what it did led there."""
+        self._finish(StopReason.CONTEXT_FULL)
+
+    def cancel(self) -> None:
+        """The user stops it, from any thread: calls that have not begun are not run."""
+        self._cancelled.set()
+
+    def receive(
+        self,
+        message: Mapping[str, Any],
+        finish_reason: str = "stop",
+        *,
+        usage: Usage | None = None,
+        generation_id: str = "",
+        model_s: float = 0.0,
+    ) -> None:
+        """Take the model's answer (an OpenAI assistant message), run its calls, decide whether to go on.
+
+        `usage` as told by who served, estimated without; `generation_id` and `model_s` for the record.
+        """
         if self.stop is not None:
             raise RuntimeError("the episode is over")
-        content = message.get("content") or ""
-        calls = message.get("tool_calls") or []
+        summing = self._due()
+        answer = whole(message, self.turns)
+        usage = usage or Usage(
+            estimate(self.messages) + estimate(self._tools), estimate([answer]), told=False
+        )
+        turn = Turn(
+            self.turns,
+            self._segment,
+            self._asked(summing),
+            answer,
+            finish_reason,
+            usage,
+            generation_id,
+            model_s,
+            summary=summing,
+        )
+        self._context = usage.prompt + usage.output
+        began = self._clock()
+        if summing:
+            self._restart(answer)
+        else:
+            self._act(answer, finish_reason)
+        self.history.append(replace(turn, tools_s=self._clock() - began))
+        self.spent.add(usage)
+        if self.stop is None:
+            self._finish(self._limit())
+
+    def episode(self) -> Episode:
+        """The record so far."""
+        return Episode(
+            self._system,
+            self._request,
+            self._tools,
+            tuple(self.history),
+            tuple(self.calls),
+            tuple(self.edits),
+            self.final_text,
+            self.stop,
+            self._failure,
+            self._began,
+            self._elapsed(),
+        )
+
+    def _act(self, answer: Message, finish_reason: str) -> None:
+        """Run the calls of an answer, or find that it is the last one."""
+        self._fresh = False
+        content, calls = answer["content"], answer.get("tool_calls") or []
         unparsable = [call for call in hermes.parse(content).calls if call.error]
-        answer: Message = {"role": "assistant", "content": content}
-        if calls:
-            answer["tool_calls"] = calls
         self.messages.append(answer)
         self.final_text = content
         for call in unparsable:
             self.calls.append(
                 CallRecord(self.turns, "", "", call.arguments, "unparsable", "", "arguments", 0.0)
             )
-        for call in calls:
-            self._execute(call)
-        self.turns += 1
-        if not calls:
-            if unparsable:
-                self.stop = StopReason.BROKEN_CALL
-            else:
-                self.stop = StopReason.TRUNCATED if finish_reason == "length" else StopReason.ANSWERED
-        elif self.turns >= self._max_turns:
-            self.stop = StopReason.MAX_TURNS
+        self.spent.tool_calls += len(unparsable)
+        self._run(calls)
+        if calls:
+            if any(call.tool_error == "sandbox" for call in self.calls[-len(calls) :]):
+                self._failure = "the sandbox died under a tool call"
+                self._finish(StopReason.SANDBOX_DIED)
+        elif unparsable:
+            self._finish(StopReason.BROKEN_CALL)
+        else:
+            self._finish(StopReason.TRUNCATED if finish_reason == "length" else StopReason.ANSWERED)
 
-    def _execute(self, call: Mapping[str, Any]) -> None:
-        function = call["function"]
-        name, arguments = str(function["name"]), str(function["arguments"])
+    def _run(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Execute the calls of one message and put down what came of them, in their order."""
+        left = self._budget.tool_calls - self.spent.tool_calls
+        self.spent.tool_calls += len(calls)
+        began = self._clock()
+        jobs = [
+            (self._toolbox.edits(call["function"]["name"]), partial(self._one, call, began, index < left))
+            for index, call in enumerate(calls)
+        ]
+        for record, edit in side_by_side.run(jobs):
+            self.calls.append(record)
+            if edit is not None:
+                self.edits.append(edit)
+            said = {"role": "tool", "tool_call_id": record.id, "content": record.result}
+            self.messages.append(said)
+            self._context += estimate([said])
+
+    def _one(self, call: Mapping[str, Any], began: float, may: bool) -> tuple[CallRecord, Edit | None]:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
         error = self._checker.check(hermes.RawCall(name, arguments, "", 0, 0))
-        started = time.perf_counter()
-        result = _REFUSED.get(error) or self._toolbox.call(name, arguments, self.turns)
-        seconds = time.perf_counter() - started
-        if result.edit is not None:
-            self.edits.append(result.edit)
-        self.calls.append(
-            CallRecord(
-                self.turns, str(call["id"]), name, arguments, error, result.text, result.error, seconds
-            )
+        started = self._clock()
+        if self._cancelled.is_set():
+            result = ToolResult("error: stopped by the user", "aborted")
+        elif not may:
+            result = ToolResult("error: no calls are left", "over_budget")
+        else:
+            # an invalid call is never executed, whatever of it could be
+            result = _REFUSED.get(error) or self._toolbox.call(name, arguments, self.turns, self.left_s)
+        seconds = self._clock() - started
+        record = CallRecord(
+            self.turns,
+            call["id"],
+            name,
+            arguments,
+            error,
+            result.text,
+            result.error,
+            seconds,
+            started - began,
         )
-        self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": result.text})
+        return record, result.edit
+
+    def _due(self) -> bool:
+        """Whether the next answer is to be a summary."""
+        policy = self._summary
+        if policy is None or self._fresh or self._segment >= policy.at_most:
+            return False
+        return self._context >= policy.trigger_tokens
+
+    def _restart(self, answer: Message) -> None:
+        """Go on from the summary that the model wrote."""
+        assert self._summary is not None
+        said = answer["content"]
+        if not said.strip():
+            self._finish(StopReason.NO_SUMMARY)
+            return
+        self.messages = self._summary.restarted(self._system, self._request, said)
+        self._context = estimate(self.messages) + estimate(self._tools)
+        self._segment += 1
+        self._fresh = True
+
+    def _asked(self, summing: bool) -> tuple[Message, ...]:
+        if summing and self._summary is not None:
+            return ({"role": "user", "content": self._summary.ask},)
+        return tuple(self.messages) if self._fresh else ()
+
+    def _limit(self) -> StopReason | None:
+        if self._cancelled.is_set():
+            return StopReason.CANCELLED
+        return self.spent.over(self._budget, self._elapsed())
+
+    def _finish(self, reason: StopReason | None) -> None:
+        if reason is not None and self.stop is None:
+            self.stop = reason
+            self._ended = self._clock()
+
+    def _elapsed(self) -> float:
+        if self._started is None:
+            return 0.0
+        return (self._clock() if self._ended is None else self._ended) - self._started
 
 
-# an invalid call is never executed, whatever of it could be
 _REFUSED: Mapping[hermes.CallError, ToolResult] = {
     "unknown_tool": ToolResult("error: no such tool", "unknown_tool"),
     "schema": ToolResult("error: arguments do not fit the tool", "arguments"),
@@ -203,5 +300,5 @@ def _default_checker() -> hermes.ToolSet:
 
 
 def _checker(tools: tuple[Mapping[str, Any], ...]) -> hermes.ToolSet:
-    """The default tools' schemas are compiled once per process, not once per episode."""
+    """The small tools' schemas are compiled once per process, not once per episode."""
     return _default_checker() if tools == DEFAULT_TOOLS else hermes.ToolSet(tools)

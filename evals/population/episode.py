@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cursorbench.harness.loop import MAX_TURNS, AgentLoop
+from cursorbench.harness.loop import AgentLoop
+from cursorbench.harness.toolbox import Toolbox
+from cursorbench.harness.tools import SMALL_TOOLS
+from cursorbench.harness.workplace import Folder
 from evals.population.intents import Kind
 from evals.population.people import SYSTEM, Case, message
 from evals.population.reactions import Reaction, react
@@ -51,10 +54,9 @@ def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
     folder = Path(tempfile.mkdtemp(prefix="case-", dir=root))
     (folder / case.path).write_text(case.before, "utf-8")
     loop = AgentLoop(
-        folder,
+        Toolbox(Folder(folder), SMALL_TOOLS),
         SYSTEM,
         case.text,
-        max_turns=MAX_TURNS,
         max_tokens=MAX_TOKENS,
         temperature=temperature,
         history=case.history,

@@ -13,9 +13,10 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Literal
 
+from cursorbench.harness.budget import StopReason
 from cursorbench.harness.hermes import OPEN
-from cursorbench.harness.loop import AgentLoop, StopReason
-from cursorbench.harness.tools import Edit
+from cursorbench.harness.loop import AgentLoop
+from cursorbench.harness.results import Edit
 from cursorbench.sessions.lines import persistence
 from evals.population import phrases
 from evals.population.judge import Verdict, judge_text, trace

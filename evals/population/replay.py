@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.population.episode import Episode, begin, scratch
 from evals.population.people import Case, day_of
 from evals.population.reactions import Outcome

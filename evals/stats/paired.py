@@ -55,3 +55,25 @@ def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayL
         raise ValueError(f"{len(left)} cases against {len(right)}: pairs need the same cases")
     difference: Floats = left - right
     return difference
+
+
+def sampling_variance(means: tuple[ArrayLike, ArrayLike], spread: Floats) -> float | None:
+    """The part of the variance of sum y / sum n that more attempts at the same cases would take away.
+
+    With s the variance of a case's mean over repeated attempts, linearised as in the module's formula:
+    sum_i (s_yy - 2 R s_yn + R^2 s_nn) / (N mean(n))^2.
+
+    Args:
+        means: numerators and denominators [N], means over each case's attempts.
+        spread: [N, 3], see `evals.cases.Arm`; cases with one attempt (nan) count like the mean of the others.
+
+    Returns:
+        None where no case has two attempts.
+    """
+    n = np.asarray(means[1], dtype=np.float64)
+    value = ratio(*means)
+    each = spread @ np.array([1.0, -2.0 * value, value**2])
+    known = each[np.isfinite(each)]
+    if not len(known):
+        return None
+    return float(known.mean()) / (len(n) * float(n.mean()) ** 2)

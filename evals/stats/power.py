@@ -1,14 +1,14 @@
 """What a suite can tell: how often an identical model passes, and how many cases would decide.
 
-With the standard error se of a difference over G clusters, the non-inferiority test of margin M
-passes a model of true difference delta with probability P(T > t_alpha), T noncentral Student with
-G - 1 degrees of freedom and noncentrality (delta + M) / se.
+With the standard error se of a difference and its degrees of freedom (`clusters.py`), the
+non-inferiority test of margin M passes a model of true difference delta with probability
+P(T > t_alpha), T noncentral Student with these degrees and noncentrality (delta + M) / se.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import optimize, stats
@@ -17,63 +17,95 @@ from evals.stats.clusters import ClusterSums, Floats
 
 
 def pass_probability(
-    se: float, clusters: int, margin: float, delta: float = 0.0, alpha: float = 0.05
+    se: float, freedom: float, margin: float, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
     """Probability that the non-inferiority test passes. delta > 0 is better. 1 or 0 without any spread."""
-    if clusters < 2:
+    if not freedom > 0:
         return 0.0
     if se == 0:
         return 1.0 if delta + margin > 0 else 0.0
-    return _above(float(stats.t.isf(alpha, clusters - 1)), clusters - 1, (delta + margin) / se)
+    return _above(float(stats.t.isf(alpha, freedom)), freedom, (delta + margin) / se)
 
 
-def detectable_loss(se: float, clusters: int, power: float = 0.8, alpha: float = 0.025) -> float:
+def detectable_loss(se: float, freedom: float, power: float = 0.8, alpha: float = 0.025) -> float:
     """The loss (above 0) that the one-sided regression test at alpha finds with probability `power`."""
-    if clusters < 2:
+    if not freedom > 0:
         return math.inf
     if se == 0:
         return 0.0
-    quantile = float(stats.t.isf(alpha, clusters - 1))
+    quantile = float(stats.t.isf(alpha, freedom))
 
     def miss(shift: float) -> float:
-        return _above(quantile, clusters - 1, shift) - power
+        return _above(quantile, freedom, shift) - power
 
-    return se * float(optimize.brentq(miss, 0.0, quantile + 40.0))
+    return se * float(optimize.brentq(miss, 0.0, 10 * quantile + 40.0))
 
 
 def cases_needed(
-    se: float,
-    cases: int,
-    clusters: int,
+    data: ClusterSums, margin: float, *, delta: float = 0.0, power: float = 0.9, alpha: float = 0.05
+) -> int | None:
+    """How many cases, in clusters like the present ones, would pass a model of true difference delta.
+
+    The standard error shrinks with the root of the number of clusters, the degrees of freedom grow
+    with it. None when no number would: delta is at or below -margin, or there is nothing to
+    extrapolate from.
+    """
+    if data.clusters < 2 or delta + margin <= 0:
+        return None
+    if data.se == 0:
+        return data.cases
+
+    def enough(count: int) -> bool:
+        times = count / data.clusters
+        freedom = max(1.0, (data.freedom + 1) * times - 1)
+        return pass_probability(data.se / math.sqrt(times), freedom, margin, delta, alpha) >= power
+
+    count = _smallest(enough, 2)
+    return None if count is None else math.ceil(count * data.cases / data.clusters)
+
+
+def attempts_needed(
+    data: ClusterSums,
+    sampling: float,
+    attempts: float,
     margin: float,
     *,
-    delta: float = 0.0,
     power: float = 0.9,
     alpha: float = 0.05,
 ) -> int | None:
-    """How many cases, in clusters of the present size, would pass a model of true difference delta.
+    """How many attempts at each of the present cases would pass an equal model.
 
-    The standard error shrinks with the root of the number of clusters. None when no number would:
-    delta is at or below -margin, or there is nothing to extrapolate from.
+    Only what comes of sampling shrinks: se(k)^2 = se^2 - sampling + sampling * attempts / k.
+
+    Args:
+        sampling: the part of se^2 that is due to there being no more attempts.
+        attempts: how many there are now at each case.
     """
-    if clusters < 2 or cases < 1 or delta + margin <= 0:
+    if data.clusters < 2 or data.se == 0:
         return None
-    if se == 0:
-        return cases
+    rest = max(data.se**2 - sampling, 0.0)
+    if pass_probability(math.sqrt(rest), data.freedom, margin, alpha=alpha) < power:
+        return None
 
     def enough(count: int) -> bool:
-        return pass_probability(se * math.sqrt(clusters / count), count, margin, delta, alpha) >= power
+        se = math.sqrt(rest + sampling * attempts / count)
+        return pass_probability(se, data.freedom, margin, alpha=alpha) >= power
 
-    high = 2
+    return _smallest(enough, 1)
+
+
+def _smallest(enough: Callable[[int], bool], start: int, limit: int = 1 << 40) -> int | None:
+    """The smallest count from `start` on that is enough (then every larger one is); None beyond `limit`."""
+    high = start
     while not enough(high):
         high *= 2
-        if high > 1 << 40:
+        if high > limit:
             return None
-    low = high // 2
+    low = max(start - 1, high // 2)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.ceil(high * cases / clusters)
+    return high
 
 
 def identical_worlds(data: list[ClusterSums], draws: int, seed: int) -> tuple[Floats, Floats]:
@@ -99,20 +131,20 @@ def identical_worlds(data: list[ClusterSums], draws: int, seed: int) -> tuple[Fl
         mean = world.sum(axis=1) / total
         residuals = world - mean[:, None] * one.sizes[None, :]
         means.append(mean)
-        errors.append(np.sqrt(count / (count - 1) * (residuals**2).sum(axis=1)) / total)
+        errors.append(np.sqrt((residuals**2 / (1 - one.sizes / total)).sum(axis=1)) / total)
     return np.stack(means, axis=1), np.stack(errors, axis=1)
 
 
 def share_passing(
-    means: Floats, errors: Floats, margins: Sequence[float], clusters: int, alpha: float
+    means: Floats, errors: Floats, margins: Sequence[float], freedom: float, alpha: float
 ) -> float:
     """Share of worlds [draws, metrics] in which every metric's lower bound clears its margin."""
-    quantile = float(stats.t.isf(alpha, clusters - 1))
+    quantile = float(stats.t.isf(alpha, freedom))
     cleared = means + np.asarray(margins)[None, :] >= quantile * errors
     return float(np.mean(np.all(cleared, axis=1)))
 
 
-def _above(quantile: float, freedom: int, shift: float) -> float:
+def _above(quantile: float, freedom: float, shift: float) -> float:
     value = float(stats.nct.sf(quantile, freedom, shift))
     # scipy's nct loses itself far out; the normal approximation is exact to 1e-6 there.
     return value if math.isfinite(value) else float(stats.norm.sf(quantile - shift))

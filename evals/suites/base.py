@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt, SuiteSpec
 
 Answer = Mapping[str, Any]
@@ -48,5 +48,10 @@ class Suite(Protocol):
     def cases(self) -> Sequence[str]:
         """Case names in a fixed order."""
 
-    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
-        """Try the named cases as often as the spec says. `advance(n)` after n attempts ended."""
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
+        """Try the named cases as often as the spec says. `advance(n)` after n attempts ended.
+
+        Args:
+            first: number of the first attempt; above 0 when attempts are added to a comparison that
+                was inconclusive. Attempts of different numbers must be independent given the case.
+        """

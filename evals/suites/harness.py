@@ -54,7 +54,7 @@ class HarnessSuite:
         """Case ids, person by person."""
         return list(self._by_id)
 
-    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
         """Answer the named requests. Raises UsageError for a case that is not in the suite."""
         unknown = [case for case in cases if case not in self._by_id]
         if unknown:
@@ -62,7 +62,7 @@ class HarnessSuite:
         chosen = [self._by_id[case] for case in cases]
         return [
             _attempt(result, number)
-            for number in range(self._attempts)
+            for number in range(first, first + self._attempts)
             for result in population.replay(
                 chosen,
                 subject.complete_batch,

@@ -72,7 +72,7 @@ class LmEvalSuite:
         """`TASK:INDEX` of each document."""
         return [f"{self._task_name}:{index}" for index in range(len(self._documents))]
 
-    def run(self, subject: Subject, cases: Sequence[str], advance: Advance) -> list[Attempt]:
+    def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
         """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number."""
         indices = sorted(int(case.rpartition(":")[2]) for case in cases)
         with _quiet() as said:
@@ -82,9 +82,9 @@ class LmEvalSuite:
                 f"lm-eval scored {len(samples)} of {len(indices)} documents", hint=said.getvalue()[-500:]
             )
         advance(len(samples))
-        return [self._attempt(sample, subject) for sample in samples]
+        return [self._attempt(sample, subject, first) for sample in samples]
 
-    def _attempt(self, sample: dict[str, Any], subject: Subject) -> Attempt:
+    def _attempt(self, sample: dict[str, Any], subject: Subject, number: int) -> Attempt:
         case = f"{self._task_name}:{sample['doc_id']}"
         values = {metric.name: _pair(metric.name, sample[metric.name]) for metric in self.spec.metrics}
         if not all(math.isfinite(part) for pair in values.values() for part in pair):
@@ -92,7 +92,7 @@ class LmEvalSuite:
                 f"checkpoint {subject.checkpoint[:19]} gives no finite score on {case}",
                 hint="its weights are not usable: look at the train run that made it",
             )
-        return Attempt(case, case, 0, values)
+        return Attempt(case, case, number, values)
 
     def _evaluate(self, checkpoint: Path, indices: list[int]) -> list[dict[str, Any]]:
         import torch

@@ -10,21 +10,20 @@ Not for: reading or writing anything.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
+from stages import exclusion
 from stages.collect.scan import EVENT_CODE, Bools, Ints, Scan
+from stages.exits import EXITS
 
 REASONS = {
-    "no_train": "a request of it was marked no-train: counted, content never written",
-    "forgotten": "its user was forgotten: what was sealed can no longer be read",
-    "consumed": "trained on in the ancestry of the live checkpoint",
-    "arm": "sampled for another arm",
-    "unrelated": "sampled by a checkpoint that is not in the live checkpoint's tree",
-    "lag": "sampled too many checkpoints ago",
-    "immature": "its training horizon has not passed",
+    name: EXITS[name].what
+    for name in ("no_train", "forgotten", "consumed", "arm", "unrelated", "lag", "immature")
 }
 EVENT_REASONS = {
     "no_generation": "its generation is not in the window: settled before it, of another line, or deleted",
@@ -144,35 +143,37 @@ def selection_digest(scan: Scan, decided: Plan) -> str:
     return digest.hexdigest()
 
 
-def audit(scan: Scan, decided: Plan) -> list[dict[str, float | int | str]]:
-    """The exclusion audit: per exit, how much it removed, and whether that behaved differently.
+def audit(scan: Scan, decided: Plan) -> list[dict[str, Any]]:
+    """The exclusion audit of the window: one row per exit, what is taken last; see `exclusion.audit`.
 
-    `invalid_calls` and `output_tokens` are means per generation: what a policy could steer.
+    Texts are sealed here, so the behaviours are those that counts and events tell.
     """
-    rows: list[dict[str, float | int | str]] = []
-    total = max(1, len(scan.episodes))
-    for code, reason in enumerate((*REASONS, TAKEN)):
-        episodes = decided.left == (code if reason != TAKEN else -1)
-        if not episodes.any() and reason != TAKEN:
-            continue
-        of = episodes[scan.g_episode]
-        n = max(1, int(of.sum()))
-        rows.append(
-            {
-                "exit": reason,
-                "episodes": int(episodes.sum()),
-                "share": round(float(episodes.sum()) / total, 6),
-                "generations": int(of.sum()),
-                "invalid_calls": round(float(scan.g_invalid[of].sum()) / n, 6),
-                "output_tokens": round(float(scan.g_output[of].sum()) / n, 3),
-            }
-        )
-    return rows
+    n = len(scan.episodes)
+    left = [*REASONS, ""]  # -1, taken, is the last
+    calls = pc.fill_null(pc.list_value_length(scan.generations["tool_calls"]), 0)
+    edits = (scan.v_type == EVENT_CODE["edit_applied"]) & scan.v_own_key & (scan.v_generation >= 0)
+    edited = np.zeros(n)
+    edited[scan.g_episode[scan.v_generation[edits]]] = 1.0
+    user = np.zeros(n, dtype=np.int64)
+    user[scan.g_episode] = scan.g_user
+    return exclusion.audit(
+        [left[code] for code in decided.left],
+        user,
+        {
+            "invalid_calls": _sum(n, scan.g_episode, scan.g_invalid),
+            "edited": edited,
+            "output_tokens": _sum(n, scan.g_episode, scan.g_output),
+            "calls": _sum(n, scan.g_episode, np.asarray(calls, dtype=np.int64)),
+            "turns": np.bincount(scan.g_episode, minlength=n).astype(np.float64),
+        },
+        kept=TAKEN,
+    )
 
 
-def left_behind(rows: Sequence[Mapping[str, float | int | str]]) -> dict[str, int]:
-    """Episodes by reason, from an audit."""
-    return {str(row["exit"]): int(row["episodes"]) for row in rows if row["exit"] != TAKEN}
+def left_behind(decided: Plan) -> dict[str, int]:
+    """Episodes that are not taken, by reason."""
+    counts = np.bincount(decided.left[decided.left >= 0], minlength=len(REASONS))
+    return {name: int(n) for name, n in zip(REASONS, counts, strict=True) if n}
 
 
 def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
@@ -184,6 +185,10 @@ def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
     code[known & ~scan.v_own_key] = names.index("foreign_key")
     counts = np.bincount(code[~decided.take_event], minlength=len(names))
     return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
+
+
+def _sum(n: int, episode: Ints, values: Ints) -> exclusion.Floats:
+    return np.bincount(episode, weights=values, minlength=n).astype(np.float64)
 
 
 def _any(n: int, episode: Ints, flag: Bools) -> Bools:

@@ -203,17 +203,16 @@ def _outcome(
 
 def _counts(found: Scan, decided: planning.Plan, sealer: Sealer) -> tuple[dict[str, int], dict[str, Any]]:
     """What was sealed, and what was not, by reason."""
-    table = planning.audit(found, decided)
     counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     return counts, {
-        "left_behind": planning.left_behind(table),
+        "left_behind": planning.left_behind(decided),
         "events_left_behind": planning.events_left_behind(found, decided),
         "quarantined": {
             name.removeprefix("quarantined:"): n
             for name, n in sorted(sealer.counts.items())
             if name.startswith("quarantined:")
         },
-        "audit": table,
+        "audit": planning.audit(found, decided),
     }
 
 
@@ -257,7 +256,7 @@ def _refuse_too_few(
     n = len(decided.taken)
     if n >= config.min_episodes:
         return
-    left = planning.left_behind(planning.audit(found, decided))
+    left = planning.left_behind(decided)
     reasons = ", ".join(f"{count} {reason}" for reason, count in left.items()) or "no episode in the window"
     waiting = decided.ripe_at(rules.horizon_ms)[decided.left == list(planning.REASONS).index("immature")]
     hint = "there is nothing to wait for in the spool: more use is needed"

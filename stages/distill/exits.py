@@ -1,7 +1,7 @@
-"""The exclusion audit of distill: who leaves between the artifact and the gradient, and how they differ.
+"""The exits of distill for the exclusion audit: what this stage knows of who left and who stayed.
 
-An exit that takes away bad episodes rewards whoever finds the way to it. So every exit is listed with the
-share it took and with the reward and the behaviour of what it took, beside those of what stayed.
+Behaviours are what the policy controls. What an episode that gives no gradient would have earned is known
+as a rule, so the audit has its reward too. Not for: the tests, and what is refused (`stages/exclusion.py`).
 """
 
 from __future__ import annotations
@@ -11,35 +11,33 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+from stages import exclusion
+from stages.distill.spec import RewardSpec
 
 KEPT = "trainable"
+BEHAVIOURS = {  # by the column of `measure.MEASURED`
+    "invalid_calls": "invalid_tool_calls",
+    "edited": "edited",
+    "clarified": "clarified",
+    "output_tokens": "output_tokens",
+    "calls": "n_calls",
+    "turns": "n_generations",
+}
 
 
 def audit(
-    measured: pa.Table, reward: np.ndarray[Any, np.dtype[np.float64]], why_not: Sequence[str]
+    measured: pa.Table, reward: NDArray[np.float64], why_not: Sequence[str], spec: RewardSpec
 ) -> list[dict[str, Any]]:
-    """One row per reason, the trainable last. Means are null where nothing is known."""
-    reasons = np.array([reason or KEPT for reason in why_not], dtype=object)
-    total = max(1, len(reasons))
-    names = [*sorted({str(reason) for reason in reasons} - {KEPT}), KEPT]
-    rows = []
-    for name in names:
-        of = reasons == name
-        rows.append(
-            {
-                "exit": name,
-                "episodes": int(of.sum()),
-                "share": round(float(of.sum()) / total, 6),
-                "reward": _mean(reward[of]),
-                "invalid_calls": _mean(measured["invalid_tool_calls"].to_numpy()[of]),
-                "edited": _mean(measured["edited"].to_numpy()[of]),
-                "clarified": _mean(measured["clarified"].to_numpy()[of]),
-                "output_tokens": _mean(measured["output_tokens"].to_numpy()[of].astype(np.float64)),
-            }
-        )
-    return rows
-
-
-def _mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> float | None:
-    known = values[~np.isnan(values)]
-    return round(float(known.mean()), 6) if len(known) else None
+    """One row per exit, the trainable last, see `exclusion.audit`; the spec's own exits are always in."""
+    users = np.asarray(measured["user"].combine_chunks().dictionary_encode().indices, dtype=np.int64)
+    columns = {name: measured[of].to_numpy().astype(np.float64) for name, of in BEHAVIOURS.items()}
+    return exclusion.audit(
+        why_not,
+        users,
+        {"reward": reward, **columns},
+        kept=KEPT,
+        accepted=spec.accepted_exits,
+        exits=spec.exits,
+    )

@@ -55,6 +55,17 @@ def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, pric
     return Rewards(terms, total, excluded)
 
 
+def dropped(values: Mapping[str, Floats], spec: RewardSpec) -> list[str]:
+    """The exit that each episode leaves by for a filter of the spec, "" for none: the first that holds."""
+    found = [""] * len(next(iter(values.values())))
+    for name, bounds in spec.drop.items():
+        above = values[name] > (np.inf if bounds.above is None else bounds.above)  # nan is neither
+        below = values[name] < (-np.inf if bounds.below is None else bounds.below)
+        for row in np.flatnonzero(above | below):
+            found[row] = found[row] or f"drop:{name}"
+    return found
+
+
 def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
     """One signal's contribution [E]; nan where the spec excludes the episode."""
     known = ~np.isnan(values)

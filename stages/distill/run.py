@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
-from stages import schemas, tables
+from stages import exclusion, schemas, tables
 from stages.distill import exits, memory, own
 from stages.distill.config import DistillConfig
 from stages.distill.judged import judged_followups, with_judge
 from stages.distill.questions import Question
-from stages.distill.reward import Rewards, combine
+from stages.distill.reward import Rewards, combine, dropped
 from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
@@ -102,6 +102,9 @@ class DistillStage:
         before = inputs.get("line_state")
         state = LineState() if before is None else LineState.load(before.path)
         scored = _score(measured, state, spec)
+        audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
+        ctx.log.write("distill.exclusion", rows=audit)
+        exclusion.refuse(audit)
         table = _experience(measured, scored, spec)
         tables.write(folder / schemas.EPISODES_FILE, table)
         quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
@@ -118,7 +121,6 @@ class DistillStage:
         if before is not None:
             after = memory.updated(state, measured, spec, scored.price, window, config.history)
             after.save(out_dir / "line_state", carry=before.path)
-        audit = exits.audit(measured, scored.rewards.reward, scored.why_not)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
         return with_judge(found, config.judge, judged) if judged else found
 
@@ -141,8 +143,10 @@ def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
     strata = measured["stratum"].combine_chunks().dictionary_encode()
     rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
     why_not = [
-        reason or (f"unknown:{signal}" if signal else "")
-        for reason, signal in zip(measured["why_not"].to_pylist(), rewards.excluded_by, strict=True)
+        reason or filtered or (f"unknown:{signal}" if signal else "")
+        for reason, filtered, signal in zip(
+            measured["why_not"].to_pylist(), dropped(values, spec), rewards.excluded_by, strict=True
+        )
     ]
     return _Scored(price, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))
 
@@ -248,6 +252,7 @@ def _outcome(
         outputs["line_state"] = Output("line_state", {"checkpoint": checkpoint, "stage": "distill"})
     # of session logs it is no news that some signals are told by none, and that nothing can be trained on
     warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
+    warnings += exclusion.warnings(audit)
     return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
 
 

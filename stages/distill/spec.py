@@ -113,6 +113,23 @@ class Stabiliser(_Table):
         return self
 
 
+class Drop(_Table):
+    """A filter: episodes whose signal is known and beyond a bound give no gradient.
+
+    The policy can bring a signal about, so the exclusion audit refuses a filter that the spec does not
+    accept by name (`stages/exclusion.py`, docs/hacks.md).
+    """
+
+    above: float | None = Field(None, description="episodes with a larger value are left out")
+    below: float | None = Field(None, description="episodes with a smaller value are left out")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Drop:
+        if self.above is None and self.below is None:
+            raise ValueError("say above or below which value an episode is left out")
+        return self
+
+
 class RewardSpec(_Table):
     """A resolved reward spec."""
 
@@ -125,6 +142,7 @@ class RewardSpec(_Table):
     stabiliser: Stabiliser | None = None
     clip: tuple[float, float] | None = Field(None, description="bounds of the reward")
     strata: tuple[Literal["kind", "language", "tools"], ...] = ("kind",)
+    drop: dict[str, Drop] = Field(default_factory=dict, description="filters, by the signal they look at")
     accepted_exits: dict[str, str] = Field(
         default_factory=dict,
         description="exits between capture and gradient that the policy can steer, each with a reason",
@@ -148,12 +166,22 @@ class RewardSpec(_Table):
         for name, signal in self.signals.items():
             if signal.low is not None and signal.high is not None and not signal.low < signal.high:
                 raise ValueError(f"{name}: low must be below high")
-            if signal.unknown == "exclude" and not self.accepted_exits.get(f"unknown:{name}"):
-                raise ValueError(
-                    f'{name}: unknown = "exclude" takes episodes out of training that the policy can choose; '
-                    f'name it under [accepted_exits] as "unknown:{name}" with a reason, or give it a value'
-                )
+        if strange := sorted(self.drop.keys() - {*self.names}):
+            raise ValueError(f"drop.{strange[0]}: no signal is called so")
+        if strange := sorted(self.accepted_exits.keys() - {*self.exits}):
+            raise ValueError(
+                f"accepted_exits: this spec has no exit {strange[0]}; it has "
+                f"{', '.join(sorted(self.exits)) or 'none'}"
+            )
+        if empty := sorted(name for name, reason in self.accepted_exits.items() if not reason.strip()):
+            raise ValueError(f"accepted_exits: {empty[0]} needs a reason")
         return self
+
+    @property
+    def exits(self) -> tuple[str, ...]:
+        """The exits that this spec itself opens: `drop:SIGNAL`, and `unknown:SIGNAL` where that excludes."""
+        unknown = (f"unknown:{name}" for name, signal in self.signals.items() if signal.unknown == "exclude")
+        return (*(f"drop:{name}" for name in self.drop), *unknown)
 
     @property
     def own(self) -> dict[str, str]:

@@ -30,6 +30,13 @@ class EngineConfig(BaseModel):
     kv_cache_gib: int = Field(1, ge=1, description="CPU only; without a bound vLLM takes nearly all memory")
     gpu_memory_utilization: float = Field(0.85, gt=0, le=1, description="GPU only")
     enforce_eager: bool = Field(True, description="false lets vLLM compile and record CUDA graphs: GPU only")
+    draft_tokens: int = Field(
+        0,
+        ge=0,
+        le=8,
+        description="tokens at a time drafted with the checkpoint's multi-token prediction head, where it "
+        "has one (`train.mtp_passes`); answers are distributed as without",
+    )
     extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's API server, as they are")
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")

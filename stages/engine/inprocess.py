@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cursorbench.harness.loop import ChatRequest, assistant_message
+from cursorbench.harness.chat import ChatRequest, assistant_message
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.lifetime import PARENT_VARIABLE

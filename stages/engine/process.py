@@ -6,6 +6,7 @@ Not here: what it serves later on (`update.py`) and starting it again when it di
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -105,8 +106,22 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
+        *_drafting(checkpoint_dir, config),
         *("--middleware", "stages.engine.guard.KeyGuard"),
         *config.extra_args,
+    ]
+
+
+def _drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:
+    """Speculative decoding with the head in `mtp/`. vLLM's drafter reads its depth from the model's own
+    configuration, where Qwen2's has none."""
+    draft = checkpoint_dir / "mtp"
+    if not config.draft_tokens or not draft.is_dir():
+        return []
+    speculative = {"method": "mtp", "model": str(draft), "num_speculative_tokens": config.draft_tokens}
+    return [
+        *("--speculative-config", json.dumps(speculative)),
+        *("--hf-overrides", json.dumps({"num_nextn_predict_layers": 1})),
     ]
 
 

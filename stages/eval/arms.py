@@ -107,7 +107,7 @@ def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: Suit
     paired = pair(again, stored, names)
     smallest = 1.0
     for name in names:
-        arms = paired.candidate[name], paired.baseline[name]
+        arms = paired.candidate[name].columns, paired.baseline[name].columns
         if any(not arm[1].sum() > 0 for arm in arms):
             continue
         test = Inference(cluster_sums(paired_values(*arms), paired.clusters))

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cursorbench.harness.loop import ChatRequest, assistant_message
+from cursorbench.harness.chat import ChatRequest, assistant_message
 
 FILE = "stub.json"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.suites.base import Answer, Subject
 from stages.stage import Artifact
 

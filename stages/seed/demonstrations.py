@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from cursorbench.harness.loop import MAX_TURNS
+from cursorbench.harness.budget import MAX_TURNS
 from evals.population.people import Case
 from stages.seed import edits
 from stages.seed.edits import Edit

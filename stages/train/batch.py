@@ -75,9 +75,14 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
     samplers: list[str] = field(default_factory=list)  # checkpoint digests
     lags: dict[str, int | None] = field(default_factory=dict)
-    excluded: Counter[str] = field(default_factory=Counter)  # episodes, by reason
+    left: dict[str, str] = field(default_factory=dict)  # episode id -> why it is not trained on
     masked: Counter[str] = field(default_factory=Counter)  # sampled tokens, by reason
     seen: int = 0  # episodes in the experience
+
+    @property
+    def excluded(self) -> Counter[str]:
+        """Episodes that are not trained on, by reason."""
+        return Counter(self.left.values())
 
     @cached_property
     def tokens(self) -> int:
@@ -138,7 +143,7 @@ def build_batch(
     wanted: dict[str, ExperienceEpisode] = {}
     for episode in episodes:
         if reason := why_not(episode, consumed):
-            batch.excluded[reason] += 1
+            batch.left[episode.episode_id] = reason
         else:
             wanted[episode.episode_id] = episode
     masked: dict[str, Counter[str]] = {}
@@ -152,7 +157,7 @@ def build_batch(
         batch.masked.update(reasons)
         if episode_id not in indices:
             most = max(reasons, key=lambda reason: reasons[reason]) if reasons else ""
-            batch.excluded[most or lost(episode_id) or "no_tokens"] += 1
+            batch.left[episode_id] = most or lost(episode_id) or "no_tokens"
     return batch
 
 
@@ -216,7 +221,7 @@ def without_episodes(batch: Batch, dropped: set[int], reason: str) -> tuple[Batc
         episodes=[batch.episodes[index] for index in kept],
         samplers=list(batch.samplers),
         lags=dict(batch.lags),
-        excluded=batch.excluded + Counter({reason: len(dropped)} if dropped else {}),
+        left=batch.left | {batch.episodes[index].episode_id: reason for index in sorted(dropped)},
         masked=Counter(batch.masked),
         seen=batch.seen,
     )

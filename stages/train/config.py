@@ -127,6 +127,12 @@ class TrainConfig(BaseModel):
         "all-linear", description="linear layers that have one, names with commas; all but the output head"
     )
 
+    # Multi-token prediction: a head with which an engine drafts; it never changes what is answered
+    mtp_passes: int = Field(
+        0, ge=0, description="passes over the batch that train a multi-token prediction head; 0 makes none"
+    )
+    mtp_learning_rate: float = Field(1e-3, gt=0, description="of the head's Adam")
+
     # Guards: an update that goes too far ends early and says so
     kl_stop: float = Field(
         0.2, ge=0, description="end the update when the KL to the parent exceeds this, nats a token; 0 is off"

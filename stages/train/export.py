@@ -27,18 +27,25 @@ from stages.train import adapter
 from stages.train.config import TrainConfig
 from stages.train.delta import Published, as_delta
 from stages.train.moments import Moments, write_moments
+from stages.train.mtp_head import write_head
 
 if TYPE_CHECKING:
     from stages.train.models import Finished
+    from stages.train.mtp_head import MtpHead
 
 CHECKPOINT = "checkpoint"
 LINE_STATE = "line_state"
 
 
 def write_checkpoint(
-    finished: Finished, parent: Artifact, out_dir: Path, config: TrainConfig, ctx: RunContext
+    finished: Finished,
+    parent: Artifact,
+    out_dir: Path,
+    config: TrainConfig,
+    ctx: RunContext,
+    head: MtpHead | None = None,
 ) -> tuple[Output, Published]:
-    """Write `out_dir/checkpoint`, its weights whole or as a delta to the parent.
+    """Write `out_dir/checkpoint`, its weights whole or as a delta to the parent; `head` beside them.
 
     Raises IntegrityError when a weight is not finite.
     """
@@ -47,6 +54,8 @@ def write_checkpoint(
     modelio.save_checkpoint(finished.model, folder, companions=above, dtype=config.export_dtype)
     if (adapted := finished.adapted) is not None:
         adapter.write_peft(folder / adapter.FOLDER, finished.adapter, adapted.shape, adapted.base)
+    if head is not None:
+        write_head(head, folder, config.export_dtype)
     served_fingerprint.write_fingerprint(folder, parent=above)
     generation = int(parent.meta.get("generation", 0)) + 1
     meta = modelio.checkpoint_meta(folder, parent=parent.digest, generation=generation)

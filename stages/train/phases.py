@@ -6,6 +6,7 @@ Not here: the algorithms, each in a file of its own; processes, result and warni
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,10 @@ from stages.train.forward import Budget, score
 from stages.train.load import refuse_small
 from stages.train.models import Finished, Models, compute_dtype
 from stages.train.moments import NEW, Moments, read_moments
+from stages.train.mtp_head import MtpHead, head_of, require_fit
 from stages.train.objective import Objective, build_objective
 from stages.train.proof import TOLERANCES, Tolerance
+from stages.train.self_distillation import Distilled, distil
 from stages.train.shard import whole_on_first
 from stages.train.update import TokenData, Updated, run_update
 
@@ -34,6 +37,14 @@ if TYPE_CHECKING:
 def loss_constant(batch: Batch, config: TrainConfig) -> float:
     """C of the loss: the trained tokens of one optimizer step, on average. One for the whole batch."""
     return batch.tokens / min(config.optimizer_steps, len(batch.episodes))
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """A trained multi-token prediction head, and what its training did."""
+
+    head: MtpHead
+    done: Distilled
 
 
 class Phases:
@@ -47,6 +58,8 @@ class Phases:
         ctx: RunContext,
     ) -> None:
         self.config, self.ctx = config, ctx
+        if config.mtp_passes:
+            require_fit(inputs["parent"].path)
         self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
         self.before = inputs["line_state"]
         self.spec = str(self.experience.meta["spec"])
@@ -151,8 +164,37 @@ class Phases:
         tensors = updated.moments.tensors
         return Moments(updated.moments.step, whole_on_first(tensors) if self.models.sharded else tensors)
 
+    def drafting(self, finished: Finished, batch: Batch) -> Drafting | None:
+        """The multi-token prediction head of the new checkpoint, trained; None where none is wanted.
+
+        On rank 0 alone, whole: the head is small, and the model is not trained any more.
+        """
+        if not self.config.mtp_passes:
+            return None
+        model = finished.model.to(self.models.device)
+        above = self.ctx.store.checkpoint_folder(self.parent)
+        head, continued = head_of(model, above, self.ctx.seed)
+        done = distil(
+            model,
+            head,
+            batch.rows,
+            self.config,
+            budget=self.budget,
+            seed=self.ctx.seed,
+            continued=continued,
+            log=self.ctx.log,
+            progress=self.ctx.progress,
+        )
+        return Drafting(head, done)
+
     def write(
-        self, finished: Finished, batch: Batch, updated: Updated, moments: Moments | None, out_dir: Path
+        self,
+        finished: Finished,
+        batch: Batch,
+        updated: Updated,
+        moments: Moments | None,
+        drafting: Drafting | None,
+        out_dir: Path,
     ) -> tuple[dict[str, Output], Published]:
         """Checkpoint and line state, and how the weights are published. On rank 0.
 
@@ -165,7 +207,9 @@ class Phases:
             self.state.baselines.get(self.spec, {}),
             self.config.baseline_half_life,
         )
-        checkpoint, published = export.write_checkpoint(finished, self.parent, out_dir, self.config, self.ctx)
+        checkpoint, published = export.write_checkpoint(
+            finished, self.parent, out_dir, self.config, self.ctx, drafting.head if drafting else None
+        )
         state = export.write_line_state(
             finished,
             self.before,

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from stages import exclusion
 from stages.errors import IntegrityError, RtrlError
 from stages.stage import Artifact, Outcome, RunContext
-from stages.train import crew, ranks, routing
+from stages.train import crew, exits, ranks, routing
 from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
@@ -47,12 +48,17 @@ def train(
         finished = run.models.finished(model)
         moments = run.whole_moments(updated)
         about = placement(run.models, ranks.count())
-    assert finished is not None
-    outputs, published = run.write(finished, proven.batch, updated, moments, out_dir)
+        assert finished is not None
+        drafting = run.drafting(finished, proven.batch)
+    outputs, published = run.write(finished, proven.batch, updated, moments, drafting, out_dir)
+    audit = exits.audit(proven.batch, inputs["experience"])
+    metrics = about | _metrics(table, proven, objective, updated)
+    if drafting is not None:
+        metrics["mtp"] = drafting.done.as_dict()
     return Outcome(
         outputs=outputs,
-        metrics=about | _metrics(table, proven, objective, updated) | {"weights": published.as_dict()},
-        warnings=_warnings(proven, objective, updated),
+        metrics=metrics | {"audit": audit, "weights": published.as_dict()},
+        warnings=_warnings(proven, objective, updated) + exclusion.warnings(audit),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from stages.eval.run import EvalStage, start_engine
 from stages.eval.subjects import ChatEngine
 from stages.registry.store import Store

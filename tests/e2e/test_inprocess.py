@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine
 from stages.engine.process import environment

@@ -170,8 +170,12 @@ def test_pairs_need_the_same_suite() -> None:
 def test_attempts_of_a_case_are_averaged() -> None:
     left = [Attempt("c", "u", i, {"success": (value, 1)}) for i, value in enumerate((1.0, 0.0, 0.0, 0.0))]
     paired = pair(left, left[:1], ["success"])
-    assert paired.candidate["success"][0].tolist() == [0.25]
-    assert paired.baseline["success"][0].tolist() == [1.0]
+    assert paired.candidate["success"].numerators.tolist() == [0.25]
+    assert paired.baseline["success"].numerators.tolist() == [1.0]
+    # One success in four: variance of an attempt 3/4 * (1/16) + ... = .25, of their mean .0625.
+    assert paired.candidate["success"].spread[0] == pytest.approx([0.0625, 0, 0])
+    assert np.isnan(paired.baseline["success"].spread).all()
+    assert paired.attempts == 2.5
 
 
 @pytest.mark.parametrize(("users", "per_user"), [(100, 4), (15, 20), (8, 20)])

@@ -5,9 +5,18 @@ import json
 import pytest
 
 from cursorbench.harness import hermes
-from cursorbench.harness.loop import AgentLoop, StopReason, assistant_message
+from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.chat import assistant_message
+from cursorbench.harness.loop import AgentLoop
+from cursorbench.harness.toolbox import Toolbox
+from cursorbench.harness.tools import SMALL_TOOLS
+from cursorbench.harness.workplace import Folder
 
 CODE = "def total(a, b):\n    return a + b\n"
+
+
+def small(folder):
+    return Toolbox(Folder(folder), SMALL_TOOLS)
 
 
 def edit(old, new, path="shop.py"):
@@ -17,7 +26,7 @@ def edit(old, new, path="shop.py"):
 @pytest.fixture
 def loop(tmp_path):
     (tmp_path / "shop.py").write_text(CODE)
-    return AgentLoop(tmp_path, "Edit.", "minus in total", max_turns=3)
+    return AgentLoop(small(tmp_path), "Edit.", "minus in total", Budget(turns=3))
 
 
 def test_an_edit_and_a_last_word(loop, tmp_path):
@@ -99,13 +108,13 @@ def test_an_episode_without_an_answer(loop):
 
 def test_history_comes_before_the_request(tmp_path):
     history = [{"role": "user", "content": "fix it"}, {"role": "assistant", "content": "What?"}]
-    loop = AgentLoop(tmp_path, "Edit.", "minus", history=history)
+    loop = AgentLoop(small(tmp_path), "Edit.", "minus", history=history)
     assert [m["content"] for m in loop.next_request().messages] == ["Edit.", "fix it", "What?", "minus"]
 
 
 def test_own_tools_only(tmp_path):
     (tmp_path / "shop.py").write_text(CODE)
-    loop = AgentLoop(tmp_path, "Edit.", "minus", tools=[])
+    loop = AgentLoop(Toolbox(Folder(tmp_path), ()), "Edit.", "minus")
     loop.receive(assistant_message(edit("a + b", "a - b")))
     assert loop.calls[0].error == "unknown_tool"
     assert loop.edits == []

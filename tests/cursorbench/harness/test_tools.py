@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from cursorbench.harness import commands
 from cursorbench.harness.commands import COMMANDS, run_command
-from cursorbench.harness.tools import DEFAULT_TOOLS, MAX_FILE_BYTES, Toolbox
+from cursorbench.harness.toolbox import Toolbox
+from cursorbench.harness.tools import DEFAULT_TOOLS, MAX_FILE_BYTES, SMALL_TOOLS
+from cursorbench.harness.workplace import Folder
 
 CODE = "def total(a, b):\n    return a + b\n"
 
@@ -19,7 +21,7 @@ def box(tmp_path):
     folder.mkdir()
     (folder / "shop.py").write_text(CODE)
     (tmp_path / "secret.txt").write_text("secret")
-    return Toolbox(folder)
+    return Toolbox(Folder(folder), SMALL_TOOLS)
 
 
 def call(box, name, **arguments):

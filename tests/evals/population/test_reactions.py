@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from cursorbench.harness import hermes
-from cursorbench.harness.loop import assistant_message
+from cursorbench.harness.chat import assistant_message
 from evals.population.episode import begin
 from evals.population.people import day_of
 from evals.population.reactions import HORIZON_S, LATE_HORIZON_S, Outcome

@@ -9,17 +9,20 @@ import pytest
 import statsmodels.api as sm
 
 from evals.stats.clusters import cluster_sums
-from evals.stats.paired import paired_values, ratio, ratio_values
+from evals.stats.paired import paired_values, ratio, ratio_values, sampling_variance
 
 
 def test_mean_and_error_by_hand() -> None:
     # Clusters a: 1, 3 (sum 4, n 2); b: 2 (sum 2, n 1); c: 6 (sum 6, n 1). N = 4, mean = 3.
     # Residual sums: 4 - 6 = -2, 2 - 3 = -1, 6 - 3 = 3; squares 4 + 1 + 9 = 14.
-    # se^2 = 3/2 * 14 / 16.
+    # Shares 1/2, 1/4, 1/4: se^2 = (4 / .5 + 1 / .75 + 9 / .75) / 16 = 4/3.
+    # Degrees of freedom: squares 1/4 + 1/16 + 1/16 = 3/8; f^2 / (1 - f) = 1/2, 1/12, 1/12, in pairs
+    # 2 (1/24 + 1/24 + 1/144) = 13/72: 1 / (27/72 + 13/72) = 9/5.
     data = cluster_sums([1, 3, 2, 6], ["a", "a", "b", "c"])
     assert data.mean == 3
     assert (data.cases, data.clusters) == (4, 3)
-    assert data.se == pytest.approx(math.sqrt(1.5 * 14 / 16))
+    assert data.se == pytest.approx(math.sqrt(4 / 3))
+    assert data.freedom == pytest.approx(1.8)
 
 
 def test_single_cases_give_the_textbook_error() -> None:
@@ -30,12 +33,31 @@ def test_single_cases_give_the_textbook_error() -> None:
 
 def test_same_as_statsmodels() -> None:
     rng = np.random.default_rng(3)
-    groups = rng.integers(0, 25, size=400)
+    groups = np.repeat(np.arange(25), 16)  # of one size: CR2 is then the CR1 of statsmodels
     values = rng.normal(size=400) + rng.normal(size=25)[groups]
     fit = sm.OLS(values, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups})
     data = cluster_sums(values, list(groups))
     assert data.mean == pytest.approx(fit.params[0], abs=1e-12)
     assert data.se == pytest.approx(fit.bse[0], rel=1e-9)
+    assert data.freedom == pytest.approx(24)
+
+
+def test_same_as_the_matrix_formulas_of_bell_and_mccaffrey() -> None:
+    """CR2 and its degrees of freedom for lopsided clusters, from the general formulas of regression."""
+    rng = np.random.default_rng(4)
+    groups = np.repeat(np.arange(6), [20, 9, 5, 3, 2, 1])
+    values = rng.normal(size=40)
+    hat = np.full((40, 40), 1 / 40)
+    rows = []
+    for label in range(6):
+        own = np.flatnonzero(groups == label)
+        eigenvalues, vectors = np.linalg.eigh(np.eye(len(own)) - hat[np.ix_(own, own)])
+        adjust = vectors @ np.diag(eigenvalues**-0.5) @ vectors.T
+        rows.append((np.eye(40) - hat)[own].T @ adjust @ np.full(len(own), 1 / 40))
+    matrix = np.array(rows) @ np.array(rows).T
+    data = cluster_sums(values, list(groups))
+    assert data.se**2 == pytest.approx(sum((row @ values) ** 2 for row in rows))
+    assert data.freedom == pytest.approx(np.trace(matrix) ** 2 / np.trace(matrix @ matrix))
 
 
 def test_one_cluster_has_no_error() -> None:
@@ -86,3 +108,16 @@ def test_ratio_error_matches_a_simulation() -> None:
 
     worlds = np.array([world() for _ in range(400)])
     assert worlds[:, 1].mean() == pytest.approx(worlds[:, 0].std(ddof=1), rel=0.1)
+
+
+def test_sampling_variance_by_hand() -> None:
+    # Plain means of two cases with variances .25 and .75 of their means: (1) / 2^2 ... = .25.
+    spread = np.array([[0.25, 0, 0], [0.75, 0, 0]])
+    assert sampling_variance(([1, 0], [1, 1]), spread) == pytest.approx((0.25 + 0.75) / 4)
+    # A case with one attempt counts like the others; with none that has two, nothing is known.
+    one = np.array([[0.25, 0, 0], [np.nan] * 3])
+    assert sampling_variance(([1, 0], [1, 1]), one) == pytest.approx((0.25 + 0.25) / 4)
+    assert sampling_variance(([1, 0], [1, 1]), np.full((2, 3), np.nan)) is None
+    # A ratio: R = .5, mean n = 1; s = .2 - 2 * .5 * .1 + .25 * .4 = .2 for each of two cases.
+    ratios = np.array([[0.2, 0.1, 0.4]] * 2)
+    assert sampling_variance(([1, 0], [1, 1]), ratios) == pytest.approx(0.2 / 2)

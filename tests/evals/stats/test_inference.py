@@ -41,10 +41,20 @@ def test_bootstrap_by_hand() -> None:
     assert bootstrap.p_greater(data, 0.0) == 2 / 8
 
 
-def test_four_clusters_never_decide() -> None:
-    test = plain([1.0, 1.1, 0.9, 1.05])
-    assert test.lower(0.05) == -math.inf
-    assert test.p_greater(0.0) == 1 / 16
+def test_few_clusters_use_the_t_quantile() -> None:
+    """The bootstrap of four clusters has no p value under 1 / 16, of seven none under 1 / 128."""
+    values = [1.0, 1.1, 0.9, 1.05]
+    test = plain(values)
+    assert (test.method, plain([*values, 2, 3, 5, 9]).method) == ("t", "wild-bootstrap")
+    assert test.p_greater(0.0) == pytest.approx(stats.ttest_1samp(values, 0, alternative="greater").pvalue)
+    assert bootstrap.p_greater(test.data, 0.0) == 1 / 16
+
+
+def test_lopsided_clusters_have_fewer_degrees_of_freedom() -> None:
+    test = Inference(cluster_sums([1, 3, 2, 6], ["a", "a", "b", "c"]))
+    # Mean 3, se sqrt(4/3), 1.8 degrees of freedom: see test_clusters.py.
+    assert test.p_greater(0.0) == pytest.approx(stats.t.sf(3 / math.sqrt(4 / 3), 1.8))
+    assert test.lower(0.05) == pytest.approx(3 - stats.t.isf(0.05, 1.8) * math.sqrt(4 / 3))
 
 
 def test_bootstrap_bound_is_where_the_test_turns() -> None:
@@ -120,13 +130,13 @@ def test_intervals_apart() -> None:
 
 def test_pass_probability_by_hand() -> None:
     # Margin 0: an identical model passes at the level itself. Many clusters: normal arithmetic.
-    assert power.pass_probability(1.0, 30, 0.0) == pytest.approx(0.05)
+    assert power.pass_probability(1.0, 29, 0.0) == pytest.approx(0.05)
     assert power.pass_probability(0.018, 10**6, 0.05) == pytest.approx(
         stats.norm.sf(1.6449 - 0.05 / 0.018), abs=1e-3
     )
     assert power.pass_probability(0.0, 30, 0.01) == 1.0
     assert power.pass_probability(0.0, 30, 0.01, delta=-0.02) == 0.0
-    assert power.pass_probability(1.0, 1, 9.0) == 0.0
+    assert power.pass_probability(1.0, math.nan, 9.0) == 0.0
 
 
 def test_design_figures_of_the_gate() -> None:
@@ -140,17 +150,30 @@ def test_design_figures_of_the_gate() -> None:
 def test_detectable_loss_by_hand() -> None:
     # Normal limit: (1.96 + 0.8416) standard errors.
     assert power.detectable_loss(0.01, 10**5) == pytest.approx(0.02802, rel=1e-3)
-    assert power.detectable_loss(0.01, 1) == math.inf
+    assert power.detectable_loss(0.01, math.nan) == math.inf
 
 
 def test_cases_needed_inverts_the_pass_probability() -> None:
-    needed = power.cases_needed(0.04, 300, 100, 0.05)
+    sums = np.tile([1.2, -1.2], 50)
+    data = ClusterSums(sums, np.full(100, 3.0))
+    assert data.se == pytest.approx(0.04, rel=0.01)
+    needed = power.cases_needed(data, 0.05)
     assert needed is not None
     assert needed > 300
     clusters = needed / 3
-    reached = power.pass_probability(0.04 * math.sqrt(100 / clusters), round(clusters), 0.05)
+    reached = power.pass_probability(data.se * math.sqrt(100 / clusters), clusters - 1, 0.05)
     assert reached == pytest.approx(0.9, abs=0.01)
-    assert power.cases_needed(0.04, 300, 100, 0.05, delta=-0.05) is None
+    assert power.cases_needed(data, 0.05, delta=-0.05) is None
+
+
+def test_attempts_needed_take_away_what_is_sampling() -> None:
+    # Many clusters, se .03, all of it sampling at two attempts: (1.6449 + 1.2816) se = .05 wants
+    # se = .017086, two attempts times (.03 / .017086)^2 = 6.17, so seven.
+    data = ClusterSums(np.tile([0.03, -0.03], 50000) * math.sqrt(1e5), np.ones(100_000))
+    assert data.se == pytest.approx(0.03, rel=1e-4)
+    assert power.attempts_needed(data, data.se**2, 2, 0.05) == 7
+    # Half of it between the tasks: se of .0212 remains whatever the attempts, which does not do.
+    assert power.attempts_needed(data, data.se**2 / 2, 2, 0.05) is None
 
 
 def test_identical_worlds_keep_the_correlation() -> None:

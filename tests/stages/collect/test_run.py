@@ -79,9 +79,15 @@ def test_only_mature_episodes_and_why_not_the_others(world: World) -> None:
     assert artifact.meta["checkpoint"] == world.live
     table = {row["exit"]: row for row in artifact.meta["audit"]}
     assert table["taken"] == {
-        "exit": "taken", "episodes": 1, "share": 0.166667, "generations": 1,
-        "invalid_calls": 0.0, "output_tokens": 2.0,
+        "exit": "taken", "by": "", "episodes": 1, "share": 0.166667,
+        "invalid_calls": 0.0, "edited": 0.0, "output_tokens": 2.0, "calls": 0.0, "turns": 1.0,
     }  # fmt: skip
+    assert {name: row["by"] for name, row in table.items() if name != "taken"} == {
+        "no_train": "user", "arm": "infrastructure", "unrelated": "infrastructure", "immature": "clock",
+    }  # fmt: skip
+    assert table["immature"]["edited"] == 0.5
+    shift = table["immature"]["shifts"]["edited"]
+    assert (shift["removed"], shift["kept"], shift["p"]) == (0.5, 0.0, 1.0)
 
 
 def test_too_early_says_when(world: World) -> None:

@@ -32,8 +32,17 @@ def test_the_digest_is_of_the_meaning() -> None:
         (("weight = 1.0", "weight = 1.0\nwieght = 2.0"), "wieght: Extra inputs are not permitted"),
         (("edit_persistence", "edit_persistance"), "no signal is called edit_persistance"),
         (
-            ("unknown = 0.0", 'unknown = "exclude"'),
-            "takes episodes out of training that the policy can choose",
+            ("unknown = 0.0", "unknown = 0.0\n[drop.edit_persistance]\nbelow = 0.1"),
+            "drop.edit_persistance: no signal",
+        ),
+        (("unknown = 0.0", "unknown = 0.0\n[drop.edited]"), "say above or below"),
+        (
+            ("unknown = 0.0", 'unknown = 0.0\n[accepted_exits]\n"drop:edited" = "why"'),
+            "has no exit drop:edited",
+        ),
+        (
+            ("unknown = 0.0", 'unknown = "exclude"\n[accepted_exits]\n"unknown:edit_persistence" = " "'),
+            "unknown:edit_persistence needs a reason",
         ),
         (("weight = 1.0", "weight = 1.0\nlow = 2.0\nhigh = 1.0"), "low must be below high"),
         (('name = "x"', 'name = "x"\nclip = [1.0, -1.0]'), "the lower bound must be below"),

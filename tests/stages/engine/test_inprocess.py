@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine, sampling_of
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError

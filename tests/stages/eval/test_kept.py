@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.suites.harness import HarnessSuite
 from stages.eval import arms
 from stages.eval.kept import Kept

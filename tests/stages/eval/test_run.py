@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms

@@ -124,3 +124,16 @@ def test_shared_beginnings_mean_what_separate_sequences_mean(tokenizer):
                 alone = model.model(whole).last_hidden_state[0, len(row.beginning) :]
                 together = hidden[i, k, : len(ids)]
                 assert torch.nn.functional.cosine_similarity(alone, together, dim=-1).min() > 0.99
+
+
+def test_the_prompt_is_the_one_it_was_trained_on(tokenizer):
+    """A tool renamed or a word changed is another language to it: then a new seed model must be made."""
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "a.py\nx = 1\n\nset x to 2"},
+    ]
+    text = tokenizer.apply_chat_template(
+        messages, tools=list(DEFAULT_TOOLS), tokenize=False, add_generation_prompt=True
+    )
+    digests = [hashlib.sha256(one.encode()).hexdigest()[:16] for one in (text, json.dumps(DEFAULT_TOOLS))]
+    assert digests == ["0b5eea4b8bdbea41", "f5e588b21cb34c3c"]

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cursorbench.harness.loop import assistant_message
+from cursorbench.harness.chat import assistant_message
 from evals.population.episode import begin
 from evals.population.judge import Verdict, judge_text
 from evals.population.people import day_of

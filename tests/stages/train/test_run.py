@@ -147,6 +147,11 @@ def test_old_data_within_max_lag_is_corrected_for_and_older_is_counted(world: Tr
     assert by_lag[1]["lag_mean"] > 1e-4  # and the parent has moved away from it
     strict = world.train("train.max_lag=0")
     assert strict.metrics["batch"]["excluded_episodes"] == {"lag": 6}
+    *left, trained = strict.metrics["audit"]
+    assert [(row["exit"], row["by"], row["episodes"], row["verdict"]) for row in left] == [
+        ("lag", "clock", 6, "same")
+    ]
+    assert trained["exit"] == "trained"
     assert old in world.store.ancestors(child)
 
 

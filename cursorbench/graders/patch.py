@@ -1,0 +1,97 @@
+"""A model's diff, file by file, as it reads; for flags and sizes.
+
+Nothing is decided by it that a clever diff could dodge: what a diff really did is seen in the tree that it
+was applied to (`restoring.py`). Not here: applying it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SYMLINK = "120000"
+
+
+@dataclass
+class FileChange:
+    """One file's part of a diff. `added` and `deleted` are whole lines without their sign."""
+
+    path: str
+    added: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    created: bool = False
+    removed: bool = False
+    renamed: bool = False
+    symlink: bool = False
+    binary: bool = False
+
+
+def files(patch: str) -> list[FileChange]:
+    """The files of a git patch, in its order."""
+    found: list[FileChange] = []
+    left = [0, 0]  # lines that the open hunk still has before and after
+    for line in patch.split("\n"):
+        if left[0] > 0 or left[1] > 0:
+            _body(found[-1], line, left)
+        elif line.startswith("diff --git "):
+            found.append(FileChange(_after(line)))
+        elif found:
+            _header(found[-1], line, left)
+    return found
+
+
+def size(patch: str) -> int:
+    """Lines added plus lines deleted."""
+    return sum(len(one.added) + len(one.deleted) for one in files(patch))
+
+
+def _body(change: FileChange, line: str, left: list[int]) -> None:
+    if line.startswith("\\"):
+        return
+    if line.startswith("+"):
+        change.added.append(line[1:])
+    elif line.startswith("-"):
+        change.deleted.append(line[1:])
+    left[0] -= not line.startswith("+")
+    left[1] -= not line.startswith("-")
+
+
+def _header(change: FileChange, line: str, left: list[int]) -> None:
+    if line.startswith("@@ "):
+        words = line.split(" ")
+        sizes = [word[1:].partition(",")[2] or "1" for word in words[1:3]]
+        if len(sizes) == 2 and all(size.isdecimal() for size in sizes):
+            left[:] = [int(size) for size in sizes]
+    elif line.startswith(("new file mode", "old mode", "new mode")):
+        change.created |= line.startswith("new file")
+        change.symlink |= line.endswith(SYMLINK)
+    elif line.startswith("deleted file mode"):
+        change.removed = True
+    elif line.startswith("rename to "):
+        change.path, change.renamed = _unquoted(line.removeprefix("rename to ")), True
+    elif line.startswith("+++ ") and line != "+++ /dev/null":
+        change.path = _unquoted(line[4:]).removeprefix("b/")
+    elif line.startswith("--- ") and line != "--- /dev/null" and change.removed:
+        change.path = _unquoted(line[4:]).removeprefix("a/")
+    elif line.startswith("GIT binary patch"):
+        change.binary = True
+
+
+def _after(line: str) -> str:
+    """The new path of a `diff --git` line; right when both are equal, which is when nothing else says it."""
+    paths = line.removeprefix("diff --git ")
+    if paths.startswith('"'):
+        return _unquoted(paths[paths.rfind(' "') + 1 :]).removeprefix("b/")
+    half = len(paths) // 2
+    return paths[half + 1 :].removeprefix("b/")
+
+
+def _unquoted(path: str) -> str:
+    """A path as git writes it: in quotes with octal escapes where it has odd bytes, maybe a tab behind."""
+    path = path.rstrip("\t")
+    if not (path.startswith('"') and path.endswith('"') and len(path) > 1):
+        return path
+    try:
+        raw = path[1:-1].encode("latin-1", "replace").decode("unicode_escape")
+        return raw.encode("latin-1", "replace").decode("utf-8", "replace")
+    except UnicodeDecodeError:
+        return path[1:-1]

@@ -1,0 +1,95 @@
+"""What a filter took against what it left: by hand, and against SciPy's own tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evals.stats.membership import Shuffled, hypergeometric_p
+
+
+def flags(*rows: int) -> np.ndarray:
+    return np.array(rows, dtype=np.bool_)
+
+
+def test_one_stratum_is_fishers_test() -> None:
+    for table in ([[3, 1], [1, 3]], [[0, 5], [6, 4]], [[10, 2], [20, 30]]):
+        (a, b), (c, d) = table
+        strata = np.array([[a + b + c + d, a + b, a + c]])
+        assert hypergeometric_p(strata, a) == pytest.approx(stats.fisher_exact(table)[1], rel=1e-9)
+
+
+def test_two_strata_by_hand() -> None:
+    """Two users, each with 2 episodes, one removed, one of value 1: both ones removed is 1/4 of the cases,
+    and so is none; one of them is 1/2."""
+    strata = np.array([[2, 1, 1], [2, 1, 1]])
+    assert hypergeometric_p(strata, 2) == pytest.approx(0.5)
+    assert hypergeometric_p(strata, 1) == pytest.approx(1.0)
+
+
+def test_who_the_user_is_explains_nothing_within_users() -> None:
+    """One user breaks every call, and half of each user's episodes are removed: no difference."""
+    users = np.repeat([0, 1], 40)
+    removed = np.tile(flags(1, 0), 40)
+    broken = (users == 0).astype(np.float64)
+    shift = Shuffled(removed, users).shift(broken)
+    assert (shift.test, shift.difference, shift.p) == ("within users", 0.0, 1.0)
+
+
+def test_a_filter_of_whole_users_is_judged_by_users() -> None:
+    """Two of four users left: whatever they did, 2 of the 6 choices of two are as far apart."""
+    users = np.repeat([0, 1, 2, 3], 50)
+    removed = users < 2
+    shift = Shuffled(removed, users).shift(removed.astype(np.float64))
+    assert shift.test == "users"
+    assert shift.p == pytest.approx(2 / 6, abs=0.04)
+    assert shift.difference == 1.0
+
+
+def test_means_by_hand_with_their_interval() -> None:
+    """One user: episodes [1, 2 | 5, 6, 7]. Gap -4.5; se^2 = 5/4 (2 * .25/4 + 2 * 1/9)."""
+    removed = flags(1, 1, 0, 0, 0)
+    shift = Shuffled(removed, np.zeros(5, dtype=np.int64)).shift(np.array([1.0, 2, 5, 6, 7]))
+    half = stats.t.isf(0.025, 4) * np.sqrt(5 / 4 * (2 * 0.25 / 4 + 2 * 1 / 9))
+    assert shift.difference == pytest.approx(-4.5)
+    assert (shift.low, shift.high) == pytest.approx((-4.5 - half, -4.5 + half))
+    assert shift.effect == pytest.approx(-4.5 / np.std([1, 2, 5, 6, 7]))
+    assert shift.p == pytest.approx(0.1, abs=0.03)  # the furthest of the ten choices of two
+
+
+def test_the_normal_distribution_takes_over_where_there_is_much() -> None:
+    random = np.random.default_rng(3)
+    users = random.integers(0, 40, 8000)
+    removed = random.random(8000) < 0.3
+    values = random.exponential(size=8000) + 0.05 * removed
+    shift = Shuffled(removed, users).shift(values)
+    few = Shuffled(removed[:3000], users[:3000]).shift(values[:3000])
+    assert shift.test == few.test == "within users"
+    assert shift.p == pytest.approx(stats.ttest_ind(values[removed], values[~removed])[1], abs=0.02)
+    assert few.p == pytest.approx(
+        stats.ttest_ind(values[:3000][removed[:3000]], values[:3000][~removed[:3000]])[1], abs=0.05
+    )
+
+
+def test_unknown_values_stay_out_and_nothing_known_says_nothing() -> None:
+    removed = flags(1, 1, 0, 0)
+    users = np.zeros(4, dtype=np.int64)
+    nothing = Shuffled(removed, users).shift(np.array([np.nan, np.nan, 1.0, 2.0]))
+    assert (nothing.removed, nothing.kept, nothing.p, nothing.test) == (None, 1.5, 1.0, "none")
+    half = Shuffled(removed, users).shift(np.array([np.nan, 1.0, 0.0, 0.0]))
+    assert (half.removed, half.kept, half.test) == (1.0, 0.0, "fisher")
+    assert half.p == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("kind", "runs"), [("rate", 400), ("mean", 120)])
+def test_no_difference_is_seldom_found(kind: str, runs: int) -> None:
+    """Filters that take a third at random, of users with their own habits: 5 % of the p are below 0.05."""
+    random = np.random.default_rng(7)
+    below = 0
+    for _ in range(runs):
+        users = np.repeat(np.arange(8), 12)
+        habit = random.random(8)[users]
+        values = (random.random(96) < habit).astype(float) if kind == "rate" else habit + random.random(96)
+        below += Shuffled(random.random(96) < 1 / 3, users).shift(values).p < 0.05
+    assert below / runs < 0.1
