@@ -21,63 +21,26 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from experimenting.edge import SERVICE, Edge, Engine
+from cursorbench.errors import UsageError
+from experimenting.edge import SERVICE, Edge
 from experimenting.heldout import figures, measure
-from experimenting.people import live_a_day, population_digest
+from experimenting.learn import LoadingEngine, learn
+from experimenting.people import live_a_day
+from experimenting.setup import Setup, make_workspace
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
-    from stages.result import StageResult
     from stages.stage import Artifact
     from stages.workspace import Workspace
 
 Say = Callable[[str], None]
 
 
-class LoadingEngine(Engine, Protocol):
-    """An engine whose weights can be changed."""
-
-    def load_weights(self, checkpoint_dir: Path) -> Any: ...
-
-
 Start = Callable[["Workspace", Path], LoadingEngine]
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a chain is.
-
-    Attributes:
-        name: of the variant, e.g. "default".
-        seed: of the population that is trained on, of training and of sampling.
-        spec: the reward spec's text.
-        signals: source of the team's own signals that the spec names, "" for none.
-        cycles: of use and learning.
-        users, requests: of a day; follow-ups come on top.
-        lag: cycles by which the served checkpoint is behind the one that is trained.
-        heldout: held-out requests measured after every cycle.
-        heldout_ends: the same before the first and after the last.
-        settings: `section.key=value` of the workspace.
-        model: folder of the first checkpoint, "" for the shipped seed model.
-    """
-
-    name: str
-    seed: int
-    spec: str
-    cycles: int
-    signals: str = ""
-    users: int = 200
-    requests: int = 800
-    lag: int = 0
-    heldout: int = 300
-    heldout_ends: int = 1200
-    settings: tuple[str, ...] = ()
-    model: str = ""
-    population: str = field(default_factory=population_digest)
 
 
 class Chain:
@@ -110,7 +73,7 @@ class Chain:
         if self.complete:
             return engine
         self._take_folder()
-        workspace, store = self._workspace()
+        workspace, store = make_workspace(self.setup, self._work)
         while (done := self.finished) < self.setup.cycles:
             self._cycle(workspace, store, done + 1)
         live = _live(workspace, store)
@@ -128,39 +91,10 @@ class Chain:
         if not path.exists():
             _write(path, told)
         elif json.loads(path.read_text("utf-8")) != told:
-            raise SystemExit(f"{self.folder} holds another experiment than {self.setup.name}: take another --out")
-
-    def _workspace(self) -> tuple[Workspace, Store]:
-        from stages.init import init_model, init_tiny
-        from stages.registry.store import Store
-        from stages.workspace import SETTINGS_FILE, Workspace
-
-        root, setup = self._work, self.setup
-        if (root / SETTINGS_FILE).is_file():
-            workspace = Workspace.find(root)
-            store = Store.open(workspace.store_dir)
-            if store.alias(workspace.settings.workspace.line, "live") is None:
-                shutil.rmtree(root)  # its making was interrupted
-        if not (root / SETTINGS_FILE).is_file():
-            settings = f"\n[workspace]\nseed = {setup.seed}\n"
-            if setup.model:
-                init_model(root, Path(setup.model), settings=settings + _TINY)
-            else:
-                init_tiny(root, settings=settings)
-        (root / "spec.toml").write_text(setup.spec, encoding="utf-8")
-        if setup.signals:
-            (root / f"{OWN_SIGNALS}.py").write_text(setup.signals, encoding="utf-8")
-        overrides = [
-            "distill.spec=spec.toml",
-            "distill.workers=1",
-            "train.threads=1",
-            "train.micro_batch_tokens=2048",
-            f"collect.max_lag={setup.lag}",
-            f"train.max_lag={setup.lag}",
-            *setup.settings,
-        ]
-        workspace = Workspace.find(root, overrides)
-        return workspace, Store.open(workspace.store_dir)
+            raise UsageError(
+                f"{self.folder} holds another chain than the {self.setup.name} asked for",
+                hint="other sizes, settings, specs or people are another chain: take another --work",
+            )
 
     def _cycle(self, workspace: Workspace, store: Store, number: int) -> None:
         started, seconds = time.monotonic(), {}
@@ -176,6 +110,8 @@ class Chain:
             with timed("day"):
                 about["use"] = self._day(workspace, store, number)
             about |= self._learn(workspace, store, number, timed)
+            line = workspace.settings.workspace.line
+            store.move_alias(line, "live", about["next"], reason=f"cycle {number}", by="experiments")
         checkpoint = _live(workspace, store)
         self._hold(workspace, store, checkpoint)
         with timed("heldout"):
@@ -240,31 +176,27 @@ class Chain:
     def _learn(
         self, workspace: Workspace, store: Store, number: int, timed: Callable[[str], Any]
     ) -> dict[str, Any]:
-        """collect, distill, train; the new checkpoint goes live. Each is found again if it ran already."""
-        from stages.collect.run import STAGE as COLLECT
-        from stages.distill.run import STAGE as DISTILL
-        from stages.runner import run_stage
-        from stages.train.run import STAGE as TRAIN
+        """collect, distill, train, and eval behind a gate: what came of them, and which checkpoint is next.
 
-        line = workspace.settings.workspace.line
-        results: dict[str, StageResult] = {}
-        refs: list[str] = []
-        for stage in (COLLECT, DISTILL, TRAIN):
-            with timed(stage.name):
-                results[stage.name] = run_stage(workspace, store, stage, refs, seed=self.setup.seed)
-            outputs = results[stage.name].outputs
-            refs = [outputs[name].digest for name in ("interactions", "experience") if name in outputs]
-        made = results["train"].outputs["checkpoint"]
-        store.move_alias(line, "live", made.digest, reason=f"cycle {number}", by="experiments")
-        self._forget(store, line)
-        return {
+        Each is found again when it ran already; all of them when the cycle only lacks its measurement.
+        """
+        told = self._work / f"learned-{number:02}.json"
+        if told.is_file():
+            found: dict[str, Any] = json.loads(told.read_text("utf-8"))
+            return found
+        assert self._engine is not None
+        results, stopped = learn(workspace, store, self.setup, self._engine, timed)
+        trained = results.get("train")
+        passed = trained.outputs["checkpoint"].digest if trained and not stopped else ""
+        about = {
             "distill": results["distill"].metrics,
-            "train": results["train"].metrics,
-            "warnings": results["train"].warnings,
+            "train": trained.metrics if trained else {},
+            "warnings": [text for result in results.values() for text in result.warnings],
+            "stopped": stopped,
+            "next": passed or _live(workspace, store).digest,
         }
-
-    def _forget(self, store: Store, line: str) -> None:
-        """Nothing yet: a chain's workspace goes when it is complete."""
+        _write(told, about)
+        return about
 
     def _hold(self, workspace: Workspace, store: Store, checkpoint: Artifact) -> None:
         """See that the engine holds a checkpoint."""
@@ -273,16 +205,6 @@ class Chain:
             self._engine = self._start(workspace, folder)
         elif getattr(self._engine, "checkpoint_dir", None) != folder:
             self._engine.load_weights(folder)
-
-
-OWN_SIGNALS = "experiment_signals"
-_TINY = """
-[gateway]
-client_clock = true
-
-[collect]
-clock = "events"
-"""
 
 
 def _live(workspace: Workspace, store: Store) -> Artifact:
@@ -299,9 +221,18 @@ def _write(path: Path, content: Any) -> None:
     partial.rename(path)
 
 
+_TOLD = (
+    "edit_persistence",
+    "dissatisfied_followup",
+    "latency_s",
+    "broken_calls",
+    "ask_rate",
+    "edit_rate",
+    "right_edits",
+)
+
+
 def _line(setup: Setup, about: Mapping[str, Any]) -> str:
-    shown = ("edit_persistence", "dissatisfied_followup", "broken_calls", "ask_rate", "edit_rate", "right_edits")
-    told = ", ".join(f"{name} {about['heldout'][name]['value'] or 0:.3f}" for name in shown)
-    latency = about["heldout"]["latency_s"]["value"]
+    told = ", ".join(f"{name} {about['heldout'][name]['value'] or 0:.3f}" for name in _TOLD)
     times = " ".join(f"{name} {value:.0f}" for name, value in about["seconds"].items())
-    return f"{setup.name} seed {setup.seed} cycle {about['cycle']}: {told}, {latency * 1000:.0f} ms [{times} s]"
+    return f"{setup.name} seed {setup.seed} cycle {about['cycle']}: {told} [{times} s]"

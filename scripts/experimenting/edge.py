@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.population.client import Answer, RefusedError
 from stages.gateway.attribution import Who
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
@@ -161,7 +161,7 @@ class Edge:
         return call, _chat_request(request, body)
 
     def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_token_s: float) -> Answer:
-        """Record an engine's answer; what the editor gets. Raises RefusedError where nothing was generated."""
+        """Record an engine's answer; what the editor gets. Raises RefusedError."""
         now = time.perf_counter()
         if answer["finish_reason"] == "error":
             self._recorder.record(call, Sampled(finish_reason=OVERFLOW), Read(), ttft_s=0.0)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cursorbench.harness.loop import ChatRequest
+from cursorbench.harness.chat import ChatRequest
 from evals.population.people import Case
 from evals.population.replay import CaseResult, heldout, replay
 from evals.stats.intervals import clustered

@@ -6,6 +6,7 @@ Also says which population it is: the digest of its files stands in every report
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,12 +27,23 @@ POPULATION = ("evaluator", "files", "intents", "judge", "people", "phrases", "re
 
 @cache
 def population_digest() -> str:
-    """sha256 over the population's files, names and bytes."""
+    """sha256 over the population's files, name and text, without the lines of their imports."""
     total = hashlib.sha256()
     folder = resources.files("evals.population")
     for name in POPULATION:
-        total.update(f"{name}.py\0".encode() + folder.joinpath(f"{name}.py").read_bytes() + b"\0")
+        text = without_imports(folder.joinpath(f"{name}.py").read_text("utf-8"))
+        total.update(f"{name}.py\0{text}\0".encode())
     return "sha256:" + total.hexdigest()
+
+
+def without_imports(source: str) -> str:
+    """A module's text but for its import statements: where a name comes from is not what people do."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            lines[first:last] = [""] * (last - first)
+    return "".join(lines)
 
 
 class _Editor:
