@@ -184,6 +184,8 @@ class Chain:
         if told.is_file():
             found: dict[str, Any] = json.loads(told.read_text("utf-8"))
             return found
+        if self._engine is None:  # the day was lived before this start
+            self._hold(workspace, store, _live(workspace, store))
         assert self._engine is not None
         results, stopped = learn(workspace, store, self.setup, self._engine, timed)
         trained = results.get("train")
