@@ -53,12 +53,17 @@ class Metric:
 
 @dataclass(frozen=True)
 class SuiteSpec:
-    """A suite's declaration: its metrics, how often each case is tried, what its cases cluster by."""
+    """A suite's declaration: its metrics, attempts at a case per look, what its cases cluster by."""
 
     name: str
     metrics: tuple[Metric, ...]
     attempts: int
     cluster: str
+
+    @property
+    def sampled(self) -> bool:
+        """More attempts can tell more of what is gated."""
+        return any(metric.gated and metric.sampled for metric in self.metrics)
 
 
 @dataclass(frozen=True)

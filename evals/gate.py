@@ -8,9 +8,13 @@ Per metric that a suite gates, with the gain signed so that more is better:
                   over all gated metrics. One is enough.
     inconclusive  neither; the report says how many cases would tell.
 
-A loss inside its margin that is nevertheless certain passes and is named in the reasons: slow drift
-is tested against the line's anchor, not here. An attempt that the infrastructure lost is never a
-zero; a candidate that loses more of them than the live checkpoint cannot pass.
+A loss inside its margin that is nevertheless certain passes and is named in the reasons. So that many
+such losses do not add up unseen, the candidate is tested against the line's pinned anchor as well, by
+the same rule and in the same family of Holm: a regression since the anchor is a regression. What cannot
+be told against the anchor objects to nothing.
+
+An attempt that the infrastructure lost is never a zero; a candidate that loses more of them than the
+live checkpoint cannot pass.
 
 Not here: running suites, one metric's comparison (`evals/criteria.py`), exit codes (`stages/eval/`).
 """
@@ -18,7 +22,7 @@ Not here: running suites, one metric's comparison (`evals/criteria.py`), exit co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -42,7 +46,7 @@ class Rules:
     """
 
     alpha: float = 0.05
-    infra_limit: float = 0.05
+    infra_limit: float = 0.01
     look: Look = ONCE
 
 
@@ -66,23 +70,29 @@ class SuiteResult:
     criteria: tuple[Criterion, ...]
     infra: Infra
     cases: int
-    attempts: int
+    attempts: float
     identical_pass: float | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate says, and why. `identical_pass` is over all suites, None where it is not known."""
+    """What the gate says, and why. `identical_pass` is over all suites, None where it is not known.
+
+    Attributes:
+        suites: against the live checkpoint.
+        drift: against the anchor; empty where that is not tested.
+    """
 
     verdict: State
     reasons: tuple[str, ...]
     suites: tuple[SuiteResult, ...]
     rules: Rules
     identical_pass: float | None
+    drift: tuple[SuiteResult, ...] = ()
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
-        """All criteria, gated and reported."""
+        """All criteria against the live checkpoint, gated and reported."""
         return tuple(one for suite in self.suites for one in suite.criteria)
 
     def to_json(self) -> dict[str, Any]:
@@ -90,35 +100,70 @@ class Verdict:
         return {"schema": "rtrl-verdict/1", **asdict(self)}
 
 
-def decide(suites: Sequence[tuple[SuiteSpec, Arms]], rules: Rules) -> Verdict:
+Compared = Sequence[tuple[SuiteSpec, Arms]]
+
+
+def decide(suites: Compared, rules: Rules, drift: Compared = ()) -> Verdict:
     """Compare and decide.
 
     Args:
-        suites: per suite its declaration and (candidate's attempts, baseline's attempts).
+        suites: per suite its declaration and (candidate's attempts, live checkpoint's attempts).
         rules: alpha and limits.
+        drift: the same with the anchor's attempts, where there is an anchor that is not live.
 
     Raises:
         ValueError: the arms ran different cases under one name, or nothing is gated.
     """
     results = [compare(spec, arms, rules) for spec, arms in suites]
-    gated = [one for result in results for one in result.criteria if one.metric.gated]
-    if not gated:
+    since = [compare(spec, arms, rules) for spec, arms in drift]
+    if not _gated(results):
         raise ValueError("no suite gates any metric: nothing to decide")
-    adjusted = holm({one.name: one.p_regressed for one in gated})
-    results = [
-        replace(result, criteria=tuple(_settle(one, adjusted, rules) for one in result.criteria))
-        for result in results
-    ]
-    settled = [one for result in results for one in result.criteria if one.metric.gated]
+    results, since = settle((results, since), rules)
     objections = [f"{one.suite}: {one.infra.objection}" for one in results if one.infra.objection]
+    drifted = [one for one in _gated(since) if one.state == "regressed"]
+    states = {one.state for one in (*_gated(results), *drifted)}
     known = [one.identical_pass for one in results if one.identical_pass is not None]
     return Verdict(
-        verdict=_overall({one.state for one in settled}, bool(objections)),
-        reasons=(*objections, *filter(None, (one.reason() for one in settled))),
+        verdict=overall(states, bool(objections)),
+        reasons=(
+            *objections,
+            *filter(None, (one.reason() for one in _gated(results))),
+            *(f"since the anchor, {one.reason()}" for one in drifted),
+        ),
         suites=tuple(results),
         rules=rules,
         identical_pass=math.prod(known) if len(known) == len(results) else None,
+        drift=tuple(since),
     )
+
+
+def settle(families: Sequence[Sequence[SuiteResult]], rules: Rules) -> list[list[SuiteResult]]:
+    """States after Holm over the gated metrics of all comparisons: against live, against the anchor."""
+    gated = {
+        (place, one.name): one.p_regressed for place, family in enumerate(families) for one in _gated(family)
+    }
+    adjusted = holm(gated)
+    return [
+        [
+            replace(
+                result,
+                criteria=tuple(
+                    _settled(one, adjusted[place, one.name], rules) if one.metric.gated else one
+                    for one in result.criteria
+                ),
+            )
+            for result in family
+        ]
+        for place, family in enumerate(families)
+    ]
+
+
+def _settled(one: Criterion, p_holm: float, rules: Rules) -> Criterion:
+    return replace(one, p_holm=p_holm, state=state_of(one.p_noninferior, p_holm, rules.alpha))
+
+
+def _gated(results: Sequence[SuiteResult]) -> list[Criterion]:
+    return [one for result in results for one in result.criteria if one.metric.gated]
 
 
 def compare(spec: SuiteSpec, arms: Arms, rules: Rules) -> SuiteResult:
@@ -132,7 +177,7 @@ def compare(spec: SuiteSpec, arms: Arms, rules: Rules) -> SuiteResult:
         criteria=tuple(found for found, _ in compared),
         infra=infrastructure(candidate, baseline, rules),
         cases=len(paired.cases),
-        attempts=spec.attempts,
+        attempts=paired.attempts,
         identical_pass=joint_identical_pass(gated, rules.alpha),
     )
 
@@ -156,15 +201,15 @@ def infrastructure(candidate: Sequence[Attempt], baseline: Sequence[Attempt], ru
     return Infra(bad_c, all_c, bad_b, all_b, p_more, objection)
 
 
-def _overall(states: set[State], objected: bool) -> State:
+def overall(states: set[State], objected: bool = False) -> State:
+    """The verdict over the gated metrics' states."""
     if "regressed" in states:
         return "regressed"
     return "pass" if states == {"pass"} and not objected else "inconclusive"
 
 
-def _settle(one: Criterion, adjusted: Mapping[str, float], rules: Rules) -> Criterion:
-    if not one.metric.gated:
-        return one
-    p_holm = adjusted[one.name]
-    regressed = one.state != "pass" and p_holm <= rules.alpha / 2
-    return replace(one, p_holm=p_holm, state="regressed" if regressed else one.state)
+def state_of(p_noninferior: float, p_holm: float, alpha: float) -> State:
+    """One gated metric's state: what is not non-inferior and certainly a loss has regressed."""
+    if p_noninferior <= alpha:
+        return "pass"
+    return "regressed" if p_holm <= alpha / 2 else "inconclusive"

@@ -13,14 +13,17 @@ SYMLINK = "120000"
 
 @dataclass
 class FileChange:
-    """One file's part of a diff. `added` and `deleted` are whole lines without their sign."""
+    """One file's part of a diff. `added` and `deleted` are whole lines without their sign.
+
+    `old` is where a renamed file stood, else "".
+    """
 
     path: str
+    old: str = ""
     added: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     created: bool = False
     removed: bool = False
-    renamed: bool = False
     symlink: bool = False
     binary: bool = False
 
@@ -67,7 +70,9 @@ def _header(change: FileChange, line: str, left: list[int]) -> None:
     elif line.startswith("deleted file mode"):
         change.removed = True
     elif line.startswith("rename to "):
-        change.path, change.renamed = _unquoted(line.removeprefix("rename to ")), True
+        change.path = _unquoted(line.removeprefix("rename to "))
+    elif line.startswith("rename from "):
+        change.old = _unquoted(line.removeprefix("rename from "))
     elif line.startswith("+++ ") and line != "+++ /dev/null":
         change.path = _unquoted(line[4:]).removeprefix("b/")
     elif line.startswith("--- ") and line != "--- /dev/null" and change.removed:

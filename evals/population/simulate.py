@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cursorbench.errors import RtrlError
-from evals.population.client import PATIENCE_S, Answer, Client, RefusedError
+from cursorbench.harness.completion import Attribution, Completion, RefusedError
+from evals.population.client import PATIENCE_S, Client
 from evals.population.episode import Episode, begin, follow_up, scratch
 from evals.population.people import Case, Split, day_of
 from evals.population.reactions import Outcome, Reaction
@@ -102,7 +103,7 @@ class Summary:
 class Connection(Protocol):
     """What people's editors need of a service; `Client` is the one over HTTP."""
 
-    async def chat(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> Answer: ...
+    async def chat(self, body: Mapping[str, Any], attribution: Attribution) -> Completion: ...
     async def events(self, events: Sequence[Mapping[str, Any]]) -> None: ...
 
 
@@ -203,18 +204,14 @@ async def _episode(world: World, session: _Session, episode: Episode, following:
     """One episode and its events; None when it was refused."""
     loop = episode.loop
     person = episode.case.person
-    attribution = {
-        "X-Rtrl-User": person.id,
-        "X-Rtrl-Session": session.name,
-        "X-Rtrl-Episode": f"{session.name}-{session.episodes}",
-    }
+    name = f"{session.name}-{session.episodes}"
     session.episodes += 1
     generations: list[str] = []
     seconds, tokens = 0.0, 0
     while (request := loop.next_request()) is not None:
-        attribution["X-Rtrl-At"] = f"{session.clock:.3f}"
+        who = Attribution(person.id, session.name, name, session.clock)
         try:
-            answer = await world.client.chat(request.body(world.model), attribution)
+            answer = await world.client.chat(request.body(world.model), who)
         except RefusedError:
             world.refused += 1
             loop.abort()

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from cursorbench.harness.budget import Usage
 from cursorbench.harness.chat import ChatRequest
-from evals.population.client import Answer, RefusedError
+from cursorbench.harness.completion import CONTEXT_FULL, Attribution, Completion, RefusedError
 from stages.gateway.attribution import Who
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.events import EventIntake
@@ -145,27 +146,25 @@ class Edge:
         self._spool.close()
         self._vault.close()
 
-    def begin(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> tuple[Call, ChatRequest]:
+    def begin(self, body: Mapping[str, Any], attribution: Attribution) -> tuple[Call, ChatRequest]:
         """A request as the gateway takes it in, and as an engine in process does."""
         request = parse_request(
             "chat", dict(body), model=self.model, engine_model=self.model, defaults=self._defaults
         )
-        who = Who(
-            attribution["X-Rtrl-User"],
-            attribution["X-Rtrl-Session"],
-            attribution["X-Rtrl-Episode"],
-            parse_ms(attribution["X-Rtrl-At"]),
-            no_train=False,
-        )
+        said = attribution.headers()["X-Rtrl-At"]
+        user, session, episode = attribution.user, attribution.session, attribution.episode
+        who = Who(user, session, episode, parse_ms(said), no_train=False)
         call = self._recorder.begin(self._key_id, who, request, "experiments")
         return call, _chat_request(request, body)
 
-    def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_token_s: float) -> Answer:
+    def finish(
+        self, call: Call, answer: Mapping[str, Any], seconds: float, first_token_s: float
+    ) -> Completion:
         """Record an engine's answer; what the editor gets. Raises RefusedError."""
         now = time.perf_counter()
         if answer["finish_reason"] == "error":
             self._recorder.record(call, Sampled(finish_reason=OVERFLOW), Read(), ttft_s=0.0)
-            raise RefusedError(str(answer["error"]))
+            raise RefusedError(400, CONTEXT_FULL, str(answer["error"]))
         sampled = Sampled(
             prompt=answer["prompt_ids"],
             output=list(answer["token_ids"]),
@@ -178,7 +177,8 @@ class Edge:
         message: dict[str, Any] = {"role": "assistant", "content": read.content}
         if read.calls:
             message["tool_calls"] = read.calls
-        return Answer(call.id, message, answer["finish_reason"], int(answer["output_tokens"]), seconds)
+        usage = Usage(int(answer["prompt_tokens"]), int(answer["output_tokens"]))
+        return Completion(call.id, message, answer["finish_reason"], usage, seconds)
 
     def timed(self, session: str, answer: Mapping[str, Any]) -> tuple[float, float]:
         """Service seconds of a call, and to its first token; what the session said before is in the cache."""

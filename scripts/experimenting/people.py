@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from cursorbench.errors import UsageError
-from evals.population.client import Answer
+from cursorbench.harness.completion import Attribution, Completion
 from evals.population.episode import scratch
 from evals.population.people import Case, day_of
 from evals.population.simulate import Summary, Traffic, World, live, summary
@@ -52,7 +52,7 @@ class _Editor:
     def __init__(self, edge: Edge, waves: Waves, group: int, name: str) -> None:
         self._edge, self._waves, self._group, self._name = edge, waves, group, name
 
-    async def chat(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> Answer:
+    async def chat(self, body: Mapping[str, Any], attribution: Attribution) -> Completion:
         call, request = self._edge.begin(body, attribution)
         answer = await self._waves.ask(self._group, self._name, request)
         seconds, first = self._edge.timed(self._name, answer)

@@ -19,7 +19,13 @@ class EvalConfig(BaseModel):
         description="names of built-in suites, or `lm_eval:TASK` for a task of the lm-eval harness",
     )
     requests: int = Field(1500, ge=2, description="held-out requests of the harness suite")
-    attempts: int = Field(1, ge=1, description="answers per held-out request and checkpoint")
+    attempts: int = Field(1, ge=1, description="answers per held-out request, checkpoint and look")
+    looks: int = Field(
+        1,
+        ge=1,
+        le=10,
+        description="how often an inconclusive comparison may be looked at, attempts being added each time",
+    )
     population_seed: int = Field(0, ge=0, description="which held-out users; never those of `rtrl simulate`")
     alpha: float = Field(
         0.05,
@@ -42,15 +48,20 @@ class EvalConfig(BaseModel):
     )
     rerun_share: float = Field(0.1, ge=0, le=1, description="share of reused attempts run again as a check")
     infra_limit: float = Field(
-        0.05, ge=0, lt=1, description="share of cases the infrastructure may cost before nothing is concluded"
+        0.01,
+        ge=0,
+        lt=1,
+        description="share of attempts the infrastructure may lose; above it nothing is concluded",
     )
     lm_eval_include: str = Field("", description="folder with further lm-eval task files (YAML)")
     lm_eval_limit: int | None = Field(None, ge=1, description="documents of each lm-eval task, at most")
-    drift: bool = Field(
-        True, description="also report the difference to the line's anchor where its attempts are stored"
+    drift: bool = Field(True, description="also test the candidate against the line's anchor")
+    drift_margins: dict[str, float] = Field(
+        default_factory=dict,
+        description="loss since the anchor tolerated by `suite.metric`, in place of the margin against live",
     )
 
-    @field_validator("margins")
+    @field_validator("margins", "drift_margins")
     @classmethod
     def _margins_are_losses(cls, margins: dict[str, float]) -> dict[str, float]:
         for name, margin in margins.items():

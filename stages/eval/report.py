@@ -34,7 +34,6 @@ class Facts:
     baseline: Artifact
     anchor: Artifact | None = None
     reuse: Mapping[str, Reuse] = field(default_factory=dict)
-    drift: Sequence[SuiteResult] = ()
     notes: Sequence[str] = ()
 
 
@@ -69,9 +68,9 @@ def meta(verdict: Verdict, facts: Facts) -> dict[str, Any]:
         "identical_pass": verdict.identical_pass,
         "suites": figures(verdict.suites),
     }
-    if facts.anchor is not None and facts.drift:
+    if facts.anchor is not None and verdict.drift:
         found["anchor"] = facts.anchor.digest
-        found["drift"] = figures(facts.drift)
+        found["drift"] = figures(verdict.drift)
     return found
 
 
@@ -85,7 +84,6 @@ def write(folder: Path, verdict: Verdict, facts: Facts) -> None:
             name: {"report": one.report, "reused": one.reused, "rerun": one.rerun, "p": one.p}
             for name, one in facts.reuse.items()
         },
-        "drift": figures(facts.drift),
         "notes": list(facts.notes),
     }
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str)
@@ -104,8 +102,8 @@ def summary(verdict: Verdict, facts: Facts) -> str:
     lines += ["", *_because(verdict)]
     for name, reuse in facts.reuse.items():
         lines.append(f"baseline of {name}: {reuse.note}")
-    if facts.drift and facts.anchor is not None:
-        lines.append(f"since the anchor ({facts.anchor.ref}): {_drift(facts.drift)}")
+    if verdict.drift and facts.anchor is not None:
+        lines.append(f"since the anchor ({facts.anchor.ref}): {_drift(verdict.drift)}")
     lines += [*facts.notes, _NEXT[verdict.verdict]]
     return "\n".join(lines) + "\n"
 
@@ -115,7 +113,7 @@ def _suite(result: SuiteResult) -> list[str]:
     clusters = max((one.clusters for one in result.criteria), default=0)
     interval = next((one.interval for one in result.criteria), "interval")
     lines = [
-        f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts} attempt(s) each; "
+        f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts:g} attempt(s) each; "
         f"infrastructure lost {infra.candidate_failed} (candidate) and {infra.baseline_failed} (live)",
         f"  {'':24}{'live':>9}{'candidate':>11}{'gain':>9}{interval:>20}{'margin':>8}  verdict",
     ]
@@ -134,9 +132,11 @@ def _row(one: Criterion) -> str:
 
 
 def _because(verdict: Verdict) -> list[str]:
-    lines = [f"because {reason}" for reason in verdict.reasons]
-    if verdict.verdict == "pass" and not lines:
-        lines = ["because every gated metric is shown to lose less than its margin"]
+    look = verdict.rules.look
+    lines = [f"look {look.number} of {look.planned} (O'Brien-Fleming)"] if look.planned > 1 else []
+    lines += [f"because {reason}" for reason in verdict.reasons]
+    if verdict.verdict == "pass" and not verdict.reasons:
+        lines += ["because every gated metric is shown to lose less than its margin"]
     told = [
         f"{one.metric.name} {_number(one.tell.loss_caught)}"
         for one in verdict.criteria
@@ -154,6 +154,7 @@ def _drift(results: Sequence[SuiteResult]) -> str:
     parts = [
         f"{one.metric.name} {_number(one.gain, sign=True)} "
         f"({_number(one.low, sign=True)} to {_number(one.high, sign=True)})"
+        f"{' REGRESSED' if one.state == 'regressed' else ''}"
         for result in results
         for one in result.criteria
         if one.metric.gated

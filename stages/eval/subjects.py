@@ -41,7 +41,7 @@ class Engines:
     ) -> None:
         self._start, self._seed, self._folder = start, seed, folder
         self._engine: ChatEngine | None = None
-        self._seeded = ""
+        self._seeded: tuple[Path | None, int] = (None, 0)
 
     def __enter__(self) -> Engines:
         return self
@@ -52,20 +52,20 @@ class Engines:
         if self._engine is not None:
             self._engine.close()
 
-    def subject(self, checkpoint: Artifact) -> Subject:
-        """A checkpoint as suites want it."""
+    def subject(self, checkpoint: Artifact, look: int = 1) -> Subject:
+        """A checkpoint as suites want it. Each look has random numbers of its own."""
         folder = self._folder(checkpoint)
 
         def complete(requests: list[ChatRequest]) -> list[Answer]:
-            return list(self._chat(folder, requests))
+            return list(self._chat(folder, look, requests))
 
         return Subject(checkpoint.digest, folder, complete)
 
-    def _chat(self, folder: Path, requests: list[ChatRequest]) -> list[dict[str, Any]]:
+    def _chat(self, folder: Path, look: int, requests: list[ChatRequest]) -> list[dict[str, Any]]:
         if self._engine is None:
             self._engine = self._start(folder)
         elif self._engine.checkpoint_dir != folder:
             self._engine.load_weights(folder)
-        fresh = self._seeded != str(folder)
-        self._seeded = str(folder)
-        return self._engine.chat(requests, seed=self._seed if fresh else None)
+        fresh = self._seeded != (folder, look)
+        self._seeded = folder, look
+        return self._engine.chat(requests, seed=self._seed + look - 1 if fresh else None)

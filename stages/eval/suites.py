@@ -43,21 +43,19 @@ def build(config: EvalConfig, root: Path) -> list[tuple[Suite, SuiteSpec]]:
     specs = [suite.spec for suite in suites]
     if len({spec.name for spec in specs}) < len(specs):
         raise UsageError("eval.suites names a suite twice")
-    return list(zip(suites, _with_margins(specs, config.margins), strict=True))
-
-
-def _with_margins(specs: list[SuiteSpec], margins: dict[str, float]) -> list[SuiteSpec]:
     known = [f"{spec.name}.{metric.name}" for spec in specs for metric in spec.metrics]
-    for name in margins:
-        if name not in known:
-            raise UsageError(f"eval.margins: nobody measures {name!r}", hint=f"one of {', '.join(known)}")
-    return [
-        replace(
-            spec,
-            metrics=tuple(
-                replace(metric, margin=margins.get(f"{spec.name}.{metric.name}", metric.margin))
-                for metric in spec.metrics
-            ),
-        )
-        for spec in specs
-    ]
+    for setting, margins in (("margins", config.margins), ("drift_margins", config.drift_margins)):
+        for name in margins:
+            if name not in known:
+                hint = f"one of {', '.join(known)}"
+                raise UsageError(f"eval.{setting}: nobody measures {name!r}", hint=hint)
+    return [(suite, with_margins(spec, config.margins)) for suite, spec in zip(suites, specs, strict=True)]
+
+
+def with_margins(spec: SuiteSpec, margins: dict[str, float]) -> SuiteSpec:
+    """The declaration with other margins for the metrics named `suite.metric`."""
+    metrics = tuple(
+        replace(metric, margin=margins.get(f"{spec.name}.{metric.name}", metric.margin))
+        for metric in spec.metrics
+    )
+    return replace(spec, metrics=metrics)

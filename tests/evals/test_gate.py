@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from evals.cases import Attempt, Metric, SuiteSpec, pair
+from evals.criteria import Look
 from evals.gate import Rules, decide, infrastructure
 
 SUCCESS = Metric("success", "higher", 0.05, "share", "does what was meant", bounds=(0, 1))
@@ -176,6 +177,82 @@ def test_attempts_of_a_case_are_averaged() -> None:
     assert paired.candidate["success"].spread[0] == pytest.approx([0.0625, 0, 0])
     assert np.isnan(paired.baseline["success"].spread).all()
     assert paired.attempts == 2.5
+
+
+def test_losses_that_add_up_since_the_anchor_regress() -> None:
+    """Two points lost against live are within the margin; eight since the anchor are not."""
+    anchor = [1.0] * 1000 + [0.0] * 1000
+    live = [0.0] * 120 + anchor[120:]
+    candidate = [0.0] * 160 + anchor[160:]
+    near = [(suite(SUCCESS), (attempts(candidate), attempts(live)))]
+    far = [(suite(SUCCESS), (attempts(candidate), attempts(anchor)))]
+    assert decide(near, Rules()).verdict == "pass"
+    result = decide(near, Rules(), far)
+    assert result.verdict == "regressed"
+    assert result.criteria[0].state == "pass"
+    assert result.drift[0].criteria[0].state == "regressed"
+    assert result.reasons[-1].startswith("since the anchor, demo.success: -0.08")
+    assert result.drift[0].criteria[0].p_holm == pytest.approx(2 * result.drift[0].criteria[0].p_regressed)
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_what_cannot_be_told_against_the_anchor_objects_to_nothing() -> None:
+    rng = np.random.default_rng(0)
+    base = [1.0, 0.0] * 1000
+    near = [(suite(SUCCESS), (attempts(base), attempts(base)))]
+    far = [(suite(SUCCESS), (attempts(base[:40]), attempts(coins(rng, 0.5, 40))))]
+    result = decide(near, Rules(), far)
+    assert (result.drift[0].criteria[0].state, result.verdict) == ("inconclusive", "pass")
+
+
+def test_an_early_look_asks_for_more() -> None:
+    """A loss at z = -3.6 is told at the last of eight looks (2.07), not at the first (5.86)."""
+    candidate = [0.0] * 30 + [1.0] * 20 + [1.0, 0.0] * 200
+    baseline = [1.0] * 30 + [0.0] * 8 + [1.0] * 12 + [1.0, 0.0] * 200
+    arms = (attempts(candidate), attempts(baseline))
+    plain = decide([(suite(SUCCESS), arms)], Rules()).criteria[0]
+    assert plain.gain is not None
+    assert plain.se is not None
+    assert plain.gain / plain.se == pytest.approx(-3.6, abs=0.3)
+    found = {n: decide([(suite(SUCCESS), arms)], Rules(look=Look(n, 8))) for n in (1, 8)}
+    assert (found[1].verdict, found[8].verdict) == ("inconclusive", "regressed")
+    first, last = found[1].criteria[0], found[8].criteria[0]
+    assert first.low is not None
+    assert last.low is not None
+    assert plain.low is not None
+    assert first.low < last.low < plain.low  # repeated confidence intervals
+
+
+def test_a_deterministic_metric_is_the_same_at_every_look() -> None:
+    loss = Metric("loss", "lower", 0.05, "nats", "likelihood", sampled=False)
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=100)
+    arms = (
+        attempts(list(base + 0.3), name="loss"),
+        attempts(list(base + rng.normal(0, 0.1, 100)), name="loss"),
+    )
+    looks = [decide([(suite(loss), arms)], Rules(look=Look(n, 5))).criteria[0] for n in (1, 5)]
+    assert looks[0].p_regressed == looks[1].p_regressed
+    assert not suite(loss).sampled
+    assert suite(SUCCESS, loss).sampled
+
+
+def test_attempts_that_would_tell() -> None:
+    """Fair coins of 150 users at two attempts: se of sqrt(.25 / 150); 5 points want .017: six times two."""
+    rng = np.random.default_rng(3)
+    arms = tuple(
+        [
+            Attempt(f"c{i:03}", f"u{i}", k, {"success": (float(rng.random() < 0.5), 1.0)})
+            for i in range(150)
+            for k in range(2)
+        ]
+        for _ in "cb"
+    )
+    result = decide([(suite(SUCCESS), (arms[0], arms[1]))], Rules())
+    tell = result.criteria[0].tell
+    assert tell is not None
+    assert tell.attempts_if_equal == pytest.approx(12, abs=4)
+    assert f"or {tell.attempts_if_equal} attempts at each case would tell (now 150 x 2)" in result.reasons[0]
 
 
 @pytest.mark.parametrize(("users", "per_user"), [(100, 4), (15, 20), (8, 20)])

@@ -1,0 +1,223 @@
+"""Does a diff make a task's tests pass, and can the report be believed?
+
+In a fresh sandbox: the pristine base, the diff (applied with clean git settings before any of its code
+runs), everything that decides how tests run as the base has it, the tests put in place. Then, each in a
+fork of its own:
+
+1. The tests with canaries among them (`canaries.py`). Every expected id has to be there and passed. A
+   canary that must fail has to be reported failed by name, one that must pass as passed, and pytest's exit
+   status has to say that something failed.
+2. Only when all of that is so, the challenge: the same tests, some of the expected ones sabotaged. Those
+   have to be reported failed now.
+
+The verdict is made here, by the parent, of ids and outcomes; nothing that the tested code can write is a
+reward. A sandbox that died is a SandboxError and no grade. What a forger in the test's own process could
+still do is in docs/bench-run.md. Not here: the other axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.graders import canaries, flags, patch, restoring
+from cursorbench.graders.running import Ran, run_tests
+from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
+from cursorbench.tasks.task import ExpectedTests, Task
+
+Reason = Literal[
+    "",  # solved
+    "patch",  # the diff does not apply
+    "failed",  # an expected test did not pass
+    "missing",  # an expected test is not in the report
+    "no_report",
+    "timeout",
+    "memory",
+    "output",
+    "forged",  # the report says what cannot be
+]
+SHOWN = 20  # ids kept of failed and missing tests
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """The grade of one diff.
+
+    Attributes:
+        passed: solved, and believed.
+        reason: why not.
+        detail: one line for people.
+        failed, missing: expected ids, the first of them.
+        passed_tests, expected_tests: how many.
+        flags: what the diff reached for (`flags.py`).
+        restored: paths that the diff had changed and that were put back.
+        canaries, challenged: how many known outcomes were checked.
+        seconds: of the test runs.
+    """
+
+    passed: bool
+    reason: Reason = ""
+    detail: str = ""
+    failed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    passed_tests: int = 0
+    expected_tests: int = 0
+    flags: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    canaries: int = 0
+    challenged: int = 0
+    seconds: float = 0.0
+
+
+def grade(
+    task: Task,
+    environment: Environment,
+    diff: str,
+    backend: Backend,
+    limits: Limits | None = None,
+) -> Correctness:
+    """Grade a diff against a task's expected tests.
+
+    Args:
+        environment: the task's pristine base.
+        diff: a git patch against it, as `Sandbox.diff()` makes; "" for nothing done.
+
+    Raises:
+        SandboxError: no sandbox, or it died: infrastructure, no grade.
+        IntegrityError: the task expects no tests, or a test file is nowhere.
+    """
+    expected = task.tests.fail_to_pass + task.tests.pass_to_pass
+    if not expected:
+        raise IntegrityError(f"task {task.fields.instance_id} expects no tests", hint="it cannot be graded")
+    tests = test_files(task, environment.root)
+    found = flags.of_diff(diff)
+    with backend.start(environment, limits) as sandbox:
+        _find_command(sandbox, task.tests.command[0])
+        try:
+            touched = restoring.apply(sandbox, diff)
+        except restoring.PatchError as error:
+            return Correctness(
+                False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
+            )
+        restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
+        found |= flags.of_restored(restored, tests)
+        sources = _sources(diff, environment.workdir)
+        result = _run(sandbox, task, tests, sources)
+    return replace(result, flags=tuple(sorted(found)), restored=tuple(restored))
+
+
+def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
+    told = task.tests
+    expected = told.fail_to_pass + told.pass_to_pass
+    planted = canaries.plant(tests, expected, sources)
+    ran = _fork(sandbox, task, tests, planted.files)
+    result = _outcome(ran, expected)
+    result = replace(result, canaries=len(planted.must_fail) + len(planted.must_pass))
+    if not result.passed:
+        return result
+    if lie := _lie(ran, planted, is_pytest(told)):
+        return replace(result, passed=False, reason="forged", detail=lie)
+    broken, must_fail = canaries.sabotage(tests, expected)
+    if not must_fail:
+        return result
+    again = _fork(sandbox, task, tests, broken)
+    result = replace(result, challenged=len(must_fail), seconds=result.seconds + again.done.seconds)
+    believed = sorted(name for name in must_fail if again.outcomes.get(name) == "passed")
+    if believed:
+        detail = f"{believed[0]} was reported as passed when it could not pass"
+        return replace(result, passed=False, reason="forged", detail=detail)
+    return result
+
+
+def _find_command(sandbox: Sandbox, program: str) -> None:
+    """See that there is the program that runs the tests, while nothing of the model's has run yet."""
+    if not sandbox.exec(["sh", "-c", 'command -v -- "$1"', "sh", program]).ok:
+        raise SandboxError(f"the environment has no {program}, which runs the tests")
+
+
+def _fork(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Ran:
+    """The tests in a sandbox of their own, with other contents of some test files."""
+    with sandbox.fork() as own:
+        for path, content in changed.items():
+            if content != tests[path]:
+                own.write(path, content)
+        return run_tests(own, task.tests.command, task.verifier_timeout_s)
+
+
+def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
+    """What a report says of the expected tests, taken at its word."""
+    wanted = tuple(dict.fromkeys(expected))
+    missing = tuple(name for name in wanted if name not in ran.outcomes)
+    failed = tuple(name for name in wanted if ran.outcomes.get(name, "passed") != "passed")
+    good = len(wanted) - len(missing) - len(failed)
+    said = Correctness(
+        not missing and not failed,
+        failed=failed[:SHOWN],
+        missing=missing[:SHOWN],
+        passed_tests=good,
+        expected_tests=len(wanted),
+        seconds=ran.done.seconds,
+    )
+    ended = ran.done.ended
+    if ended in ("timeout", "memory", "output"):
+        return replace(said, passed=False, reason=ended, detail=f"the tests ended by {ended}")
+    if ran.defect:
+        return replace(said, passed=False, reason="no_report", detail=f"{ran.defect}: {_tail(ran)}")
+    if failed:
+        return replace(said, reason="failed", detail=f"{len(failed)} of {len(wanted)}: {failed[0]}")
+    if missing:
+        return replace(said, reason="missing", detail=f"{len(missing)} of {len(wanted)}: {missing[0]}")
+    return said
+
+
+def _lie(ran: Ran, planted: canaries.Planted, by_pytest: bool) -> str:
+    """How a report contradicts what is known, "" when it does not."""
+    short = {name.rpartition("::")[2]: outcome for name, outcome in ran.outcomes.items()}
+    for name in sorted(planted.must_fail):
+        if short.get(name) not in ("failed", "error"):
+            return f"canary {name} must fail and was reported as {short.get(name, 'nothing')}"
+    for name in sorted(planted.must_pass):
+        if short.get(name) != "passed":
+            return f"canary {name} must pass and was reported as {short.get(name, 'nothing')}"
+    if by_pytest and planted.must_fail and ran.done.status != 1:
+        return f"pytest ended with status {ran.done.status} although tests failed"
+    return ""
+
+
+def is_pytest(tests: ExpectedTests) -> bool:
+    """Whether the command is pytest's, so that its exit status is known."""
+    return any(PurePosixPath(word).name in ("pytest", "py.test") for word in tests.command)
+
+
+def test_files(task: Task, root: Path) -> dict[str, bytes]:
+    """What is put in place before grading: the task's own test files, and the base's that hold expected ids.
+
+    Raises:
+        IntegrityError: the task names a file that it does not have.
+    """
+    found = {}
+    for path in task.tests.files:
+        source = task.test_files / path
+        if not source.is_file():
+            raise IntegrityError(f"task {task.fields.instance_id} lacks its test file {path}")
+        found[path] = source.read_bytes()
+    python = {str(path.relative_to(root)) for path in root.rglob("*.py") if ".git" not in path.parts}
+    python -= set(task.tests.removed)
+    for name in task.tests.fail_to_pass + task.tests.pass_to_pass:
+        place = canaries.locate(name, python)
+        if place is not None and place.file not in found:
+            found[place.file] = (root / place.file).read_bytes()
+    return found
+
+
+def _sources(diff: str, workdir: str) -> list[str]:
+    """The diff's Python files, as their frames are called inside."""
+    named = (change.path for change in patch.files(diff) if not change.removed)
+    return [str(PurePosixPath(workdir) / path) for path in named if path.endswith(".py")][:20]
+
+
+def _tail(ran: Ran) -> str:
+    return " ".join(ran.done.output[-300:].split()) or f"status {ran.done.status}"

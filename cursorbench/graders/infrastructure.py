@@ -1,0 +1,123 @@
+"""Which files decide how tests run and what is reported, by their names; a model has no business there.
+
+Besides the tests themselves: pytest's configuration and conftests, what Python runs or loads before any
+test (sitecustomize, .pth, entry points of an egg-info), compiled files that need no source, modules that
+stand in front of the library's or the test runner's, and other runners' configuration. Not here: putting
+them back (`restoring.py`), what a diff's text looks like (`flags.py`).
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Collection
+from pathlib import PurePosixPath
+from typing import Any
+
+NAMES = frozenset(
+    """conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml .coveragerc sitecustomize.py
+    usercustomize.py noxfile.py Makefile GNUmakefile makefile justfile .mocharc.json .mocharc.js .mocharc.yml
+    karma.conf.js phpunit.xml .rspec""".split()  # noqa: SIM905  a list of words
+)
+PREFIXES = ("jest.config.", "vitest.config.", "playwright.config.")
+SUFFIXES = (".pth", ".pyc", ".pyo")
+FOLDER_SUFFIXES = (".egg-info", ".dist-info")
+TEST_FOLDERS = frozenset(("test", "tests", "testing", "spec", "specs", "__tests__"))
+RUNNERS = frozenset(
+    """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
+    hypothesis nose nose2""".split()  # noqa: SIM905
+)
+ROOTS = ("", "src", "lib")  # folders that are usually on the path of imports
+
+
+def decides(path: str) -> bool:
+    """Whether the file's name alone says that it decides how tests run."""
+    parts = PurePosixPath(path).parts
+    name = parts[-1] if parts else ""
+    return (
+        name in NAMES
+        or name.startswith(PREFIXES)
+        or name.endswith(SUFFIXES)
+        or any(part.endswith(FOLDER_SUFFIXES) or part == "__pycache__" for part in parts)
+    )
+
+
+def of_tests(path: str, folders: Collection[str]) -> bool:
+    """Whether a path is, or lies below, one of the folders of tests (`test_folders`)."""
+    pure = PurePosixPath(path)
+    return path in folders or any(str(parent) in folders for parent in pure.parents)
+
+
+def test_folders(files: Collection[str]) -> set[str]:
+    """The folders that hold nothing but tests, from the paths of test files.
+
+    A folder beside sources (`pkg/test_a.py`, or the root) is none: only its test files are the tests'.
+    """
+    found = set()
+    for file in files:
+        parts = PurePosixPath(file).parts[:-1]
+        for depth, part in enumerate(parts, 1):
+            if part in TEST_FOLDERS:
+                found.add("/".join(parts[:depth]))
+                break
+    return found
+
+
+def shadows(path: str, folders: Collection[str]) -> str:
+    """What of a path would be imported in place of a module of the library or of the test runner; or "".
+
+    `random.py` for `random.py`, `src/pytest` for `src/pytest/__init__.py`.
+    """
+    pure = PurePosixPath(path)
+    for root in (*ROOTS, *folders):
+        if root and not pure.is_relative_to(root):
+            continue
+        rest = pure.relative_to(root).parts if root else pure.parts
+        if not rest:
+            continue
+        top = rest[0].partition(".")[0]
+        importable = len(rest) > 1 or rest[0].endswith((".py", ".so", ".pyd"))
+        if importable and (top in sys.stdlib_module_names or top in RUNNERS or top.startswith("pytest_")):
+            return str(PurePosixPath(root) / rest[0])
+    return ""
+
+
+def _toml(text: str) -> Any:
+    return tomllib.loads(text).get("tool", {}).get("pytest")
+
+
+def _ini(*sections: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read_string(text)
+        return {name: dict(parser[name]) for name in sections if parser.has_section(name)}
+
+    return read
+
+
+def _package(text: str) -> Any:
+    read = json.loads(text)
+    return {name: read.get(name) for name in ("scripts", "jest", "mocha", "ava", "vitest")}
+
+
+SHARED: dict[str, Callable[[str], Any]] = {
+    "pyproject.toml": _toml,
+    "setup.cfg": _ini("tool:pytest", "aliases"),
+    "tox.ini": _ini("pytest", "testenv"),
+    "package.json": _package,
+}
+
+
+def same_settings(name: str, base: bytes | None, now: bytes | None) -> bool:
+    """Whether a file that only partly is about tests says the same of them. What cannot be read does not."""
+    read = SHARED[name]
+    try:
+        return bool(_read(read, base) == _read(read, now))
+    except (ValueError, configparser.Error, AttributeError):
+        return False
+
+
+def _read(read: Callable[[str], Any], content: bytes | None) -> Any:
+    return None if content is None else read(content.decode("utf-8")) or None

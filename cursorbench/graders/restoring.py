@@ -1,0 +1,188 @@
+"""A pristine working tree with a model's diff in it, and everything that decides how tests run as it was.
+
+All of it happens before any of the model's code runs, so what the sandbox answers can be believed. Not
+here: running the tests, the verdict (`correctness.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from cursorbench.errors import SandboxError
+from cursorbench.graders import infrastructure, patch
+from cursorbench.sandbox.protocol import Sandbox
+
+_CLEAN_GIT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "1",  # the tree belongs to another user outside
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+_APPLY_S = 120.0
+_NOT_OURS = (".git", "__pycache__", "node_modules", ".venv", "venv", "site-packages")
+MAX_FILE = 64 << 20
+
+
+class PatchError(Exception):
+    """The diff does not apply to the base; a grade, not a failure of ours."""
+
+
+def apply(sandbox: Sandbox, diff: str) -> set[str]:
+    """Apply a diff to the working tree; the paths it touches, as git and as its text name them.
+
+    Raises:
+        PatchError: git refuses it.
+        SandboxError: the sandbox died, or has no git.
+    """
+    if not diff.strip():
+        return set()
+    text = diff.encode("utf-8", "surrogateescape")
+    text += b"" if text.endswith(b"\n") else b"\n"
+    named = _git_apply(sandbox, text, "--numstat", "-z")
+    _git_apply(sandbox, text, "--binary", "--whitespace=nowarn")
+    touched = {row.split("\t", 2)[2] for row in named.split("\0") if row.count("\t") >= 2}
+    for change in patch.files(diff):
+        touched |= {change.path, change.old} - {""}
+    return touched
+
+
+def _git_apply(sandbox: Sandbox, text: bytes, *options: str) -> str:
+    done = sandbox.exec(["git", "apply", *options, "-"], stdin=text, variables=_CLEAN_GIT, timeout_s=_APPLY_S)
+    if done.ended == "sandbox_died" or (done.ended == "exited" and done.status in (126, 127)):
+        raise SandboxError(
+            "the diff could not be applied", hint=f"is git in the sandbox? {done.output[-300:]}"
+        )
+    if not done.ok:
+        raise PatchError(done.output[-500:].strip() or done.ended)
+    return done.output
+
+
+def put_back(
+    sandbox: Sandbox,
+    root: Path,
+    touched: Iterable[str],
+    tests: Mapping[str, bytes],
+    removed: Iterable[str] = (),
+) -> list[str]:
+    """Make everything that decides how tests run as it was, and put the tests in place.
+
+    Args:
+        root: the pristine tree, on the host.
+        touched: paths that the diff may have changed.
+        tests: the test files, by path in the working tree.
+        removed: test files that are not to be there.
+
+    Returns:
+        Paths that the diff had changed and that are the base's again, sorted. A test file that is in
+        place anyway is among them when the diff touched it.
+
+    Raises:
+        SandboxError: a file could not be put back.
+    """
+    folders = infrastructure.test_folders(tests)
+    restored, paths = set(), set(touched)
+    for path in sorted({*paths, *_deciding(root)}):
+        if path in tests:
+            restored |= {path} & paths
+        elif _concerns(path, root, folders) and _differs(sandbox, root, path):
+            _restore(sandbox, root, path)
+            restored.add(path)
+    for path, content in tests.items():
+        above = {str(folder) for folder in PurePosixPath(path).parents}
+        if path in paths or above & paths or _inside(sandbox, path) != content:
+            _free(sandbox, root, path)
+            _write(sandbox, path, content)
+    for path in removed:
+        _free(sandbox, root, path)
+    return sorted(restored)
+
+
+def _deciding(root: Path) -> Iterator[str]:
+    """The base's conftests and configuration, whatever is said of what the diff touched."""
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in _NOT_OURS]
+        relative = PurePosixPath(os.path.relpath(folder, root))
+        for name in files:
+            if name in infrastructure.SHARED or name in infrastructure.NAMES:
+                yield str(relative / name)
+
+
+def _concerns(path: str, root: Path, folders: set[str]) -> bool:
+    if infrastructure.decides(path) or infrastructure.of_tests(path, folders):
+        return True
+    if PurePosixPath(path).name in infrastructure.SHARED:
+        return True
+    shadow = infrastructure.shadows(path, folders)
+    return bool(shadow) and not (root / shadow).exists()
+
+
+def _differs(sandbox: Sandbox, root: Path, path: str) -> bool:
+    base, now = _host(root, path), _inside(sandbox, path)
+    if base == now and not _linked(sandbox, path):
+        return False
+    name = PurePosixPath(path).name
+    if name in infrastructure.SHARED and not _linked(sandbox, path):
+        return not infrastructure.same_settings(name, base, now)
+    return True
+
+
+def _host(root: Path, path: str) -> bytes | None:
+    """A base file's bytes; None when there is none, or it is a folder."""
+    found = root / path
+    return found.read_bytes() if found.is_file() and not found.is_symlink() else None
+
+
+def _inside(sandbox: Sandbox, path: str) -> bytes | None:
+    try:
+        return sandbox.read(path, MAX_FILE)
+    except (OSError, ValueError):
+        return None
+
+
+def _linked(sandbox: Sandbox, path: str) -> bool:
+    return sandbox.exec(["test", "-L", path]).ok
+
+
+def _restore(sandbox: Sandbox, root: Path, path: str) -> None:
+    """The base's file, link or nothing in the place of what is there."""
+    _free(sandbox, root, path)
+    base = root / path
+    if base.is_symlink():
+        _do(sandbox, "mkdir", "-p", str(PurePosixPath(path).parent))
+        _do(sandbox, "ln", "-sfn", str(base.readlink()), path)
+    elif base.is_file():
+        _write(sandbox, path, base.read_bytes())
+        if os.access(base, os.X_OK):
+            _do(sandbox, "chmod", "755", path)
+
+
+def _free(sandbox: Sandbox, root: Path, path: str) -> None:
+    """Remove what stands at a path, and links or files where the path needs folders.
+
+    A folder of the base stays: its files are put back one by one.
+    """
+    parts = PurePosixPath(path).parts
+    for depth in range(1, len(parts)):
+        above = "/".join(parts[:depth])
+        if not (root / above).is_symlink():
+            _do(sandbox, "sh", "-c", '[ -L "$1" ] || [ -f "$1" ] && rm -f "$1" || :', "sh", above)
+    if not (root / path).is_dir():
+        _do(sandbox, "rm", "-rf", path)
+
+
+def _write(sandbox: Sandbox, path: str, content: bytes) -> None:
+    try:
+        sandbox.write(path, content)
+    except OSError as error:
+        raise SandboxError(f"{path} could not be put in place: {error}") from error
+
+
+def _do(sandbox: Sandbox, *command: str) -> None:
+    done = sandbox.exec([command[0], *command[1:]], timeout_s=_APPLY_S)
+    if not done.ok:
+        raise SandboxError(f"{' '.join(command)[:200]} failed in the sandbox", hint=done.output[-300:])

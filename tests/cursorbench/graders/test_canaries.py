@@ -1,0 +1,123 @@
+"""Canaries and sabotaged tests, run by the real pytest in an honest process: each has the outcome it must."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cursorbench.graders import canaries, junit
+
+BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+MODULE = b"""\
+import pytest
+import unittest
+
+pytestmark = []
+
+
+class TestBox:
+    def test_open(self):
+        box = [1]
+        assert box == [1], "open"
+
+    def test_early(self):
+        if True:
+            return
+        assert False
+
+
+class Case(unittest.TestCase):
+    def test_unit(self):
+        def inner():
+            return 3
+
+        self.assertEqual(inner(), 3)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_many(n):
+    assert n in (
+        1,
+        2,
+    )
+
+
+def test_line(): assert True
+
+
+def test_raises():
+    with pytest.raises(ValueError):
+        int("x")"""
+
+
+def run(folder: Path, files: dict[str, bytes]) -> dict[str, str]:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1", "--junitxml=r.xml", "-p"]
+    subprocess.run([*command, "no:cacheprovider"], cwd=folder, capture_output=True, check=False, env=BARE)
+    return dict(junit.read((folder / "r.xml").read_bytes()))
+
+
+FILE = "test_box.py"
+IDS = [
+    f"{FILE}::TestBox::test_open",
+    f"{FILE}::TestBox::test_early",
+    f"{FILE}::Case::test_unit",
+    f"{FILE}::test_many[1]",
+    f"{FILE}::test_many[2]",
+    f"{FILE}::test_line",
+    f"{FILE}::test_raises",
+]
+
+
+def test_canaries_have_the_outcome_they_must(tmp_path: Path) -> None:
+    tests = {FILE: MODULE.replace(b"pytestmark = []", b"")}
+    planted = canaries.plant(tests, IDS, ["/work/src/core.py"])
+    assert len(planted.must_fail) == len(planted.must_pass) == canaries.PER_FILE
+    found = {
+        name.rpartition("::")[2]: outcome for name, outcome in run(tmp_path, dict(planted.files)).items()
+    }
+    assert {found[name] for name in planted.must_fail} == {"failed"}
+    assert {found[name] for name in planted.must_pass} == {"passed"}
+    assert all(found[name.rpartition("::")[2]] == "passed" for name in IDS)
+
+
+def test_marked_modules_get_no_canary_that_must_pass() -> None:
+    planted = canaries.plant({FILE: MODULE, "data.json": b"{}", "test_bad.py": b"def"}, IDS, [])
+    assert planted.must_fail
+    assert not planted.must_pass
+    assert planted.files["data.json"] == b"{}"
+
+
+def test_names_are_never_the_same_twice() -> None:
+    first, second = (canaries.plant({FILE: MODULE}, IDS, []) for _ in range(2))
+    assert not first.must_fail & second.must_fail
+
+
+def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for _ in range(4):
+        files, must_fail = canaries.sabotage({FILE: MODULE}, IDS)
+        found = run(tmp_path, files)
+        assert must_fail
+        assert {name for name in IDS if found[name] == "failed"} == must_fail
+        seen |= must_fail
+    assert not seen & {IDS[1], IDS[5]}, "a test that may end early, or on one line, is left alone"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("tests/test_a.py::TestX::test_y[a::b]", ("tests/test_a.py", ("TestX",), "test_y")),
+        ("tests.test_a.TestX::test_y", ("tests/test_a.py", ("TestX",), "test_y")),
+        ("tests.test_a::test_y", ("tests/test_a.py", (), "test_y")),
+        ("tests.test_ab::test_y", None),
+        ("whatever", None),
+    ],
+)
+def test_ids_are_located(name: str, place: tuple[str, tuple[str, ...], str] | None) -> None:
+    assert canaries.locate(name, ["tests/test_a.py"]) == (canaries.Place(*place) if place else None)
