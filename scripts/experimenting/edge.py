@@ -157,9 +157,7 @@ class Edge:
         call = self._recorder.begin(self._key_id, who, request, "experiments")
         return call, _chat_request(request, body)
 
-    def finish(
-        self, call: Call, answer: Mapping[str, Any], seconds: float, first_token_s: float
-    ) -> Completion:
+    def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_s: float) -> Completion:
         """Record an engine's answer; what the editor gets. Raises RefusedError."""
         now = time.perf_counter()
         if answer["finish_reason"] == "error":
@@ -173,7 +171,7 @@ class Edge:
             finish_reason=answer["finish_reason"],
         )
         read = read_answer(sampled.text, call.request.tools)
-        self._recorder.record(replace(call, began=now - seconds), sampled, read, ttft_s=first_token_s)
+        self._recorder.record(replace(call, began=now - seconds), sampled, read, ttft_s=first_s)
         message: dict[str, Any] = {"role": "assistant", "content": read.content}
         if read.calls:
             message["tool_calls"] = read.calls

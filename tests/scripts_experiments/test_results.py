@@ -20,8 +20,8 @@ def row(case: int, **fields: Any) -> dict[str, Any]:
     """A held-out request of person `case % 10`."""
     usual = {
         "case": f"c{case}", "user": f"u{case % 10}", "kind": "operator", "persisted": None,
-        "dissatisfied": False, "broken": False, "asked": False, "edited": False, "outcome": "nothing", "tokens": 10,
-        "turns": 1, "calls": 0, "seconds": 0.02, "failure": "",
+        "dissatisfied": False, "broken": False, "asked": False, "edited": False, "outcome": "nothing",
+        "tokens": 10, "turns": 1, "calls": 0, "seconds": 0.02, "failure": "",
     }  # fmt: skip
     return usual | fields
 
