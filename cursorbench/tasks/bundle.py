@@ -132,7 +132,7 @@ def checkout(bundle: Path, folder: Path, *, tree: str = "", ignored: Sequence[st
             (folder / ".git" / "shallow").write_bytes(beside(bundle).read_bytes())
         git(folder, "bundle", "unbundle", str(bundle.absolute()))
         git(folder, "update-ref", f"refs/heads/{BRANCH}", commit)
-        git(folder, "-c", "core.symlinks=true", "reset", "-q", "--hard")
+        git(folder, "-c", "core.symlinks=true", "read-tree", "--reset", "-u", "HEAD")
         found = git(folder, "rev-parse", "HEAD^{tree}").strip()
     except OSError as error:
         raise IntegrityError(f"{bundle} cannot be checked out: {error.strerror}") from error

@@ -106,6 +106,15 @@ class Suite:
         (path / "suite.toml").write_text(tomli_w.dumps(asdict(known)), encoding="utf-8")
         return cls(path=path, fields=known, tasks=())
 
+    @classmethod
+    def begun(cls, path: Path | str) -> Self:
+        """A suite that tasks are still written to: suite.toml, and no task read.
+
+        Raises:
+            InputMissingError, IntegrityError: as `open`, of suite.toml.
+        """
+        return cls(path=Path(path), fields=_fields(Path(path)), tasks=())
+
     def folder(self, name: str) -> Path:
         """Where the task of a name is, or would be."""
         return self.path / "tasks" / name
