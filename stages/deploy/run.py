@@ -113,7 +113,7 @@ class DeployStage:
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
         if (share := extra.get("canary")) and not store.is_scratch:
-            facts |= open_canary(ctx.workspace, store, switch, share, {}, ctx.progress)
+            facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
         elif extra.get("promote") and (canary := canary_of(store, switch.line)) is not None:
             facts |= promote(ctx.workspace, store, switch, canary, ctx.progress)

@@ -41,12 +41,9 @@ def open_canary(
     store: Store,
     switch: Switch,
     share: float,
-    planned: dict[str, Any],
     progress: Progress,
 ) -> dict[str, Any]:
     """Serve the target to `share` (0 to 1) of the users from an engine of its own. Facts for people.
-
-    `planned` is kept with the deployment: what its A/B was set up with.
 
     Raises:
         IntegrityError (12): the engine does not serve the target. DependencyDownError (13): it does
@@ -62,7 +59,7 @@ def open_canary(
         previous=switch.previous,
         override=switch.override,
         run_id=switch.run_id,
-        data={**switch.data, "canary": {"share": share, **planned}},
+        data={**switch.data, "canary": {"share": share}},
     )
     faults.point("canary.staged.after")
     store.deployments.transition(deployment.id, "staged", "verifying")
@@ -79,8 +76,11 @@ def open_canary(
                 share=share,
                 timeout_s=workspace.settings.engine.startup_timeout_s + switch.timeout_s,
             )
+            opened = admin.flush_spool()  # what comes later may be the canary's
         faults.point("canary.open.after")
-        store.deployments.transition(deployment.id, "verifying", "canary")
+        store.deployments.transition(
+            deployment.id, "verifying", "canary", canary={"share": share, "opened_seq": opened}
+        )
     except RtrlError as error:
         store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
         raise
