@@ -114,7 +114,7 @@ class _Repository:
         return done.stdout
 
     def ignored(self, changes: Sequence[Change], root: Path) -> set[bytes]:
-        """Paths of new files that the environment's own rules ignore, or that running tests leaves anywhere."""
+        """Paths of new files that the environment's own rules ignore, or that running tests leaves."""
         new = [change for change in changes if not change.before_mode]
         found = {change.path for change in new if ALWAYS_IGNORED & set(change.path.split(b"/"))}
         asked = [change.path for change in new if change.plain and change.path not in found]
