@@ -37,6 +37,7 @@ TABLE: dict[str, Entry] = {
     "simulate": Entry(LOOP, "simulate", "Let simulated users work with what is served."),
     "cycle": Entry(LOOP, "cycle", "Run the chain of stages once."),
     "demo": Entry(LOOP, "demo", "Show the whole loop on a tiny model."),
+    "bench": Entry(LOOP, "bench", "Make, show, exchange and run suites of tasks."),
     "anchor": Entry(LOOP, "anchor", "Pin the checkpoint to which the KL of training is measured."),
     "status": Entry(STORE, "status", "Say what is live, what ran last, what there is."),
     "show": Entry(STORE, "show", "Show one artifact, run or deployment."),

@@ -193,7 +193,7 @@ def test_files(task: Task, root: Path) -> dict[str, bytes]:
     """
     found = {}
     for path in task.tests.files:
-        source = task.folder / "tests" / path
+        source = task.test_files / path
         if not source.is_file():
             raise IntegrityError(f"task {task.fields.instance_id} lacks its test file {path}")
         found[path] = source.read_bytes()

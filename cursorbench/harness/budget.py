@@ -26,6 +26,7 @@ class StopReason(StrEnum):
     MAX_TOOL_CALLS = "max_tool_calls"
     CONTEXT_FULL = "context_full"  # the conversation no longer fits the model
     NO_SUMMARY = "no_summary"  # asked to sum up, it wrote nothing
+    AGENT_FAILED = "agent_failed"  # an outside agent's command ended with another status than 0
     CANCELLED = "cancelled"  # the user stopped it
     ABORTED = "aborted"  # infrastructure: no answer came
     SANDBOX_DIED = "sandbox_died"  # infrastructure: the tools have nothing to work on

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from cursorbench.harness import hermes, side_by_side
@@ -22,7 +22,6 @@ from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.results import Edit, ToolResult
 from cursorbench.harness.summary import SelfSummary
 from cursorbench.harness.toolbox import Toolbox
-from cursorbench.harness.tools import DEFAULT_TOOLS
 
 DEFAULT_BUDGET = Budget()
 
@@ -57,7 +56,6 @@ class AgentLoop:
     ) -> None:
         self._toolbox = toolbox
         self._tools = toolbox.definitions
-        self._checker = _checker(self._tools)
         self._system, self._request = system, request
         self._budget, self._summary = budget, summary
         self._max_tokens, self._temperature = max_tokens, temperature
@@ -225,7 +223,7 @@ class AgentLoop:
 
     def _one(self, call: Mapping[str, Any], began: float, may: bool) -> tuple[CallRecord, Edit | None]:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
-        error = self._checker.check(hermes.RawCall(name, arguments, "", 0, 0))
+        error = self._toolbox.check(name, arguments)
         started = self._clock()
         if self._cancelled.is_set():
             result = ToolResult("error: stopped by the user", "aborted")
@@ -292,13 +290,3 @@ _REFUSED: Mapping[hermes.CallError, ToolResult] = {
     "unknown_tool": ToolResult("error: no such tool", "unknown_tool"),
     "schema": ToolResult("error: arguments do not fit the tool", "arguments"),
 }
-
-
-@cache
-def _default_checker() -> hermes.ToolSet:
-    return hermes.ToolSet(DEFAULT_TOOLS)
-
-
-def _checker(tools: tuple[Mapping[str, Any], ...]) -> hermes.ToolSet:
-    """The small tools' schemas are compiled once per process, not once per episode."""
-    return _default_checker() if tools == DEFAULT_TOOLS else hermes.ToolSet(tools)

@@ -11,9 +11,11 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from cursorbench.errors import SandboxError
+from cursorbench.harness.hermes import CallError, RawCall, ToolSet
 from cursorbench.harness.results import RefusedError, ToolResult, printable
 from cursorbench.harness.workplace import Workplace
 
@@ -50,11 +52,16 @@ class Toolbox:
         self.workplace = workplace
         self.definitions: tuple[dict[str, Any], ...] = tuple(tool.definition for tool in tools)
         self._tools = {tool.name: tool for tool in tools}
+        self._checker = _compiled(json.dumps(self.definitions))
 
     def edits(self, name: str) -> bool:
         """Whether calls of this tool change files themselves."""
         tool = self._tools.get(name)
         return tool is not None and tool.edits
+
+    def check(self, name: str, arguments: str) -> CallError:
+        """What is wrong with a call before it is run: "" for nothing."""
+        return self._checker.check(RawCall(name, arguments, "", 0, 0))
 
     def call(self, name: str, arguments: str, turn: int = 0, left_s: float = math.inf) -> ToolResult:
         """Run one call. Never raises for what a model wrote, nor for a sandbox that died.
@@ -75,6 +82,12 @@ class Toolbox:
             return ToolResult(f"error: {error.message}", "sandbox")
         edit = None if result.edit is None else replace(result.edit, turn=turn)
         return ToolResult(printable(result.text), result.error, edit)
+
+
+@lru_cache(maxsize=64)
+def _compiled(definitions: str) -> ToolSet:
+    """Schemas are compiled once per set of tools, not once per episode."""
+    return ToolSet(json.loads(definitions))
 
 
 def decode(arguments: str) -> Arguments:

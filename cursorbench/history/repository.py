@@ -185,6 +185,11 @@ class Repository:
             self._size -= len(self._texts.popitem(last=False)[1] or "")
         return text
 
+    def content(self, blob: str) -> bytes | None:
+        """A file's bytes, data too; None when the object is missing or is no file."""
+        kind, _, data = self._object(blob)
+        return data if kind == "blob" else None
+
     def _object(self, name: str) -> tuple[str, str, bytes]:
         """(kind, id, content) of an object; ("", "", b"") when it is missing."""
         if not name or "\n" in name:

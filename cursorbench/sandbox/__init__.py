@@ -1,0 +1,33 @@
+"""Sandboxes: `open_backend` gives a way to make them on this machine."""
+
+from __future__ import annotations
+
+from cursorbench.sandbox.protocol import Backend, Done, Environment, Limits, Process, Sandbox, Snapshot
+
+__all__ = [
+    "Backend",
+    "Done",
+    "Environment",
+    "Limits",
+    "Process",
+    "Sandbox",
+    "Snapshot",
+    "open_backend",
+]
+
+
+def open_backend(name: str = "auto") -> Backend:
+    """The backend `bubblewrap`, `docker`, or what this machine has (`auto`, bubblewrap first).
+
+    Raises SandboxError with what to install when there is none; there is no running without one.
+    """
+    from cursorbench.errors import SandboxError, UsageError
+
+    if name not in ("auto", "bubblewrap"):
+        raise UsageError(f"no sandbox backend is called {name!r}", hint="auto, bubblewrap or docker")
+    from cursorbench.sandbox.bubblewrap import Bubblewrap
+
+    try:
+        return Bubblewrap()
+    except SandboxError:
+        raise

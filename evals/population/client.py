@@ -10,32 +10,25 @@ import asyncio
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import aiohttp
 
 from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.harness.completion import (
+    TRY_AGAIN,
+    Attribution,
+    Completion,
+    RefusedError,
+    first_model,
+    read,
+    refused,
+    root_of,
+)
 
 PATIENCE_S = 60.0  # how long a service may be away before the client gives up
 FIRST_PATIENCE_S = 5.0  # the same for its first answer: it may never have been there
-_TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
-
-
-class RefusedError(Exception):
-    """The service refused this request for good (HTTP 4xx): the same request would be refused again."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One model call, answered."""
-
-    generation_id: str
-    message: dict[str, Any]
-    finish_reason: str
-    tokens: int
-    seconds: float
 
 
 class Client:
@@ -49,7 +42,7 @@ class Client:
     """
 
     def __init__(self, base_url: str, key: str, connections: int, patience_s: float = PATIENCE_S) -> None:
-        self._base = base_url.rstrip("/").removesuffix("/v1")
+        self._base = root_of(base_url)
         self._headers = {"Authorization": f"Bearer {key}"}
         self._connections = connections
         self._patience_s = patience_s
@@ -76,24 +69,20 @@ class Client:
         """The name of the first model served. Asked first: raises UsageError for what is no gateway."""
         try:
             found, _ = await self._call("GET", "/v1/models", None, {}, FIRST_PATIENCE_S)
-            return str(found["data"][0]["id"])
-        except (RefusedError, LookupError, TypeError, ValueError) as error:
+            return first_model(found)
+        except (RefusedError, ValueError) as error:
             raise UsageError(
                 f"{self._base}/v1/models names no model: {error}", hint="give the address `rtrl serve` prints"
             ) from error
 
-    async def chat(self, body: Mapping[str, Any], attribution: Mapping[str, str]) -> Answer:
-        """One chat completion; `attribution` are the X-Rtrl-* headers. Raises RefusedError."""
+    async def chat(self, body: Mapping[str, Any], attribution: Attribution) -> Completion:
+        """One chat completion. Raises RefusedError, and DependencyDownError for what is no completion."""
         started = time.perf_counter()
-        found, headers = await self._call("POST", "/v1/chat/completions", body, attribution)
-        choice = found["choices"][0]
-        return Answer(
-            generation_id=headers.get("X-Rtrl-Generation-Id") or found["id"],
-            message=choice["message"],
-            finish_reason=choice.get("finish_reason") or "stop",
-            tokens=int((found.get("usage") or {}).get("completion_tokens", 0)),
-            seconds=time.perf_counter() - started,
-        )
+        found, headers = await self._call("POST", "/v1/chat/completions", body, attribution.headers())
+        try:
+            return read(found, headers, time.perf_counter() - started)
+        except ValueError as error:
+            raise DependencyDownError(f"{self._base}: {error}", hint="is it a `rtrl serve`?") from error
 
     async def events(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Hand in events. Raises UsageError when one is rejected: this client sends none that may be."""
@@ -129,8 +118,7 @@ class Client:
                 ) as response:
                     if response.status == 200:
                         return await response.json(), response.headers
-                    reason = f"HTTP {response.status}: {(await response.text())[:300]}"
-                    _judge(response.status, reason)
+                    reason = _judge(response.status, await response.text())
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
                 raise UsageError(
                     f"{self._base!r} is no address", hint="for example http://127.0.0.1:8100"
@@ -145,9 +133,11 @@ class Client:
             wait = min(2.0, wait * 2)
 
 
-def _judge(status: int, reason: str) -> None:
-    """Raise for a status that trying again will not change."""
+def _judge(status: int, text: str) -> str:
+    """Why it was not answered. Raises for a status that trying again will not change."""
+    found = refused(status, text)
     if status in (401, 403):
-        raise UsageError(f"the gateway refuses the key: {reason}", hint="keys/default.key of the workspace")
-    if status not in _TRY_AGAIN:
-        raise RefusedError(reason)
+        raise UsageError(f"the gateway refuses the key: {found}", hint="keys/default.key of the workspace")
+    if status not in TRY_AGAIN:
+        raise found
+    return str(found)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.errors import RtrlError
-from evals.population.client import PATIENCE_S, Client, RefusedError
+from cursorbench.harness.completion import Attribution, RefusedError
+from evals.population.client import PATIENCE_S, Client
 from evals.population.episode import Episode, begin, follow_up, scratch
 from evals.population.people import Case, Split, day_of
 from evals.population.reactions import Outcome, Reaction
@@ -196,18 +197,14 @@ async def _episode(world: _World, session: _Session, episode: Episode, following
     """One episode and its events; None when it was refused."""
     loop = episode.loop
     person = episode.case.person
-    attribution = {
-        "X-Rtrl-User": person.id,
-        "X-Rtrl-Session": session.name,
-        "X-Rtrl-Episode": f"{session.name}-{session.episodes}",
-    }
+    name = f"{session.name}-{session.episodes}"
     session.episodes += 1
     generations: list[str] = []
     seconds, tokens = 0.0, 0
     while (request := loop.next_request()) is not None:
-        attribution["X-Rtrl-At"] = f"{session.clock:.3f}"
+        who = Attribution(person.id, session.name, name, session.clock)
         try:
-            answer = await world.client.chat(request.body(world.model), attribution)
+            answer = await world.client.chat(request.body(world.model), who)
         except RefusedError:
             world.refused += 1
             loop.abort()

@@ -1,0 +1,272 @@
+"""A candidate as a task that is not validated yet: prompt, repository, requirements, patches, test files.
+
+`prepare` reads the repository and rejects what needs no run; `Draft.task` is the task of given test ids. Not
+for: running (`validate.py`), which commits (`candidates.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cursorbench.builder import leak as leaks
+from cursorbench.builder import lock as locks
+from cursorbench.builder.candidates import Candidate
+from cursorbench.builder.instruction import Instruction, Issues, of_commit
+from cursorbench.builder.intent import intent
+from cursorbench.builder.patch import diff
+from cursorbench.builder.paths import tests_of
+from cursorbench.builder.project import Project, has_pytest, project_at
+from cursorbench.builder.requests import Request
+from cursorbench.builder.settings import Settings, filled
+from cursorbench.builder.unfit import Unfit
+from cursorbench.graders import patch as patches
+from cursorbench.history.repository import Repository
+from cursorbench.redaction import redact
+from cursorbench.tasks.folder import Contents
+from cursorbench.tasks.task import CursorBenchFields, EnvironmentSpec, ExpectedTests, Task
+
+MOST_PROMPT = 20_000  # characters
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A candidate with all that git and its prompt tell.
+
+    Attributes:
+        solution: the patch of all but tests; without: by file, the patch of all others.
+        forbidden: objects that its repository must not hold.
+        lock: the locked requirements; "" for the host's environment.
+        command: the test command, its tests filled in.
+        facts: for provenance.json.
+    """
+
+    candidate: Candidate
+    name: str
+    instruction: Instruction
+    request: Request | None
+    project: Project
+    solution: str
+    without: Mapping[str, str]
+    test_files: Mapping[str, bytes]
+    removed: tuple[str, ...]
+    overlay: Mapping[str, bytes]
+    forbidden: frozenset[str]
+    lock: str
+    command: tuple[str, ...]
+    fields: CursorBenchFields
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def task(
+        self, folder: Path, tests: ExpectedTests, tree: str, settings: Settings, slowest_s: float
+    ) -> Task:
+        """The task in a folder, to be written."""
+        return Task(
+            folder=folder,
+            fields=self.fields,
+            instruction=self.instruction.text,
+            tests=tests,
+            timeout_s=3600.0,
+            environment=EnvironmentSpec(
+                kind=settings.environment,
+                python=settings.python if settings.environment == "python" else "",
+                import_paths=self.project.import_paths,
+                tree=tree,
+            ),
+            verifier_timeout_s=min(settings.timeout_s, max(60.0, round(10 * slowest_s))),
+        )
+
+    def contents(self, bundle: Path) -> Contents:
+        """What else the folder holds."""
+        return Contents(
+            bundle=bundle,
+            solution=self.solution.encode("utf-8", "surrogateescape"),
+            test_files=self.test_files,
+            lock=self.lock,
+            overlay=self.overlay,
+            provenance=self.facts,
+        )
+
+
+def prepare(
+    repository: Repository,
+    candidate: Candidate,
+    request: Request | None,
+    settings: Settings,
+    issues: Issues,
+    canary: str,
+    locked: Path,
+) -> Draft:
+    """Make the draft of a candidate.
+
+    Args:
+        request: what a person said before it; None takes issue or message.
+        locked: folder where resolved locks are kept.
+
+    Raises:
+        Unfit: it makes no task.
+        DependencyDownError: (exit 13) its requirements cannot be resolved now.
+    """
+    base, commit = candidate.base, candidate.commit
+    instruction = _instruction(candidate, request, issues)
+    solution = diff(repository, base, commit, _names(candidate.solution))
+    source = diff(repository, base, commit, _names(candidate.sources))
+    found = leaks.leak(instruction.text, {one.path: one.added for one in patches.files(source)})
+    if found.kind:
+        raise Unfit(
+            "prompt_has_solution", f"{found.kind}: {found.lines} of {found.of} lines, run of {found.run}"
+        )
+    without = {
+        file.path: diff(repository, base, commit, _names(one for one in candidate.solution if one != file))
+        for file in candidate.solution
+    }
+    project = project_at(repository, base)
+    if not settings.test_command and not has_pytest(repository, commit, project):
+        raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
+    targets = (
+        tests_of([file.path for file in candidate.tests if file.new]) if settings.scope == "changed" else ()
+    )
+    name = _task_name(settings.repository_name(), commit)
+    return Draft(
+        candidate=candidate,
+        name=name,
+        instruction=instruction,
+        request=request,
+        project=project,
+        solution=solution,
+        without=without if len(without) > 1 else {},
+        test_files={file.path: _bytes(repository, file.new) for file in candidate.tests if file.new},
+        removed=tuple(
+            path for file in candidate.tests for path in file.paths if not (file.new and path == file.path)
+        ),
+        overlay=overlay(repository, base, project),
+        forbidden=_forbidden(repository, candidate),
+        lock=_lock(settings, candidate, project, locked),
+        command=filled(settings.command, targets),
+        fields=_fields(candidate, instruction, request, name, settings, canary),
+        facts=_facts(candidate, request, found, settings),
+    )
+
+
+def overlay(repository: Repository, base: str, project: Project) -> dict[str, bytes]:
+    """What a build would put beside the code and git does not have: the version file, the metadata.
+
+    With the metadata on the import path `importlib.metadata` finds version and entry points of the project,
+    as after an editable install, of the working tree and of no release.
+    """
+    files: dict[str, bytes] = {}
+    version = project.version or "0.0.0"
+    if project.version_file:
+        numbers = ", ".join(part if part.isdigit() else repr(part) for part in version.split("."))
+        text = f'__version__ = version = "{version}"\n__version_tuple__ = version_tuple = ({numbers},)\n'
+        files[project.version_file] = text.encode()
+    if project.name:
+        prefix = "" if project.import_paths[0] == "." else f"{project.import_paths[0]}/"
+        folder = f"{prefix}{project.name.replace('-', '_')}.egg-info"
+        files[f"{folder}/PKG-INFO"] = (
+            f"Metadata-Version: 2.1\nName: {project.name}\nVersion: {version}\n".encode()
+        )
+        if entries := "\n".join(f"[{group}]\n" + "\n".join(rows) for group, rows in project.scripts.items()):
+            files[f"{folder}/entry_points.txt"] = f"{entries}\n".encode()
+    root = repository.root(base)
+    return {path: content for path, content in files.items() if not repository.find(root, path)}
+
+
+def _instruction(candidate: Candidate, request: Request | None, issues: Issues) -> Instruction:
+    said = Instruction(request.text, "user") if request else of_commit(candidate.message, issues)
+    if said is None:
+        raise Unfit("no_instruction", "neither issue nor message says in three words what is wanted")
+    text = redact(said.text).text.strip()
+    if len(text) > MOST_PROMPT:
+        raise Unfit("prompt_too_long", f"{len(text)} characters")
+    return Instruction(text, said.source)
+
+
+def _names(files: Any) -> list[str]:
+    return [path for file in files for path in file.paths]
+
+
+def _bytes(repository: Repository, blob: str) -> bytes:
+    content = repository.content(blob)
+    if content is None:
+        raise Unfit("object_missing", f"{blob} is not in the repository: a partial clone?")
+    return content
+
+
+def _forbidden(repository: Repository, candidate: Candidate) -> frozenset[str]:
+    """The kept commit, its tree and its new blobs, without what the base has under another name."""
+    every = (*candidate.solution, *candidate.tests)
+    stood = repository.git("ls-tree", "-r", "-z", "--format=%(objectname)", candidate.base).split("\0")
+    new = {candidate.commit, repository.root(candidate.commit), *(file.new for file in every if file.new)}
+    return frozenset(new - set(stood))
+
+
+def _lock(settings: Settings, candidate: Candidate, project: Project, locked: Path) -> str:
+    if settings.environment == "host":
+        return ""
+    if settings.lock:
+        return settings.lock.read_text("utf-8")
+    asked = locks.wanted(locks.words(settings.install), project)
+    until = locks.as_of(datetime.fromisoformat(candidate.at))
+    try:
+        return locks.resolve(asked, settings.python, until, project.name, locked)
+    except locks.UnresolvableError as error:
+        raise Unfit("requirements", str(error)) from error
+
+
+def _task_name(repo: str, commit: str) -> str:
+    slug = "".join(letter if letter.isalnum() or letter in "._-" else "__" for letter in repo).strip("._-")
+    return f"{slug or 'task'}-{commit[:10]}"
+
+
+def _fields(
+    candidate: Candidate,
+    said: Instruction,
+    request: Request | None,
+    name: str,
+    settings: Settings,
+    canary: str,
+) -> CursorBenchFields:
+    sources = candidate.sources
+    largest = max(sources, key=lambda file: (file.added + file.deleted, file.path))
+    draw = int(hashlib.sha256(f"{canary}/{name}".encode()).hexdigest()[:8], 16) / (1 << 32)
+    repo = settings.repository_name()
+    return CursorBenchFields(
+        instance_id=name,
+        repo=repo,
+        base_commit=candidate.base,
+        created_at=candidate.at,
+        cluster=f"{repo}:{largest.path}",
+        split="heldout" if draw < settings.heldout else "dev",
+        canary=canary,
+        files_changed=len(candidate.solution),
+        lines_changed=candidate.lines,
+        prompt_chars=len(said.text),
+        prompt_source=said.source,
+        intent=intent(
+            said.text,
+            candidate.subject,
+            added=sum(file.added for file in sources),
+            deleted=sum(file.deleted for file in sources),
+        ),
+        reference_turns=request.turns if request else None,
+    )
+
+
+def _facts(
+    candidate: Candidate, request: Request | None, found: leaks.Leak, settings: Settings
+) -> dict[str, Any]:
+    said: dict[str, Any] = (
+        {"source": "session", "traced_by": request.how, "messages": request.messages} if request else {}
+    )
+    return {
+        "repo": settings.repository_name(),
+        "commit": candidate.commit,
+        "base_commit": candidate.base,
+        "prompt": said,
+        "leak": {"lines": found.lines, "of": found.of, "run": found.run},
+    }

@@ -1,0 +1,160 @@
+"""One candidate from draft to task, or to the reason why it makes none.
+
+Everything that a run decides: the cut repository, the environment, validation, the grader's own verdict on
+doing nothing and on the kept change. Not for: many candidates (`build.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cursorbench.builder.cut import FutureLeftError, assert_cut, cut
+from cursorbench.builder.draft import Draft
+from cursorbench.builder.installed import assert_absent, imported_from
+from cursorbench.builder.project import Project
+from cursorbench.builder.runs import Bench
+from cursorbench.builder.settings import Settings
+from cursorbench.builder.unfit import Unfit
+from cursorbench.builder.validate import Validation, validate
+from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.graders import correctness
+from cursorbench.sandbox.protocol import Backend, Environment
+from cursorbench.tasks import bundle as bundles
+from cursorbench.tasks import environment as environments
+from cursorbench.tasks import folder as folders
+from cursorbench.tasks.task import ExpectedTests, Task
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What all candidates of a build share.
+
+    Attributes:
+        drafts: a folder for what is half made; on the file system of the suite.
+        place: where a finished task of a name goes.
+    """
+
+    settings: Settings
+    backend: Backend
+    drafts: Path
+    place: Callable[[str], Path]
+
+    def make(self, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
+        """Write the task of a draft. Returns what provenance says of it.
+
+        Raises:
+            Unfit: it makes none.
+            SandboxError, DependencyDownError: infrastructure; nothing is known of the candidate.
+        """
+        began = time.monotonic()
+        bundle = self.drafts / f"{draft.name}.bundle"
+        try:
+            try:
+                made = cut(self.settings.repo, draft.candidate.base, bundle, draft.forbidden)
+            except FutureLeftError as error:
+                raise Unfit("future_left", error.message) from error
+            except InputMissingError as error:
+                raise Unfit("objects_missing", error.message) from error
+            task, environment = self._draft(draft, bundle, made.tree)
+            checked = self._checked(draft, task, environment, made.tree)
+            found = self._validated(draft, environment, task, said)
+            draft.facts["repository"] = {
+                "depth": made.depth,
+                "objects_walked": made.objects,
+                "commits": made.commits,
+                "kept_objects_found": 0,
+            }
+            draft.facts["environment"] = checked
+            draft.facts["validation"] = _told(found, time.monotonic() - began)
+            final = self._final(draft, bundle, found, made.tree)
+            said("graded")
+            self._graded(final, environment, draft)
+            target = self.place(draft.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            final.folder.rename(target)
+            return draft.facts
+        finally:
+            for path in (bundle, bundles.beside(bundle)):
+                path.unlink(missing_ok=True)
+
+    def _draft(self, draft: Draft, bundle: Path, tree: str) -> tuple[Task, Environment]:
+        """The task without test ids that count, and its environment opened."""
+        tests = ExpectedTests(draft.command, ("to be found",), (), (), draft.removed)
+        task = draft.task(
+            self.drafts / f"{draft.name}.draft", tests, tree, self.settings, self.settings.timeout_s
+        )
+        task = _write(task, draft, bundle)
+        return task, environments.open(task, self.settings.cache.expanduser())
+
+    def _checked(self, draft: Draft, task: Task, environment: Environment, tree: str) -> dict[str, Any]:
+        """That neither the working tree nor what is installed holds the future."""
+        try:
+            assert_cut(environment.root, tree, draft.forbidden)
+            found: dict[str, Any] = {"kind": task.environment.kind, "project_installed": False}
+            if task.environment.kind == "python":
+                found["distributions"] = sum(
+                    assert_absent(path, draft.project)
+                    for place, path in environment.mounts.items()
+                    if place == "/venv"
+                )
+                _import(self.backend, environment, draft.project)
+            return found
+        except FutureLeftError as error:
+            raise Unfit("future_left", error.message) from error
+
+    def _validated(
+        self, draft: Draft, environment: Environment, task: Task, said: Callable[[str], None]
+    ) -> Validation:
+        bench = Bench(
+            self.backend, environment, environments.limits(task), draft.command, draft.test_files,
+            draft.removed, self.settings.timeout_s,
+        )  # fmt: skip
+        return validate(bench, draft.solution, draft.without, draft.candidate.commit[:12], said)
+
+    def _final(self, draft: Draft, bundle: Path, found: Validation, tree: str) -> Task:
+        tests = ExpectedTests(
+            draft.command, found.tests.fail_to_pass, found.tests.pass_to_pass, (), draft.removed
+        )
+        task = draft.task(self.drafts / draft.name, tests, tree, self.settings, found.slowest_s)
+        return _write(task, draft, bundle)
+
+    def _graded(self, task: Task, environment: Environment, draft: Draft) -> None:
+        """The grader that will judge models, on a model that does nothing and on one that does it all."""
+        limits = environments.limits(task)
+        nothing = correctness.grade(task, environment, "", self.backend, limits)
+        if nothing.passed:
+            raise Unfit("nop_passes", "doing nothing is graded as solved")
+        kept = correctness.grade(task, environment, draft.solution, self.backend, limits)
+        if not kept.passed:
+            raise Unfit("solution_not_graded", f"{kept.reason}: {kept.detail}"[:300])
+
+
+def _write(task: Task, draft: Draft, bundle: Path) -> Task:
+    try:
+        return folders.write(task, draft.contents(bundle))
+    except UsageError as error:
+        raise Unfit("not_a_task", error.message) from error
+
+
+def _import(backend: Backend, environment: Environment, project: Project) -> None:
+    with backend.start(environment) as box:
+        imported_from(box, project.modules, environment.workdir)
+
+
+def _told(found: Validation, seconds: float) -> dict[str, Any]:
+    tests = found.tests
+    return {
+        "runs": dict(found.runs),
+        "fail_to_pass": len(tests.fail_to_pass),
+        "pass_to_pass": len(tests.pass_to_pass),
+        "unstable": list(tests.unstable),
+        "broken": len(tests.broken),
+        "skipped_on_base": len(tests.skipped),
+        "without": dict(found.needed),
+        "slowest_s": round(found.slowest_s, 2),
+        "seconds": round(seconds, 1),
+    }

@@ -1,0 +1,182 @@
+"""The locked requirements of a task: what its project asks for at the base, resolved as of the base's days.
+
+`wanted` reads what `--install` says against the project at the base, `resolve` lets uv make a lock with exact
+versions and hashes, of nothing that was uploaded after the quarter of the base commit: newer releases of
+what the project stands on have made many an old test fail. The project itself is never in a lock, not even
+where something else requires it: its code is the working tree. Not for: installing
+(`cursorbench/tasks/venv.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cursorbench.builder.project import Project, normal, requirement_name
+from cursorbench.errors import DependencyDownError, UsageError
+
+AUTO = "auto"
+_FOR_TESTS = re.compile(r"tests?|testing|tests?-.*|.*-tests?|dev|develop(ment)?|all|ci")
+_TOOLS = re.compile(
+    r"ruff|black|isort|flake8.*|pylint|mypy|pyright|pyrefly|ty|pytype|types-.*|.*-stubs|data-science-types|bandit|codespell"
+    r"|sphinx.*|furo|reno|mkdocs.*|docutils|myst-parser|shibuya|tox.*|nox|prek|pre-commit|twine|build|bump.*|poethepoet"
+    r"|towncrier|commitizen|codecov|coveralls|check-manifest|pyupgrade|autoflake|pip-tools|uv|invoke|watchfiles|ipython"
+)
+_WORD = re.compile(
+    r"\.(?:\[(?P<extras>[\w.,\s-]+)\])?|@(?P<group>[\w.-]+)|-r(?P<file>\S+)|(?P<other>[^-.@\s]\S*)"
+)
+_EXTRAS = re.compile(r"^\s*[A-Za-z0-9][\w.-]*\s*\[([^\]]*)\]")
+_NO_FIT = re.compile(
+    r"No solution found|unsatisfiable|Failed to build|was not found in the package|Couldn't parse|expected"
+)
+RESOLVE_S = 300.0
+
+
+class UnresolvableError(Exception):
+    """No versions fit together; the reason is uv's, on one line. A reason against a candidate."""
+
+
+def words(install: str) -> tuple[str, ...]:
+    """What `--install` says, word by word.
+
+    `auto`; or any of `.`, `.[EXTRA,...]`, `@GROUP`, `-rFILE` (all of the project at the base; one that it has
+    not there is left out) and plain requirements.
+
+    Raises:
+        UsageError: (exit 2) a word is none of these.
+    """
+    said = tuple(re.sub(r"(^|\s)-r\s+", r"\1-r", install).split())
+    for word in said:
+        if word != AUTO and not _WORD.fullmatch(word):
+            raise UsageError(
+                f"--install: {word!r} is no requirement",
+                hint="auto, or like: . .[test] @dev -rdev.txt pytest>=8",
+            )
+    return said
+
+
+def wanted(said: Sequence[str], project: Project) -> tuple[str, ...]:
+    """The requirements that the words mean for a project, sorted, the project itself not among them."""
+    found: list[str] = []
+    for word in said:
+        match = _WORD.fullmatch(word)
+        if word == AUTO:
+            found += _auto(project)
+        elif match and match["group"]:
+            found += project.groups.get(normal(match["group"]), ())
+        elif match and match["file"]:
+            found += project.files.get(match["file"], ())
+        elif word.startswith("."):
+            found += project.dependencies
+            for extra in (match["extras"] if match and match["extras"] else "").split(","):
+                found += project.extras.get(normal(extra.strip()), ())
+        else:
+            found.append(word)
+    return tuple(sorted(dict.fromkeys(_without_itself(found, project))))
+
+
+def _auto(project: Project) -> list[str]:
+    """The project's own requirements, and those of its tests: no linters, checkers, writers of docs."""
+    beside: list[str] = []
+    for table in (project.extras, project.groups):
+        for name, requirements in table.items():
+            if _FOR_TESTS.fullmatch(name):
+                beside += requirements
+    for path, requirements in project.files.items():
+        own = path in ("requirements.txt", "requirements/base.txt", "requirements/main.txt")
+        if not own or not project.dependencies:
+            beside += requirements
+    kept = [one for one in beside if not _TOOLS.fullmatch(requirement_name(one))]
+    return [*project.dependencies, *kept, "pytest"]
+
+
+def _without_itself(requirements: Iterable[str], project: Project, depth: int = 0) -> list[str]:
+    """Requirements such as `svcs[tests]` of svcs written out."""
+    found: list[str] = []
+    for one in requirements:
+        if not project.name or requirement_name(one) != project.name:
+            found.append(one)
+        elif depth < 8 and (extras := _EXTRAS.match(one)):
+            for extra in extras[1].split(","):
+                inner = project.extras.get(normal(extra.strip()), ())
+                tools = [name for name in inner if not _TOOLS.fullmatch(requirement_name(name))]
+                found += _without_itself(tools, project, depth + 1)
+    return found
+
+
+def as_of(committed: datetime) -> datetime:
+    """The end of the quarter in which a commit was made, UTC: few locks for many commits."""
+    day = committed.astimezone(UTC)
+    month = 3 * ((day.month - 1) // 3) + 4
+    return datetime(day.year + month // 13, month if month <= 12 else 1, 1, tzinfo=UTC)
+
+
+def resolve(requirements: Sequence[str], python: str, until: datetime, project: str, cache: Path) -> str:
+    """The lock, as pip and uv read it; made once per cache.
+
+    Args:
+        python: version such as `3.11`; until: nothing uploaded later; project: is left out.
+
+    Raises:
+        UnresolvableError: no versions fit together.
+        DependencyDownError: (exit 13) uv is missing, or the index cannot be reached.
+    """
+    until = min(until, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1))
+    told = "\n".join([*requirements, python, until.date().isoformat(), project, sys.platform])
+    kept = cache / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.lock"
+    if kept.exists():
+        return kept.read_text("utf-8")
+    with tempfile.TemporaryDirectory(prefix="rtrl-lock-") as folder:
+        asked = Path(folder, "requirements.in")
+        asked.write_text("".join(f"{one}\n" for one in requirements), "utf-8")
+        options = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet", "--python-version", python]
+        options += ["--exclude-newer", until.isoformat(), "--no-config"]
+        if project:
+            options += ["--no-emit-package", project]
+        text = _uv([*options, str(asked)], folder)
+    cache.mkdir(parents=True, exist_ok=True)
+    half = kept.with_suffix(f".{os.getpid()}.{id(text)}")
+    half.write_text(text, "utf-8")
+    half.replace(kept)
+    return text
+
+
+def _uv(arguments: Sequence[str], folder: str) -> str:
+    program = _program()
+    try:
+        done = subprocess.run(
+            [program, "pip", "compile", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            timeout=RESOLVE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DependencyDownError(
+            f"uv did not resolve in {RESOLVE_S:.0f} s", hint="is the index there?"
+        ) from error
+    if done.returncode == 0:
+        return done.stdout
+    said = " ".join(done.stderr.split())
+    if _NO_FIT.search(said):
+        raise UnresolvableError(said[:300].replace(folder, ""))
+    raise DependencyDownError(
+        f"requirements cannot be resolved: {said[:300]}", hint="is the package index there?"
+    )
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if not found:
+        raise DependencyDownError("uv is not installed", hint="pip install uv")
+    return found

@@ -1,0 +1,110 @@
+"""One run of a commit's tests on the base with or without its solution, under conditions that vary.
+
+Each run is a sandbox of its own. From run to run differ: the order of the tests (pytest; `mounted/`), the
+seed of hashes, the time zone, and the date, where Debian's `faketime` is installed: its library is loaded
+into the commands. A clock that is patched inside Python only would not agree with itself (`time.time` against
+`datetime.now`), so there is none. Not for: what the runs tell (`validate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cursorbench.errors import SandboxError
+from cursorbench.graders import restoring
+from cursorbench.graders.running import Ran, run_tests
+from cursorbench.sandbox.protocol import Backend, Environment, Limits
+
+PLUGINS = "/opt/rtrl/plugins"
+_MOUNTED = Path(__file__).parent / "mounted"
+_FAKETIME = tuple(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_ZONES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Auckland", "America/Los_Angeles")
+_DAYS = (0, 40, 403, 1, 181)  # no weekday, month and year alike
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What varies between runs. `order` "" leaves the tests in their own; `days`: the clock is ahead by."""
+
+    order: str
+    hash_seed: int
+    zone: str
+    days: int
+
+    def variables(self) -> dict[str, str]:
+        """As environment variables."""
+        said = {
+            "PYTHONHASHSEED": str(self.hash_seed),
+            "RTRL_ORDER_SEED": self.order,
+            "PYTEST_ADDOPTS": "-p rtrl_order",
+            "TZ": self.zone,
+        }
+        if self.days and _FAKETIME:
+            said |= {
+                "LD_PRELOAD": str(_FAKETIME[0]),
+                "FAKETIME": f"+{self.days}d",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "NO_FAKE_STAT": "1",
+            }
+        return said
+
+
+USUAL = Conditions("", 0, "UTC", 0)
+
+
+def conditions(run: int, seed: str) -> Conditions:
+    """Those of the n-th run of a candidate; the first is as usual as it gets."""
+    if run == 0:
+        return USUAL
+    n = run % len(_ZONES)
+    return Conditions(f"{seed}/{run}", 1_000 + 7_919 * run, _ZONES[n], _DAYS[n] if _FAKETIME else 0)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that runs of one candidate share.
+
+    Attributes:
+        environment: of its draft; the base.
+        command: the tests', with `{report}`.
+        files, removed: the commit's test files, put in place before each run.
+        timeout_s: of one run.
+    """
+
+    backend: Backend
+    environment: Environment
+    limits: Limits | None
+    command: tuple[str, ...]
+    files: Mapping[str, bytes]
+    removed: Sequence[str]
+    timeout_s: float
+
+    def run(self, solution: str, under: Conditions) -> Ran:
+        """The tests on the base with a patch of the solution, "" for none.
+
+        Raises:
+            restoring.PatchError: the patch does not apply.
+            SandboxError: the sandbox died.
+        """
+        with self.backend.start(with_plugins(self.environment), self.limits) as box:
+            restoring.apply(box, solution)
+            for path in self.removed:
+                box.exec(["rm", "-f", "--", path])
+            for path, content in self.files.items():
+                try:
+                    box.write(path, content)
+                except OSError as error:
+                    raise SandboxError(f"{path} could not be put in place: {error}") from error
+            return run_tests(box, self.command, self.timeout_s, under.variables())
+
+
+def with_plugins(environment: Environment) -> Environment:
+    """The environment with our plugins on Python's import path, behind all else."""
+    path = environment.variables.get("PYTHONPATH", "")
+    return replace(
+        environment,
+        mounts={**environment.mounts, PLUGINS: _MOUNTED},
+        variables={**environment.variables, "PYTHONPATH": f"{path}:{PLUGINS}".lstrip(":")},
+    )

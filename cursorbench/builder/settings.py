@@ -1,0 +1,168 @@
+"""What a build is told, checked before anything is run.
+
+Not for: the command line (`rtrl_cli/commands/bench/build.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from cursorbench.builder.candidates import Bounds
+from cursorbench.builder.lock import AUTO, words
+from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.graders.running import REPORT
+
+TESTS = "{tests}"
+RULES = 1  # raised when a rule changes that verdicts hang on
+PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
+_DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
+_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A build.
+
+    Attributes:
+        repo: a git repository, only read; out: the suite's folder.
+        name: `OWNER/REPO` as tasks call it; "" takes origin's, else the folder's.
+        head: the history that is read.
+        sessions: logs, folders of logs, or repositories that hold sessions.
+        untraced: with sessions, take commits too that none is traced to.
+        issues: a JSON file of issues; None for none.
+        since: no commit older, ms; limit: so many candidates, the newest; None for all.
+        install: what `--install` says; lock: a lock of one's own instead.
+        environment: `python`: a virtual environment of the lock; `host`: what runs rtrl.
+        python: version of the interpreter.
+        test_command: with `{report}` and perhaps `{tests}`; "" for pytest.
+        scope: which tests run: of the changed files, or all.
+        timeout_s: of one run of the tests.
+        heldout: share of the tasks that are held out.
+        jobs: candidates at a time.
+        backend: of the sandbox.
+        cache: of environments.
+    """
+
+    repo: Path
+    out: Path
+    name: str = ""
+    head: str = "HEAD"
+    sessions: tuple[Path, ...] = ()
+    untraced: bool = False
+    issues: Path | None = None
+    since: int = 0
+    limit: int | None = None
+    install: str = AUTO
+    lock: Path | None = None
+    environment: Literal["python", "host"] = "python"
+    python: str = f"{sys.version_info.major}.{sys.version_info.minor}"
+    test_command: str = ""
+    scope: Literal["changed", "all"] = "changed"
+    timeout_s: float = 300.0
+    heldout: float = 0.5
+    jobs: int = 1
+    backend: str = "auto"
+    cache: Path = Path("~/.cache/rtrl/environments")
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def checked(self) -> Settings:
+        """The same.
+
+        Raises:
+            UsageError: (exit 2) a value that cannot be, or two that contradict each other.
+            InputMissingError: (exit 5) a lock that is not there.
+        """
+        words(self.install)
+        if self.test_command and REPORT not in self.test_command:
+            raise UsageError(
+                "--test-command has no {report}: no report would be written",
+                hint='for one "pytest --junitxml={report} {tests}"',
+            )
+        if self.lock is not None and self.install != AUTO:
+            raise UsageError("--lock and --install contradict each other", hint="give one of them")
+        if self.lock is not None and not self.lock.is_file():
+            raise InputMissingError(f"there is no lock {self.lock}", hint="uv pip compile --generate-hashes")
+        if self.environment == "host" and (self.lock is not None or self.install != AUTO):
+            raise UsageError(
+                "--environment host takes what is installed", hint="leave out --lock and --install"
+            )
+        if self.jobs < 1 or (self.limit is not None and self.limit < 1):
+            raise UsageError("--jobs and --limit are at least 1")
+        if not 0 <= self.heldout <= 1:
+            raise UsageError(f"--heldout is a share from 0 to 1, not {self.heldout}")
+        if self.untraced and not self.sessions:
+            raise UsageError("--untraced says nothing without --sessions")
+        return self
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The test command, `{tests}` not filled in."""
+        return tuple(shlex.split(self.test_command)) if self.test_command else PYTEST
+
+    def repository_name(self) -> str:
+        """What tasks call the repository."""
+        return self.name or _origin(self.repo) or _folder_name(self.repo)
+
+    def key(self, about: str) -> str:
+        """Digest of all that a candidate's verdict hangs on; `about`: what else, its prompt for one."""
+        told = [
+            RULES, self.repository_name(), self.install, self.lock.read_text("utf-8") if self.lock else "",
+            self.environment, self.python, self.command, self.scope, self.timeout_s, self.heldout, about,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def since(text: str) -> int:
+    """`2026-01-31`, or `90d`, `6m`, `1y` back from now, as ms.
+
+    Raises:
+        UsageError: (exit 2) it is neither.
+    """
+    if found := _DURATION.fullmatch(text.strip()):
+        return int(1000 * (datetime.now(UTC).timestamp() - 86_400 * int(found[1]) * _DAYS[found[2]]))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise UsageError(
+            f"--since: {text!r} is no date", hint="like 2026-01-31, or 90d, 12w, 6m, 1y"
+        ) from error
+    return int(1000 * (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def filled(command: tuple[str, ...], tests: tuple[str, ...]) -> tuple[str, ...]:
+    """The command with the tests in the place of `{tests}`; in a word with more, as one text."""
+    found: list[str] = []
+    for word in command:
+        if word == TESTS:
+            found += tests
+        else:
+            found.append(word.replace(TESTS, shlex.join(tests)))
+    return tuple(found)
+
+
+def _origin(repo: Path) -> str:
+    """OWNER/REPO of the remote `origin`, as hosts write it."""
+    done = subprocess.run(
+        ["git", "-C", str(repo), "config", "--get", "remote.origin.url"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?/?$", done.stdout.strip())
+    remote = "://" in done.stdout or "@" in done.stdout
+    return f"{found[1]}/{found[2]}" if found and remote else ""
+
+
+def _folder_name(repo: Path) -> str:
+    path = repo.resolve()
+    path = path.parent if path.name == ".git" else path
+    return path.name.removesuffix(".git") or "repository"

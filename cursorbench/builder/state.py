@@ -1,0 +1,102 @@
+"""The state of a build, in the suite's folder `.build/`: a verdict per candidate, each a file.
+
+A verdict is written whole or not at all, so a build that was killed goes on where it was. One counts only
+for the settings it was made under. Not for: the tasks themselves, which are in `tasks/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from cursorbench.errors import RtrlError
+
+Outcome = Literal["kept", "rejected", "unfinished"]
+
+
+class BusyError(RtrlError):
+    """Another process builds this suite."""
+
+    code = 11
+    kind = "locked"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of a candidate.
+
+    Attributes:
+        key: digest of the settings and of the program's rules it was made under.
+        outcome: `unfinished` is infrastructure: the next build tries again.
+        reason, detail: why it was not kept; of a kept one "".
+        task: the task's name; "" when there is none.
+        facts: what provenance.json says of a kept one.
+    """
+
+    key: str
+    commit: str
+    subject: str
+    outcome: Outcome
+    reason: str = ""
+    detail: str = ""
+    task: str = ""
+    seconds: float = 0.0
+    facts: Mapping[str, Any] = {}
+
+
+class State:
+    """The folder `.build` of a suite."""
+
+    def __init__(self, suite: Path) -> None:
+        self.folder = suite / ".build"
+        self.verdicts = self.folder / "verdicts"
+        self.drafts = self.folder / "drafts"
+        self.locks = self.folder / "locks"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else builds this suite meanwhile; what a dead build left half is removed.
+
+        Raises:
+            BusyError: (exit 11) somebody does.
+        """
+        self.verdicts.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError(
+                    f"another process builds {self.folder.parent}",
+                    hint="wait for it, or choose another --out",
+                ) from error
+            shutil.rmtree(self.drafts, ignore_errors=True)
+            self.drafts.mkdir()
+            for half in self.verdicts.glob("*.tmp"):
+                half.unlink()
+            yield
+
+    def verdict(self, commit: str, key: str) -> Verdict | None:
+        """The verdict of a commit under these settings; None when there is none that counts."""
+        try:
+            found = msgspec.json.decode((self.verdicts / f"{commit}.json").read_bytes(), type=Verdict)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return found if found.key == key and found.outcome != "unfinished" else None
+
+    def put(self, verdict: Verdict) -> None:
+        """Write a verdict."""
+        write_json(self.verdicts / f"{verdict.commit}.json", msgspec.to_builtins(verdict))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON, whole or not at all."""
+    half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    half.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    half.replace(path)

@@ -1,0 +1,181 @@
+"""Do the tests of a commit tell whether its change is there, every time they are run?
+
+    stable(base runs, solution runs)   which test ids do, from outcomes alone
+    validate(bench, ...)               makes the runs
+
+A test id is kept that passes in every run with the solution, and in all or in none of the runs on the base:
+`fail_to_pass` and `pass_to_pass`. An id that is missing on the base counts as failing there: a module that
+cannot be imported yet reports none of its tests. One that is skipped on the base is not kept: whether it
+would fail is not known. Not for: what a run is (`runs.py`), grading (`cursorbench/graders/`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cursorbench.builder.runs import USUAL, Bench, Conditions, conditions
+from cursorbench.builder.unfit import Unfit
+from cursorbench.graders import restoring
+from cursorbench.graders.junit import Outcome
+from cursorbench.graders.running import Ran
+
+BASE_RUNS: Final = 3
+LEAST_SOLUTION_RUNS: Final = 3
+MOST_SOLUTION_RUNS: Final = 5
+Need = Literal["needed", "not needed", "not known"]
+_NAMED = 3  # ids in a message
+
+
+@dataclass(frozen=True)
+class Stable:
+    """Test ids by what all runs said. Each sorted.
+
+    Attributes:
+        fail_to_pass, pass_to_pass: as ExpectedTests has them.
+        unstable: an id that a run says otherwise of than another on the same files.
+        broken: fail with the solution in every run.
+        skipped: skipped on the base and passed with the solution.
+    """
+
+    fail_to_pass: tuple[str, ...] = ()
+    pass_to_pass: tuple[str, ...] = ()
+    unstable: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What validation found.
+
+    Attributes:
+        runs: how many on the base and with the solution, under how different conditions.
+        needed: by file of the solution, whether the tests fail without it.
+        slowest_s: of the runs that ended.
+    """
+
+    tests: Stable
+    runs: Mapping[str, int]
+    needed: Mapping[str, Need]
+    slowest_s: float
+
+
+Outcomes = Mapping[str, Outcome]
+
+
+def stable(base: Sequence[Outcomes], solution: Sequence[Outcomes]) -> Stable:
+    """Sort all ids; `base` and `solution` are the runs, at least one each."""
+    ids = sorted({name for run in (*base, *solution) for name in run})
+    sorted_: dict[str, list[str]] = {"fail": [], "pass": [], "unstable": [], "broken": [], "skipped": []}
+    for name in ids:
+        before, after = ([run.get(name) for run in runs] for runs in (base, solution))
+        passed, skipped = before.count("passed"), before.count("skipped")
+        if 0 < after.count("passed") < len(after) or 0 < passed < len(before):
+            kind = "unstable"
+        elif "passed" not in after:
+            kind = "broken" if any(one in ("failed", "error") for one in after) else ""
+        elif passed:
+            kind = "pass"
+        elif skipped:
+            kind = "skipped" if skipped == len(before) else "unstable"
+        else:
+            kind = "fail"
+        if kind:
+            sorted_[kind].append(name)
+    return Stable(*(tuple(names) for names in sorted_.values()))
+
+
+def validate(
+    bench: Bench,
+    solution: str,
+    without: Mapping[str, str],
+    seed: str,
+    said: Callable[[str], None] = lambda _: None,
+) -> Validation:
+    """Run base and solution under varying conditions, then the solution without each of its files.
+
+    Args:
+        solution: the patch; without: by file, the patch of all the others.
+        seed: what orders are drawn from.
+        said: told what is being run.
+
+    Raises:
+        Unfit: they do not tell, or not every time.
+        SandboxError: infrastructure; nothing is known then.
+    """
+    after, before = [_ran(bench, solution, USUAL, said, "solution")], []
+    if "passed" not in after[0].outcomes.values():
+        raise Unfit("no_test_passes", _first_words(after[0]))
+    before.append(_ran(bench, "", USUAL, said, "base"))
+    _sorted(before, after)  # most of what tells nothing shows by now
+    for run in range(1, BASE_RUNS):
+        before.append(_ran(bench, "", conditions(run, seed), said, "base"))
+    for run in range(1, MOST_SOLUTION_RUNS):
+        found = stable([one.outcomes for one in before], [one.outcomes for one in after])
+        if run >= LEAST_SOLUTION_RUNS and not found.unstable:
+            break  # two more only where something wavers
+        after.append(_ran(bench, solution, conditions(run, seed), said, "solution"))
+    found = _sorted(before, after)
+    needed: dict[str, Need] = {}
+    for path, patch in without.items():
+        said(f"without {path}")
+        needed[path] = _need(bench, patch, found)
+    return Validation(
+        tests=found,
+        runs={"base": len(before), "solution": len(after), "without": len(needed)},
+        needed=needed,
+        slowest_s=max(one.done.seconds for one in (*before, *after)),
+    )
+
+
+def _ran(bench: Bench, solution: str, under: Conditions, said: Callable[[str], None], where: str) -> Ran:
+    """One run that says something of its tests. Raises Unfit."""
+    said(where)
+    try:
+        ran = bench.run(solution, under)
+    except restoring.PatchError as error:
+        raise Unfit("does_not_apply", str(error)[:200]) from error
+    if ran.done.ended != "exited":
+        raise Unfit(f"run_{ran.done.ended}", f"{where}, after {ran.done.seconds:.0f} s")
+    if ran.defect:
+        raise Unfit("no_report", f"{where}: {ran.defect}; {_first_words(ran)}")
+    return ran
+
+
+def _sorted(before: Sequence[Ran], after: Sequence[Ran]) -> Stable:
+    """As `stable`. Raises Unfit when no test tells."""
+    found = stable([one.outcomes for one in before], [one.outcomes for one in after])
+    if found.fail_to_pass:
+        return found
+    reasons = (
+        ("unstable", found.unstable),
+        ("fails_with_solution", found.broken),
+        ("skipped_on_base", found.skipped),
+    )
+    for reason, names in reasons:
+        if names:
+            raise Unfit(reason, f"{len(names)} ids, such as {', '.join(names[:_NAMED])}")
+    raise Unfit("passes_on_base", f"{len(found.pass_to_pass)} tests pass with and without the change")
+
+
+def _need(bench: Bench, patch: str, found: Stable) -> Need:
+    try:
+        ran = bench.run(patch, USUAL)
+    except restoring.PatchError:
+        return "not known"
+    if ran.done.ended != "exited" or ran.defect:
+        return "needed"
+    expected = (*found.fail_to_pass, *found.pass_to_pass)
+    return "not needed" if all(ran.outcomes.get(name) == "passed" for name in expected) else "needed"
+
+
+def _first_words(ran: Ran) -> str:
+    """Of a run's output the line that most likely says what is wrong, for people; masked by who writes it."""
+    lines = [line.strip() for line in ran.done.output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E ", "ERROR", "error:", "Error"))]
+    counted = Counter(ran.outcomes.values())
+    told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counted.items()))
+    return f"{told or f'status {ran.done.status}'}: {(errors or lines or [''])[0][:200]}"

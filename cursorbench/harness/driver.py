@@ -1,0 +1,186 @@
+"""Runs an episode against any OpenAI-compatible base URL: one request after the other, until it stops.
+
+Only transport is tried again: a connection that fails, an answer that says "not now". What the model
+wrote is never asked for twice. Not for many episodes at a time: that is the runner's, in threads or
+processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.harness import completion
+from cursorbench.harness.chat import ChatRequest
+from cursorbench.harness.completion import Attribution, Completion, RefusedError
+from cursorbench.harness.episode import Episode
+from cursorbench.harness.loop import AgentLoop
+
+FIRST_WAIT_S = 0.1
+LAST_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is served.
+
+    Attributes:
+        base_url: with or without the /v1 of its API.
+        key: API key; "" for none.
+        model: its name; "" for the first one served.
+        answer_s: seconds one answer may take.
+        patience_s: how long the service may be away before an episode is given up.
+    """
+
+    base_url: str
+    key: str = ""
+    model: str = ""
+    answer_s: float = 600.0
+    patience_s: float = 60.0
+
+
+class _SlowError(DependencyDownError):
+    """A request that was taken and not answered in time."""
+
+
+class Driver:
+    """An open connection to one endpoint, for any number of threads. Use as a context manager.
+
+    Args:
+        endpoint: where.
+        transport: of the HTTP client; for tests.
+    """
+
+    def __init__(self, endpoint: Endpoint, transport: httpx.BaseTransport | None = None) -> None:
+        self.endpoint = endpoint
+        headers = {"Content-Type": "application/json"}
+        if endpoint.key:
+            headers["Authorization"] = f"Bearer {endpoint.key}"
+        self._root = completion.root_of(endpoint.base_url)
+        self._client = httpx.Client(headers=headers, transport=transport, trust_env=False)
+        self._model = endpoint.model
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    @property
+    def model(self) -> str:
+        """The model's name. Raises UsageError for what is no such service, DependencyDownError."""
+        if not self._model:
+            try:
+                found = self._send("GET", "/v1/models", None, {}, math.inf)
+                self._model = completion.first_model(_json(found))
+            except (RefusedError, ValueError) as error:
+                raise UsageError(
+                    f"{self._root}/v1/models names no model: {error}", hint="give the model a name"
+                ) from error
+        return self._model
+
+    def run(self, loop: AgentLoop, attribution: Attribution | None = None) -> Episode:
+        """Carry an episode to its end.
+
+        A service that stays away ends it as aborted, a conversation too long for the model as that.
+        Raises UsageError when the key is refused.
+        """
+        who = attribution or Attribution()
+        while (request := loop.next_request()) is not None:
+            try:
+                found = self.complete(request, who, loop.left_s)
+            except RefusedError as refused:
+                if refused.code == completion.CONTEXT_FULL:
+                    loop.overflow()
+                else:
+                    loop.abort(str(refused))
+            except DependencyDownError as error:
+                # a model that was still writing when the episode's time was over is no infrastructure
+                if not isinstance(error, _SlowError) or loop.left_s > 0:
+                    loop.abort(error.message)
+            else:
+                loop.receive(
+                    found.message,
+                    found.finish_reason,
+                    usage=found.usage,
+                    generation_id=found.generation_id,
+                    model_s=found.seconds,
+                )
+        return loop.episode()
+
+    def complete(
+        self, request: ChatRequest, attribution: Attribution, left_s: float = math.inf
+    ) -> Completion:
+        """One chat completion. Raises RefusedError, UsageError (key), DependencyDownError."""
+        started = time.perf_counter()
+        found = self.post(request.body(self.model), attribution, left_s)
+        try:
+            return completion.read(_json(found), found.headers, time.perf_counter() - started)
+        except ValueError as error:
+            raise DependencyDownError(f"{self._root}: {error}", hint="is it an OpenAI API?") from error
+
+    def post(
+        self, body: Mapping[str, Any], attribution: Attribution, left_s: float = math.inf
+    ) -> httpx.Response:
+        """The answer to a body as an agent wrote it, streams whole. Raises as `complete`."""
+        # ASCII: what a model wrote may hold half a surrogate pair
+        content = json.dumps(body).encode()
+        return self._send("POST", "/v1/chat/completions", content, attribution.headers(), left_s)
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float
+    ) -> httpx.Response:
+        """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
+        deadline = time.monotonic() + min(self.endpoint.patience_s, left_s)
+        wait = FIRST_WAIT_S
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]  # UTF-8 names
+        while True:
+            timeout = httpx.Timeout(max(0.001, min(self.endpoint.answer_s, left_s)), connect=10.0)
+            try:
+                answer = self._client.request(
+                    method, self._root + path, content=body, headers=encoded, timeout=timeout
+                )
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise UsageError(
+                    f"{self._root!r} is no address", hint="for example http://127.0.0.1:8100"
+                ) from error
+            except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
+                raise _SlowError(f"{self._root}{path} takes too long to answer") from error
+            except httpx.TransportError as error:
+                reason, asked = str(error) or type(error).__name__, 0.0
+            else:
+                if answer.status_code == httpx.codes.OK:
+                    return answer
+                reason, asked = _try_again(answer)
+            wait = min(LAST_WAIT_S, max(wait * 2, asked))
+            if time.monotonic() + wait > deadline:
+                raise DependencyDownError(f"{self._root}{path} does not answer: {reason}")
+            time.sleep(wait)
+
+
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _try_again(answer: httpx.Response) -> tuple[str, float]:
+    """Why it was not answered, and the seconds it asks to wait. Raises RefusedError, UsageError (key)."""
+    refused = completion.refused(answer.status_code, answer.text)
+    if answer.status_code in (401, 403):
+        raise UsageError(f"the service refuses the key: {refused}", hint="keys/default.key of the workspace")
+    if answer.status_code not in completion.TRY_AGAIN:
+        raise refused
+    asked = answer.headers.get("Retry-After", "")
+    return str(refused), float(asked) if asked.isdecimal() and len(asked) < 4 else 0.0

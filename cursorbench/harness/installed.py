@@ -1,0 +1,93 @@
+"""A Python program's virtual environment, made usable in a sandbox at another place.
+
+Scripts of a virtual environment name its absolute path, and its interpreter is a link out of it. So the
+packages are bound read-only, the interpreter's installation at its own path, and a small folder beside
+the relay's socket has the scripts again with a first line that is right inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from cursorbench.errors import InputMissingError, UsageError
+
+PACKAGES = "/run/rtrl-agent"  # inside: the virtual environment as it is on the host
+_OWN = ("/usr", "/bin", "/lib")  # what every sandbox has of the host
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A program for a sandbox.
+
+    Attributes:
+        mounts: what to bind, by place inside.
+        bin: folder inside with its scripts and `python3`.
+        scripts: their names.
+    """
+
+    mounts: Mapping[str, Path]
+    bin: str
+    scripts: frozenset[str]
+
+
+def prepare(venv: Path, folder: Path, inside: str) -> Installed:
+    """Make a virtual environment usable.
+
+    Args:
+        venv: of the host, as `python -m venv` makes it.
+        folder: of the host, empty, seen in the sandbox as `inside`.
+
+    Raises:
+        InputMissingError: it is no virtual environment.
+        UsageError: its interpreter is installed where nothing can be bound.
+    """
+    home = _home(venv)
+    version = next((path.name for path in sorted((venv / "lib").glob("python3.*"))), "")
+    if not version:
+        raise InputMissingError(f"{venv} has no packages of a Python 3", hint="make it with python -m venv")
+    prefix = home.parent
+    if str(prefix) in ("/", "/run", PACKAGES) or prefix == PurePosixPath(inside):
+        raise UsageError(f"a Python that is installed in {prefix} cannot be bound into a sandbox")
+    mounts = {PACKAGES: venv}
+    if not str(prefix).startswith(_OWN):
+        mounts[str(prefix)] = Path(prefix)
+    _skeleton(folder, home, version)
+    shebang = f"#!{inside}/bin/python3\n".encode()
+    scripts = {path.name: body for path in (venv / "bin").iterdir() if (body := _python_script(path))}
+    for name, body in scripts.items():
+        target = folder / "bin" / name
+        target.write_bytes(shebang + body)
+        target.chmod(0o755)
+    return Installed(mounts, f"{inside}/bin", frozenset(scripts))
+
+
+def _home(venv: Path) -> PurePosixPath:
+    """The folder of the interpreter that a virtual environment is made from."""
+    try:
+        lines = (venv / "pyvenv.cfg").read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputMissingError(
+            f"{venv} is no virtual environment", hint="make it with python -m venv, and install the agent"
+        ) from error
+    settings = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+    return PurePosixPath(Path(settings.get("home") or Path(sys.executable).parent).resolve())
+
+
+def _skeleton(folder: Path, home: PurePosixPath, version: str) -> None:
+    (folder / "bin").mkdir(mode=0o755, parents=True)
+    (folder / "lib" / version).mkdir(mode=0o755, parents=True)
+    (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", "utf-8")
+    (folder / "bin" / "python3").symlink_to(f"{home}/{version}")
+    (folder / "lib" / version / "site-packages").symlink_to(f"{PACKAGES}/lib/{version}/site-packages")
+
+
+def _python_script(path: Path) -> bytes | None:
+    """A script without its first line, None for what is no Python script."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    content = path.read_bytes()[: 1 << 20]
+    first, _, body = content.partition(b"\n")
+    return body if first.startswith(b"#!") and b"python" in first else None

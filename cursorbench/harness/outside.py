@@ -1,0 +1,167 @@
+"""An agent of others on a task: run by its own command, inside the sandbox, with the gateway as its model.
+
+    with Relay(Endpoint(url, key), budget, Attribution(no_train=True)) as relay:
+        agent = outside.install(relay, venv)             # or Agent() for a program that is there already
+        with backend.start(agent.bind(relay.bind(environment)), limits) as sandbox:
+            done = outside.run(sandbox, relay, "mini -m openai/{model} -y ...", instruction, agent)
+
+Commands that its model writes run where the agent runs: in the sandbox. It reaches nothing but the relay.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cursorbench.errors import UsageError
+from cursorbench.harness import installed
+from cursorbench.harness.budget import StopReason
+from cursorbench.harness.episode import Episode
+from cursorbench.harness.installed import Installed
+from cursorbench.harness.relay import PLACE, Relay
+from cursorbench.harness.results import printable
+from cursorbench.sandbox.protocol import Done, Environment, Sandbox
+
+INSTRUCTION_FILE = "/tmp/instruction.md"  # inside: outside of the working tree, so in no diff
+SETTINGS_FILE = "/tmp/rtrl-agent.json"
+POLL_S = 0.05
+GRACE_S = 2.0  # for an agent to take note that its budget is used up
+
+# What agents of others read. LiteLLM would fetch a table of prices; mini-swe-agent asks questions when it
+# is run for the first time and stops when it knows no price.
+VARIABLES = {
+    "OPENAI_BASE_URL": "{base_url}",
+    "OPENAI_API_BASE": "{base_url}",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_TELEMETRY": "False",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+    "CI": "1",
+    "TERM": "dumb",
+    "MSWEA_CONFIGURED": "true",
+    "MSWEA_GLOBAL_CONFIG_DIR": "/tmp/mini-swe-agent",
+    "MSWEA_SILENT_STARTUP": "1",
+    "MSWEA_COST_TRACKING": "ignore_errors",
+}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How an agent's program gets into a sandbox.
+
+    Attributes:
+        installed: its virtual environment; None when the environment has the program itself.
+        variables: further environment variables; `{base_url}` in them becomes the relay's address.
+        python: a Python 3 inside, for the forwarder, where there is no virtual environment.
+    """
+
+    installed: Installed | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    python: str = "python3"
+
+    def bind(self, environment: Environment) -> Environment:
+        """The environment with the program in it."""
+        more = self.installed.mounts if self.installed else {}
+        return replace(environment, mounts={**environment.mounts, **more})
+
+
+@dataclass(frozen=True)
+class OutsideEpisode:
+    """What an outside agent did.
+
+    Attributes:
+        episode: the record, as of an episode of our own: model calls, tool calls, why it ended. `edits`
+            is empty: what it changed is in the sandbox.
+        status: exit status of the command; 0 when it was ended.
+        output: what the command wrote, both ends.
+    """
+
+    episode: Episode
+    status: int
+    output: str
+
+
+def install(relay: Relay, venv: Path) -> Agent:
+    """An agent whose program is in a virtual environment of this machine. Raises as `installed.prepare`."""
+    folder = relay.folder / "agent"
+    folder.mkdir(mode=0o755)
+    return Agent(installed.prepare(venv, folder, f"{PLACE}/agent"))
+
+
+def run(
+    sandbox: Sandbox, relay: Relay, command: str, instruction: str, agent: Agent | None = None
+) -> OutsideEpisode:
+    """Run an agent's command to its end, or to the end of its budget.
+
+    Args:
+        sandbox: of an environment that `relay.bind` and `agent.bind` gave; its `wall_s` bounds the command.
+        command: words as in a shell, but run without one. `{instruction}` in them becomes the instruction,
+            `{instruction_file}` a file with it, `{model}` the model's name, `{base_url}` the address.
+        instruction: the user's words.
+
+    Raises:
+        UsageError: the command cannot be read.
+        OSError: the sandbox takes no file.
+    """
+    agent = agent or Agent()
+    line = _line(command, agent)
+    text = printable(instruction).replace("\0", "")
+    sandbox.write(INSTRUCTION_FILE, text.encode())
+    replaced = {"{instruction_file}": INSTRUCTION_FILE, "{instruction}": text}
+    if any("{model}" in part for part in line):
+        replaced["{model}"] = relay.driver.model
+    variables = {**VARIABLES, "OPENAI_API_KEY": relay.key, **agent.variables}
+    settings = json.dumps({"variables": variables, "replace": replaced})
+    sandbox.write(SETTINGS_FILE, settings.encode())
+    python = f"{agent.installed.bin}/python3" if agent.installed else agent.python
+    started = time.monotonic()
+    relay.recorder.start()
+    process = sandbox.spawn(
+        [python, "-I", f"{PLACE}/forward.py", f"{PLACE}/model.sock", SETTINGS_FILE, *line]
+    )
+    over: float | None = None
+    while (done := process.poll()) is None:
+        time.sleep(POLL_S)
+        if over is None and relay.recorder.allow() is not None:
+            over = time.monotonic()
+        if over is not None and time.monotonic() - over >= GRACE_S:
+            process.kill()
+            done = process.wait(GRACE_S)
+            break
+    stop, failure = _why(relay, done)
+    episode = relay.recorder.episode(text, stop, failure, time.monotonic() - started)
+    return OutsideEpisode(episode, done.status if done.ended == "exited" else 0, done.output)
+
+
+def _line(command: str, agent: Agent) -> list[str]:
+    """The command's words; a program of the virtual environment by its place."""
+    try:
+        line = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(
+            f"the agent's command cannot be read: {error}", hint="quote it as for a shell"
+        ) from error
+    if not line:
+        raise UsageError(
+            "the agent's command is empty", hint='for example --agent "mini -m openai/{model} ..."'
+        )
+    if agent.installed and (agent.installed.scripts & {line[0]}):
+        line[0] = f"{agent.installed.bin}/{line[0]}"
+    return line
+
+
+def _why(relay: Relay, done: Done) -> tuple[StopReason, str]:
+    """Why an agent ended, and what failed if that was infrastructure."""
+    recorder = relay.recorder
+    if done.ended == "sandbox_died":
+        return StopReason.SANDBOX_DIED, "the sandbox died"
+    if recorder.stop is not None:
+        return recorder.stop, ""
+    if recorder.failure:
+        return StopReason.ABORTED, recorder.failure
+    if done.ended == "timeout":
+        return StopReason.MAX_SECONDS, ""
+    return (StopReason.ANSWERED if done.ok else StopReason.AGENT_FAILED), ""

@@ -1,0 +1,162 @@
+"""The record of an agent that is not ours, from the chat completions it asked for. No network.
+
+What its messages repeat tells its conversation: a request that goes on with the one before adds what is
+new to it; one that does not has begun another (the agent summed up, or has a helper).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cursorbench.errors import UsageError
+from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
+from cursorbench.harness.chat import whole
+from cursorbench.harness.completion import Completion
+from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
+from cursorbench.harness.hermes import RawCall, ToolSet
+from cursorbench.harness.results import printable
+
+MAX_KEPT_CHARS = 1 << 16  # of one message in the record
+
+
+@dataclass
+class Recorder:
+    """Counts and keeps model calls as they come, from several threads.
+
+    Attributes:
+        stop: the limit of the budget that was reached.
+        failure: why the last request got no answer, "" when it did.
+    """
+
+    budget: Budget
+    spent: Spent = field(default_factory=Spent)
+    stop: StopReason | None = None
+    failure: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns: list[Turn] = []
+        self._calls: list[CallRecord] = []
+        self._seen: list[Message] = []
+        self._segment = 0
+        self._started, self._began = time.monotonic(), time.time()
+
+    def start(self) -> None:
+        """The agent begins now: its wall time counts from here."""
+        self._started, self._began = time.monotonic(), time.time()
+
+    def allow(self) -> StopReason | None:
+        """The limit that forbids another model call; None when there may be one."""
+        with self._lock:
+            self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
+            return self.stop
+
+    def fail(self, reason: str) -> None:
+        """A request got no answer."""
+        with self._lock:
+            self.failure = reason
+
+    def add(self, body: Mapping[str, Any], found: Completion) -> None:
+        """A request was answered."""
+        messages = _messages(body.get("messages"))
+        tools = tuple(one for one in body.get("tools") or () if isinstance(one, dict))
+        answer = whole(found.message, len(self._turns))
+        usage = found.usage or Usage(estimate(messages) + estimate(tools), estimate([answer]), told=False)
+        with self._lock:
+            self.failure = ""
+            self.tools = tools or self.tools
+            fresh = self._fresh(messages)
+            self._results(fresh)
+            number = len(self._turns)
+            self._turns.append(
+                Turn(
+                    number,
+                    self._segment,
+                    tuple(_bounded(message) for message in fresh),
+                    _bounded(answer),
+                    found.finish_reason,
+                    usage,
+                    found.generation_id,
+                    found.seconds,
+                )
+            )
+            self._seen = [*messages, answer]
+            self._take(number, answer, tools)
+            self.spent.add(usage)
+            self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
+
+    def episode(self, request: str, stop: StopReason, failure: str, seconds: float) -> Episode:
+        """The record."""
+        with self._lock:
+            first = self._turns[0].asked if self._turns else ()
+            system = next((str(one.get("content")) for one in first if one.get("role") == "system"), "")
+            last = str(self._turns[-1].message.get("content") or "") if self._turns else ""
+            return Episode(
+                system,
+                request,
+                self.tools,
+                tuple(self._turns),
+                tuple(self._calls),
+                (),
+                last,
+                stop,
+                failure,
+                self._began,
+                seconds,
+            )
+
+    def _fresh(self, messages: list[Message]) -> list[Message]:
+        """What is new in a request; another conversation is new from its beginning."""
+        before = len(self._seen)
+        if before and [_gist(one) for one in messages[:before]] == [_gist(one) for one in self._seen]:
+            return messages[before:]
+        if self._turns:
+            self._segment += 1
+        return messages
+
+    def _results(self, fresh: Sequence[Message]) -> None:
+        """What the agent told the model about its calls."""
+        told = {
+            str(one.get("tool_call_id")): printable(str(one.get("content") or ""))[:MAX_KEPT_CHARS]
+            for one in fresh
+            if one.get("role") == "tool"
+        }
+        for place, call in enumerate(self._calls):
+            if call.id in told and not call.result:
+                self._calls[place] = CallRecord(**{**vars(call), "result": told[call.id]})
+
+    def _take(self, turn: int, answer: Message, tools: tuple[Mapping[str, Any], ...]) -> None:
+        calls = answer.get("tool_calls") or []
+        self.spent.tool_calls += len(calls)
+        try:
+            known = ToolSet(tools) if calls else None
+        except UsageError:
+            known = None
+        for call in calls:
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            error = known.check(RawCall(name, arguments, "", 0, 0)) if known else ""
+            kept = arguments[:MAX_KEPT_CHARS]
+            self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
+
+
+def _messages(given: object) -> list[Message]:
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+
+
+def _gist(message: Message) -> tuple[object, ...]:
+    """What of a message comes back the same from a client."""
+    calls = message.get("tool_calls") or []
+    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    return (message.get("role"), str(message.get("content") or "").strip(), tuple(map(str, ids)))
+
+
+def _bounded(message: Message) -> Message:
+    content = message.get("content")
+    if isinstance(content, str) and len(content) > MAX_KEPT_CHARS:
+        return {**message, "content": content[:MAX_KEPT_CHARS] + "\n[cut]"}
+    return message

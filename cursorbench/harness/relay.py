@@ -1,0 +1,197 @@
+"""The way of an outside agent to the model: a Unix socket that is bound into its sandbox.
+
+One relay serves one trial. It knows two routes, chat completions and the list of models: what runs in
+the sandbox can neither report events nor name itself somebody else. The key it is given is made up; the
+real one, and whose request it is, are put in here. It counts what is used and ends the budget.
+
+Everything that comes through the socket was written by whoever is inside: sizes, connections and
+times are bounded, and what is malformed gets an error.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import shutil
+import socketserver
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.harness import sse
+from cursorbench.harness.budget import Budget
+from cursorbench.harness.completion import Attribution, RefusedError
+from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.recording import Recorder
+from cursorbench.sandbox.protocol import Environment
+
+PLACE = "/run/rtrl"  # inside: the folder with the socket and the forwarder
+MAX_BODY = 16 << 20
+CONNECTIONS = 32
+IDLE_S = 60.0  # for a request to come in
+
+_PASSED = ("content-type",)
+
+
+class Relay:
+    """A socket and who answers at it. Use as a context manager.
+
+    Args:
+        endpoint: where the model is served.
+        budget: what the agent may use of it.
+        attribution: whose requests they are.
+    """
+
+    def __init__(self, endpoint: Endpoint, budget: Budget, attribution: Attribution | None = None) -> None:
+        self.driver = Driver(endpoint)
+        self.key = f"trial-{secrets.token_urlsafe(24)}"
+        self.attribution = attribution or Attribution()
+        self.recorder = Recorder(budget)
+        self.folder = Path(tempfile.mkdtemp(prefix="rtrl-relay-"))
+        self.folder.chmod(0o755)  # the user inside is another one
+        shutil.copyfile(Path(__file__).with_name("forward.py"), self.folder / "forward.py")
+        self._server = _Server(str(self.folder / "model.sock"), self)
+        (self.folder / "model.sock").chmod(0o666)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self.driver.__exit__(kind, error, trace)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def bind(self, environment: Environment) -> Environment:
+        """The environment with the socket in it."""
+        return replace(environment, mounts={**environment.mounts, PLACE: self.folder})
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, path: str, relay: Relay) -> None:
+        self.relay = relay
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(path, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing is printed for a connection that broke: who is inside could fill the log."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_S
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+    def address_string(self) -> str:
+        return "sandbox"
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/") not in ("/v1/models", "/models"):
+            self._error(404, "not_found", "there is nothing here")
+        elif self._known():
+            relay = self.server.relay
+            try:
+                name = relay.driver.model
+            except (UsageError, DependencyDownError):
+                self._error(503, "unavailable", "the model does not answer")
+            else:
+                self._answer(200, {"object": "list", "data": [{"id": name, "object": "model"}]})
+
+    def do_POST(self) -> None:
+        if self.path not in ("/v1/chat/completions", "/chat/completions"):
+            self._error(404, "not_found", "only chat completions are served here")
+        elif self._known() and (body := self._body()) is not None:
+            recorder = self.server.relay.recorder
+            if (limit := recorder.allow()) is not None:
+                self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
+            else:
+                self._complete(body)
+
+    def _known(self) -> bool:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if hmac.compare_digest(given.encode("utf-8", "replace"), self.server.relay.key.encode()):
+            return True
+        self._error(401, "invalid_api_key", "the key is the one in OPENAI_API_KEY")
+        return False
+
+    def _body(self) -> dict[str, Any] | None:
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal() and len(length) < 10):
+            self._error(411, "length_required", "a body with its length is needed")
+            return None
+        if int(length) > MAX_BODY:
+            self._error(413, "too_large", f"a body may have {MAX_BODY} bytes")
+            return None
+        try:
+            found = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            self._error(400, "invalid_json", "the body is no JSON object")
+            return None
+        return found
+
+    def _complete(self, body: dict[str, Any]) -> None:
+        relay = self.server.relay
+        started = time.perf_counter()
+        try:
+            answer = relay.driver.post(body, relay.attribution)
+            found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
+        except RefusedError as error:
+            self._error(error.status, error.code, str(error))
+        except (DependencyDownError, UsageError, ValueError) as error:
+            relay.recorder.fail(str(error))
+            self._error(503, "unavailable", "the model does not answer")
+        else:
+            relay.recorder.add(body, found)
+            headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
+            self._send(200, answer.content, headers)
+
+    def _answer(self, status: int, content: Mapping[str, Any]) -> None:
+        self._send(status, json.dumps(content).encode(), {"content-type": "application/json"})
+
+    def _error(self, status: int, code: str, message: str) -> None:
+        self.close_connection = True  # what is left of the request was not read
+        self._answer(status, {"error": {"message": message, "type": "relay", "param": None, "code": code}})
+
+    def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)

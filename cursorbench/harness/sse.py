@@ -1,0 +1,71 @@
+"""Chat completions as they come over HTTP: one JSON document, or a stream of events put together again.
+
+For who passes answers on and has to count them (`relay.py`). Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cursorbench.harness import completion
+from cursorbench.harness.completion import Completion
+
+
+def read(content: bytes, headers: Mapping[str, str], seconds: float) -> Completion:
+    """The completion in a body. Raises ValueError when there is none."""
+    if headers.get("content-type", "").startswith("text/event-stream"):
+        return completion.read(assembled(content), headers, seconds)
+    try:
+        return completion.read(json.loads(content), headers, seconds)
+    except RecursionError as error:
+        raise ValueError("the answer is no chat completion") from error
+
+
+def assembled(content: bytes) -> dict[str, Any]:
+    """The chat completion whose pieces a stream brought. Raises ValueError for a stream that broke off."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    whole: dict[str, Any] = {"choices": [{"message": message, "finish_reason": None}]}
+    ended = False
+    for line in content.decode("utf-8", "replace").splitlines():
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or not data:
+            continue
+        if data == "[DONE]":
+            ended = True
+            break
+        try:
+            _take(json.loads(data), whole, message, calls)
+        except (LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError("a piece of the stream is no chat completion") from error
+    if not ended:
+        raise ValueError("the stream broke off")
+    if calls:
+        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+    return whole
+
+
+def _take(
+    piece: dict[str, Any],
+    whole: dict[str, Any],
+    message: dict[str, Any],
+    calls: dict[int, dict[str, Any]],
+) -> None:
+    whole["id"] = piece.get("id") or whole.get("id")
+    whole["usage"] = piece.get("usage") or whole.get("usage")
+    for choice in piece.get("choices") or ():
+        whole["choices"][0]["finish_reason"] = (
+            choice.get("finish_reason") or whole["choices"][0]["finish_reason"]
+        )
+        delta = choice.get("delta") or {}
+        message["content"] += delta.get("content") or ""
+        for part in delta.get("tool_calls") or ():
+            call = calls.setdefault(
+                int(part["index"]), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            )
+            call["id"] = part.get("id") or call["id"]
+            function = part.get("function") or {}
+            call["function"]["name"] += function.get("name") or ""
+            call["function"]["arguments"] += function.get("arguments") or ""

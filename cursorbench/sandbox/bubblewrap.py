@@ -1,0 +1,300 @@
+"""Sandboxes on this machine by bubblewrap; what they protect against is in docs/sandbox.md.
+
+A keeper process (`keeper.py`) makes and removes them; commands go straight to the supervisor inside
+(`supervisor.py`). Both end with this process, however it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import os
+import shutil
+import socket
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cursorbench.errors import SandboxError
+from cursorbench.sandbox import changes, patch
+from cursorbench.sandbox.channel import LARGEST_REQUEST, Channel, Command
+from cursorbench.sandbox.link import HINT, START_S, KeeperLink, close, supervisor_python
+from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Bubblewrap:
+    """The local backend. Raises SandboxError when there is no bwrap."""
+
+    name = "bubblewrap"
+
+    def __init__(self, bwrap: str = "") -> None:
+        self._bwrap = bwrap or shutil.which("bwrap") or ""
+        if not self._bwrap:
+            raise SandboxError("bubblewrap is not installed", hint=HINT)
+        self._lock = threading.Lock()
+        self._link: KeeperLink | None = None
+
+    def link(self) -> KeeperLink:
+        """The keeper; after a fork of the caller a new one."""
+        with self._lock:
+            if self._link is None or self._link.owner != os.getpid():
+                self._link = KeeperLink()
+                weakref.finalize(self, close, self._link)
+                atexit.register(close, self._link)
+            return self._link
+
+    def close(self) -> None:
+        """End all sandboxes of this backend."""
+        with self._lock:
+            if self._link is not None:
+                close(self._link)
+                self._link = None
+
+    def probe(self) -> None:
+        """Run the escape battery once on this machine. Raises SandboxError when anything got out."""
+
+    def start(self, environment: Environment, limits: Limits | None = None) -> Sandbox:
+        """A fresh sandbox. Raises SandboxError when it cannot be made."""
+        return self.open(environment, limits or Limits(), [])
+
+    def open(self, environment: Environment, limits: Limits, layers: list[int]) -> BubblewrapSandbox:
+        """A sandbox over the environment and frozen layers of this backend, the uppermost first."""
+        python, prefix = supervisor_python()
+        mounts = dict(environment.mounts)
+        if prefix:
+            mounts["/run/sandbox/python"] = Path(prefix)
+        request = {
+            "op": "start",
+            "bwrap": self._bwrap,
+            "python": python,
+            "root": _real(environment.root),
+            "mounts": {inside: _real(path) for inside, path in mounts.items()},
+            "workdir": environment.workdir,
+            "layers": layers,
+            "memory": limits.memory,
+            "processes": limits.processes,
+            "disk": limits.disk,
+            "inodes": max(10_000, limits.disk >> 12),
+        }
+        link = self.link()
+        answer, received = link.ask(request)
+        return BubblewrapSandbox(self, link, environment, limits, answer, received)
+
+
+def _real(path: Path) -> str:
+    try:
+        return str(path.resolve(strict=True))
+    except OSError as error:
+        raise SandboxError(f"the environment has no {path}: {error.strerror}") from error
+
+
+class BubblewrapSnapshot:
+    """A frozen layer in the keeper."""
+
+    def __init__(self, link: KeeperLink, layer: int) -> None:
+        self._link = link
+        self.layer = layer
+
+    def close(self) -> None:
+        """Drop it; forks made from it stand."""
+        if self.layer:
+            self._link.ask({"op": "drop", "layer": self.layer})
+            self.layer = 0
+
+
+class BackgroundProcess:
+    """A spawned command; a thread takes its output, so that it never waits for a reader."""
+
+    def __init__(self, command: Command, limit_s: float) -> None:
+        self._command = command
+        self._done: Done | None = None
+        self._thread = threading.Thread(target=self._run, args=(limit_s,), daemon=True)
+        self._thread.start()
+
+    def _run(self, limit_s: float) -> None:
+        self._done = self._command.wait(limit_s)
+
+    def poll(self) -> Done | None:
+        """How it ended, None while it runs."""
+        return self._done
+
+    def wait(self, timeout_s: float) -> Done:
+        """Wait for it; kills it when the time is over."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._command.kill("timeout")
+            self._thread.join()
+        assert self._done is not None
+        return self._done
+
+    def kill(self) -> None:
+        """End it and what it started."""
+        self._command.kill()
+
+
+class BubblewrapSandbox:
+    """One running sandbox."""
+
+    def __init__(
+        self,
+        backend: Bubblewrap,
+        link: KeeperLink,
+        environment: Environment,
+        limits: Limits,
+        answer: Mapping[str, Any],
+        fds: list[int],
+    ) -> None:
+        self._backend = backend
+        self._link = link
+        self._environment = environment
+        self._limits = limits
+        self._number: int = answer["box"]
+        self._channel = Channel(socket.socket(fileno=fds[0]), self._memory_at, fds[1] if fds[1:] else -1)
+        self._alive = True
+        self._channel.control.settimeout(START_S)
+        try:
+            ready = self._channel.control.recv(64)
+        except OSError as error:
+            ready = str(error).encode()
+        self._channel.control.settimeout(None)
+        if ready != b"ready":
+            self.kill()
+            raise SandboxError("the sandbox did not start", hint=HINT)
+
+    def _memory_at(self) -> float:
+        """When something in it was last killed for memory, on the monotonic clock."""
+        try:
+            answer, _ = self._link.ask({"op": "look", "box": self._number})
+        except SandboxError:
+            return float("-inf")
+        return float(answer["memory_at"])
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._environment.workdir, path)  # noqa: PTH118  # a place inside
+
+    def _command(
+        self,
+        command: str | Sequence[str],
+        cwd: str,
+        variables: Mapping[str, str] | None,
+        stdin: bytes,
+    ) -> Command | str:
+        line = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        given = {
+            "HOME": "/home/sandbox",
+            "PATH": PATH,
+            "TMPDIR": "/tmp",
+            "LANG": "C.UTF-8",
+            **self._environment.variables,
+            **(variables or {}),
+        }
+        cpu_s = math.ceil(self._limits.cpu_s)
+        texts = [
+            self._path(cwd),
+            str(cpu_s),
+            str(len(line)),
+            *line,
+            *(f"{key}={value}" for key, value in given.items()),
+        ]
+        parts = [b"run", *(text.encode("utf-8", "surrogateescape") for text in texts)]
+        if any(b"\0" in part for part in parts):
+            return "sandbox: a NUL byte in the command"
+        if sum(map(len, parts)) + len(parts) > LARGEST_REQUEST:
+            return "sandbox: the command is too long"
+        return Command(self._channel, parts, stdin, self._limits.output, self._limits.cpu_s)
+
+    def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        cwd: str = ".",
+        variables: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> Done:
+        """Run a command to its end; a text goes to `sh -c`. Never raises for what the command did."""
+        if not self._alive:
+            return Done("sandbox_died", -1, "", 0.0)
+        running = self._command(command, cwd, variables, stdin)
+        if isinstance(running, str):
+            return Done("exited", 126, running, 0.0)
+        return running.wait(self._limits.wall_s if timeout_s is None else timeout_s)
+
+    def spawn(self, command: str | Sequence[str], *, cwd: str = ".") -> Process:
+        """Start a command in the background."""
+        running = self._command(command, cwd, None, b"")
+        if isinstance(running, str):
+            raise ValueError(running)
+        return BackgroundProcess(running, self._limits.wall_s)
+
+    def read(self, path: str, limit: int = 1 << 20) -> bytes:
+        """A file's bytes."""
+        fd = self._channel.file(b"read", self._path(path))
+        with os.fdopen(fd, "rb") as file:
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise ValueError(f"{path} is larger than {limit} bytes")
+        return content
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put a file, making its folders."""
+        fd = self._channel.file(b"write", self._path(path))
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+
+    def snapshot(self) -> Snapshot:
+        """Freeze the files as they are now."""
+        answer, _ = self._link.ask({"op": "snapshot", "box": self._number})
+        if "too_large" in answer:
+            self._link.ask({"op": "drop", "layer": answer["layer"]})
+            raise ValueError(answer["too_large"])
+        return BubblewrapSnapshot(self._link, answer["layer"])
+
+    def fork(self, snapshot: Snapshot | None = None) -> Sandbox:
+        """Another sandbox with the files as they are now, or as they were at `snapshot`."""
+        own = snapshot is None
+        frozen = self.snapshot() if snapshot is None else snapshot
+        assert isinstance(frozen, BubblewrapSnapshot)
+        try:
+            return self._backend.open(self._environment, self._limits, [frozen.layer])
+        finally:
+            if own:
+                frozen.close()
+
+    def diff(self) -> str:
+        """What changed against the environment's root. Raises ValueError for more than a patch can hold."""
+        source, out = os.pipe()
+        try:
+            self._link.ask({"op": "changes", "box": self._number}, (out,))
+        finally:
+            os.close(out)
+            reader = os.fdopen(source, "rb")
+        with reader:
+            try:
+                found = changes.read(reader)
+            except OSError as error:
+                raise SandboxError(f"what the sandbox changed cannot be read: {error}") from error
+        return patch.make(found, self._environment.root)
+
+    def kill(self) -> None:
+        """End everything in it and remove it. Safe to call twice."""
+        if not self._alive:
+            return
+        self._alive = False
+        self._channel.close()
+        with contextlib.suppress(SandboxError):
+            self._link.ask({"op": "kill", "box": self._number})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()

@@ -1,0 +1,132 @@
+"""The system calls that commands in a sandbox may not make, as a filter for bubblewrap.
+
+A second wall behind the namespaces: what has no use in building and testing code and is reachable
+without rights (keyrings, tracing, io_uring, BPF), and what no namespace holds back (AF_VSOCK leads out of
+a virtual machine from any network namespace; TIOCSTI types into a terminal). Refused calls fail with EPERM,
+or ENOSYS where programs then take another way (clone3, io_uring). Filters are written for x86-64 and
+arm64; calls of any other architecture (32-bit ones included) kill the process.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_X32 = 0x40000000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+
+# name: (x86-64, arm64); None where the call is not there
+_REFUSED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264),
+    "fanotify_init": (300, 262),
+    "lookup_dcookie": (212, 18),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "vhangup": (153, 58),
+}
+_ABSENT: dict[str, tuple[int, int]] = {
+    "clone3": (435, 435),  # its flags are behind a pointer, which a filter cannot read
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
+_NEW_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK
+_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def _statement(code: int, value: int) -> bytes:
+    return struct.pack("HBBI", code, 0, 0, value)
+
+
+def _jump(code: int, value: int, yes: int, no: int) -> bytes:
+    return struct.pack("HBBI", code, yes, no, value)
+
+
+def _refuse(error: int) -> bytes:
+    return _statement(_RET, _ERRNO | error)
+
+
+def _argument(index: int) -> bytes:
+    return _statement(_LD, _ARGUMENTS + 8 * index)  # the low half, both machines being little-endian
+
+
+def program(machine: str = "") -> bytes:
+    """The filter as `struct sock_filter[]`. Raises ValueError for a machine that it is not written for."""
+    machine = machine or platform.machine()
+    if machine not in _MACHINES:
+        raise ValueError(f"no filter of system calls for {machine}")
+    column, architecture = _MACHINES[machine]
+    parts = [_statement(_LD, _ARCHITECTURE), _jump(_JEQ, architecture, 1, 0), _statement(_RET, _KILL)]
+    parts += [_statement(_LD, _NUMBER)]
+    if machine == "x86_64":
+        parts += [_jump(_JGE, _X32, 0, 1), _statement(_RET, _KILL)]
+    for table, error in ((_REFUSED, _EPERM), (_ABSENT, _ENOSYS)):
+        for numbers in table.values():
+            number = numbers[column]
+            if number is not None:
+                parts += [_jump(_JEQ, number, 0, 1), _refuse(error)]
+    blocks = [(_CLONE, _clone_flags()), (_IOCTL, _terminal()), (_SOCKET, _family()), (_SOCKETPAIR, _family())]
+    for both, block in blocks:
+        parts += [_jump(_JEQ, both[column], 0, len(block)), *block]
+    return b"".join([*parts, _statement(_RET, _ALLOW)])
+
+
+def _clone_flags() -> list[bytes]:
+    allow, refuse = _statement(_RET, _ALLOW), _refuse(_EPERM)
+    return [_argument(0), _jump(_JSET, _NEW_NAMESPACES, 0, 1), refuse, allow]
+
+
+def _terminal() -> list[bytes]:
+    checks = [part for value in _TERMINAL for part in (_jump(_JEQ, value, 0, 1), _refuse(_EPERM))]
+    return [_argument(1), *checks, _statement(_RET, _ALLOW)]
+
+
+def _family() -> list[bytes]:
+    allow = _statement(_RET, _ALLOW)
+    checks = [part for value in _FAMILIES for part in (_jump(_JEQ, value, 0, 1), allow)]
+    return [_argument(0), *checks, _refuse(_EAFNOSUPPORT)]

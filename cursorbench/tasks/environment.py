@@ -1,0 +1,94 @@
+"""A task's environment, opened: what a sandbox of it is made from.
+
+The working copy is checked out from the task's bundle, the virtual environment is built from its lock,
+both once into a cache that sandboxes only read. Inside, `python` is `/venv/bin/python`, the working tree
+stands where the task says (`/work`), noisy logs at `/context`. Not here: the sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.sandbox.protocol import Environment, Limits
+from cursorbench.tasks import bundle, venv
+from cursorbench.tasks.cache import made_once
+from cursorbench.tasks.container import CONTEXT, VENV, python_variables
+from cursorbench.tasks.folder import walk
+from cursorbench.tasks.settings import Invalid
+from cursorbench.tasks.task import Task
+
+PATH = f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin"
+
+
+def open(task: Task, cache: Path) -> Environment:
+    """What a sandbox of the task is made from; the first time takes as long as a clone and a pip install.
+
+    Args:
+        task: of any kind.
+        cache: a folder of the machine, shared by suites and processes; made when it is not there.
+
+    Raises:
+        SandboxError: (exit 13) the task needs a container engine and there is none.
+        IntegrityError: (exit 12) bundle or lock is not what it claims to be.
+        InputMissingError, DependencyDownError: as `venv.build`.
+    """
+    spec = task.environment
+    if spec.kind == "docker":
+        raise SandboxError(
+            f"{task.name} needs Docker: it came with an image of its own",
+            hint="run it with Harbor, or leave it out",
+        )
+    mounts: dict[str, Path] = {}
+    if spec.kind == "python":
+        built, python = venv.build(task.lock, spec.python, cache)
+        mounts[VENV] = built
+        prefix = python.prefix
+    else:
+        prefix = Path(sys.base_prefix)
+        mounts[VENV] = Path(sys.prefix)
+    if not prefix.is_relative_to("/usr"):
+        mounts[str(prefix)] = prefix  # links and home of the virtual environment lead there
+    if task.logs.is_dir():
+        mounts[CONTEXT] = task.logs.resolve()
+    return Environment(
+        root=_tree(task, cache),
+        mounts=mounts,
+        variables={"PATH": PATH} | python_variables(task),
+        image=spec.image,
+        workdir=spec.workdir,
+    )
+
+
+def limits(task: Task) -> Limits:
+    """What a sandbox of the task may use, as its settings say; the sandbox's own where they are silent."""
+    spec, usual = task.environment, Limits()
+    return Limits(
+        memory=spec.memory_mb << 20 if spec.memory_mb else usual.memory,
+        disk=spec.storage_mb << 20 if spec.storage_mb else usual.disk,
+        wall_s=task.verifier_timeout_s,
+        cpu_s=max(usual.cpu_s, task.verifier_timeout_s),
+    )
+
+
+def _tree(task: Task, cache: Path) -> Path:
+    """The working copy as a sandbox starts with it."""
+    known = hashlib.sha256(task.bundle.read_bytes())
+    overlay: dict[str, Path] = {}
+    try:
+        overlay = {str(path.relative_to(task.overlay)): path for path in walk(task.overlay)}
+    except Invalid as error:
+        raise IntegrityError(f"{task.overlay}: {error}") from error
+    for name, path in overlay.items():
+        known.update(f"\0{name}\0{path.stat().st_mode & 0o111}\0".encode() + path.read_bytes())
+
+    def make(folder: Path) -> None:
+        bundle.checkout(task.bundle, folder, tree=task.environment.tree, ignored=list(overlay))
+        for name, path in overlay.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / name)
+
+    return made_once(cache, "trees", known.hexdigest()[:32], make)

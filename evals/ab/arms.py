@@ -1,0 +1,146 @@
+"""Two arms of users compared on a ratio: edits kept over edits made, complaints over episodes.
+
+Users are what was assigned at random, and a user's episodes resemble one another, so the user is the
+unit. With y_u and n_u the sums of user u in an arm, the arm's figure is m = sum y / sum n, and
+
+    var(m) = sum_u (y_u - m n_u)^2 / (sum n)^2 * c,      c = U / (U - 1)
+
+the delta method's variance of a ratio, which is the cluster-robust variance of regressing episodes on
+the arm (Deng, Knoblich & Lu 2018, arXiv 1803.06336). Arms are independent: variances of the
+difference add up.
+
+With a covariate x_u from before the arms (the same user's figure then), CUPED takes away what x
+explains: y_u - m n_u becomes its residual on x_u (one slope for both arms), and the difference changes
+by that of the arms in x (Deng et al. 2013, "Improving the Sensitivity of Online Controlled
+Experiments by Utilizing Pre-Experiment Data"). Users without a past have the mean one.
+
+Not here: when to look (`confidence_sequence.py`), what is decided (`decision.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """One arm's users, those with anything to count. All [U] float64.
+
+    Attributes:
+        sums: y_u.
+        counts: n_u, above 0.
+        before: x_u from before the arms, NaN for a user without; None where there is no such period.
+    """
+
+    sums: Floats
+    counts: Floats
+    before: Floats | None = None
+
+    @classmethod
+    def of(cls, sums: ArrayLike, counts: ArrayLike, before: ArrayLike | None = None) -> Users:
+        """Leaves out users with nothing to count. Raises ValueError for lengths that differ."""
+        y, n = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+        x = None if before is None else np.asarray(before, dtype=np.float64)
+        if y.shape != n.shape or y.ndim != 1 or (x is not None and x.shape != y.shape):
+            raise ValueError("sums, counts and what was before are one number per user each")
+        there = n > 0
+        return cls(y[there], n[there], None if x is None else x[there])
+
+    @property
+    def users(self) -> int:
+        """U."""
+        return len(self.sums)
+
+    @property
+    def mean(self) -> float:
+        """m; nan without users."""
+        total = float(self.counts.sum())
+        return float(self.sums.sum()) / total if total else math.nan
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Treated minus control.
+
+    Attributes:
+        value: of the figures, adjusted where there was a past.
+        standard_error: nan below two users an arm.
+        control, treated: the arms' figures, unadjusted.
+        variance_left: share of the variance that the past did not explain; 1 without one.
+    """
+
+    value: float
+    standard_error: float
+    control: float
+    treated: float
+    users: tuple[int, int]
+    variance_left: float = 1.0
+
+    @property
+    def information(self) -> float:
+        """1 / standard_error^2; 0 where it is not known or every user is alike."""
+        known = math.isfinite(self.standard_error) and self.standard_error > 0
+        return 1 / self.standard_error**2 if known else 0.0
+
+    @property
+    def z(self) -> float:
+        """Value in standard errors, 0 where that says nothing."""
+        return self.value * math.sqrt(self.information)
+
+
+def difference(control: Users, treated: Users) -> Difference:
+    """The arms' difference, adjusted for the past where both arms know one."""
+    arms = (control, treated)
+    residuals = [arm.sums - arm.mean * arm.counts for arm in arms]
+    totals = [float(arm.counts.sum()) for arm in arms]
+    value = treated.mean - control.mean
+    plain = sum(_variance(e, total) for e, total in zip(residuals, totals, strict=True))
+    variance = plain
+    if control.before is not None and treated.before is not None:
+        covariates = _centred(control.before, treated.before)
+        slope = _slope(residuals, covariates, totals)
+        adjusted = [e - slope * x for e, x in zip(residuals, covariates, strict=True)]
+        shifts = [slope * float(x.sum()) / total for x, total in zip(covariates, totals, strict=True)]
+        value -= shifts[1] - shifts[0]
+        centred = [e - e.mean() if len(e) else e for e in adjusted]
+        variance = sum(_variance(e, total) for e, total in zip(centred, totals, strict=True))
+    return Difference(
+        value=value,
+        standard_error=math.sqrt(variance),
+        control=control.mean,
+        treated=treated.mean,
+        users=(control.users, treated.users),
+        variance_left=variance / plain if plain > 0 else 1.0,
+    )
+
+
+def _variance(residuals: Floats, total: float) -> float:
+    users = len(residuals)
+    if users < 2:
+        return math.nan
+    return float(residuals @ residuals) / total**2 * users / (users - 1)
+
+
+def _centred(control: Floats, treated: Floats) -> tuple[Floats, Floats]:
+    """Both arms' past around their common mean; users without one are there."""
+    both = np.concatenate([control, treated])
+    known = both[~np.isnan(both)]
+    mean = float(known.mean()) if len(known) else 0.0
+    return np.nan_to_num(control - mean), np.nan_to_num(treated - mean)
+
+
+def _slope(residuals: list[Floats], covariates: tuple[Floats, Floats], totals: list[float]) -> float:
+    """The slope under which the difference varies least: arms weigh as they do in its variance."""
+    covariance = square = 0.0
+    for e, x, total in zip(residuals, covariates, totals, strict=True):
+        if len(e):
+            around = x - x.mean()
+            covariance += float(around @ e) / total**2
+            square += float(around @ around) / total**2
+    return covariance / square if square > 0 else 0.0

@@ -1,0 +1,182 @@
+"""What an A/B says at a look: roll back, promote, or hold; and in words why.
+
+    roll back   some metric's confidence sequence says that the treated arm is worse by more than its
+                margin of harm. At any look; alpha_harm is shared by the metrics (Bonferroni).
+    promote     once, at the horizon fixed beforehand, when every metric is non-inferior: the one-sided
+                1 - alpha bound of the loss is under the margin (an intersection-union test).
+    hold        otherwise; also when the arms are not what was assigned, or have too few users.
+
+Every number that went in is in the result, so that the decision can be computed again.
+Not here: who is in which arm, and what is done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy import special
+
+from evals.ab.arms import Difference, Users, difference
+from evals.ab.confidence_sequence import MIN_USERS, upper_bound
+from evals.ab.sample_ratio import SampleRatio, sample_ratio
+
+Action = Literal["roll_back", "promote", "hold"]
+
+
+@dataclass(frozen=True)
+class AbMetric:
+    """One figure of an A/B.
+
+    Attributes:
+        direction: which way is better.
+        harm: loss beyond which a sure look rolls back; 0 is any loss at all.
+        margin: loss that promotion tolerates.
+    """
+
+    name: str
+    direction: Literal["higher", "lower"]
+    harm: float
+    margin: float
+
+    @property
+    def sign(self) -> float:
+        """1 where more is better, else -1."""
+        return 1.0 if self.direction == "higher" else -1.0
+
+
+@dataclass(frozen=True)
+class AbRules:
+    """The numbers of the decision.
+
+    Attributes:
+        alpha_harm: chance of ever rolling back a checkpoint that does no harm, over all looks and metrics.
+        alpha_promote: level of each non-inferiority test.
+        min_users: of each arm, before anything is said.
+    """
+
+    alpha_harm: float = 0.01
+    alpha_promote: float = 0.05
+    min_users: int = MIN_USERS
+
+
+@dataclass(frozen=True)
+class AbMetricLook:
+    """One metric at one look. Gains are signed so that more is better.
+
+    Attributes:
+        gain: of the treated arm.
+        harm_bound: the gain is under this, over all looks with 1 - alpha_harm / metrics.
+        promote_bound: the gain is over this, at this look with 1 - alpha_promote.
+    """
+
+    metric: AbMetric
+    difference: Difference
+    gain: float
+    harm_bound: float
+    promote_bound: float
+
+    @property
+    def harmful(self) -> bool:
+        """Whether it is certain that the loss is over the metric's `harm`."""
+        return self.harm_bound < -self.metric.harm
+
+    @property
+    def non_inferior(self) -> bool:
+        """Whether the loss is under the metric's margin."""
+        return self.promote_bound > -self.metric.margin
+
+
+@dataclass(frozen=True)
+class Look:
+    """A decision with all it was made of."""
+
+    action: Action
+    reason: str
+    metrics: tuple[AbMetricLook, ...]
+    ratio: SampleRatio
+    at_horizon: bool
+
+
+def look(
+    metrics: Sequence[AbMetric],
+    arms: Mapping[str, tuple[Users, Users]],
+    assigned: tuple[int, int],
+    shares: tuple[float, float],
+    rules: AbRules,
+    *,
+    planned: Mapping[str, float],
+    at_horizon: bool,
+) -> Look:
+    """Decide from (control, treated) users of each metric, by name.
+
+    Args:
+        assigned: users seen in control and treated, whether or not they have anything to count.
+        shares: of users, as they were assigned; sum 1.
+        planned: information of each metric at the horizon, fixed before the first look.
+        at_horizon: the one look at which promotion is decided.
+    """
+    names = ("control", "treated")
+    ratio = sample_ratio(dict(zip(names, assigned, strict=True)), dict(zip(names, shares, strict=True)))
+    share = rules.alpha_harm / len(metrics)
+    found = tuple(_metric(each, *arms[each.name], rules, share, planned[each.name]) for each in metrics)
+    action, reason = _decide(found, ratio, rules, at_horizon)
+    return Look(action, reason, found, ratio, at_horizon)
+
+
+def planned_information(past: Users, users: int, treated_share: float) -> float:
+    """Information on a difference that `users` of both arms will bring, if they are like `past`.
+
+    Computed once, before the first look, and kept: a confidence sequence whose planned information
+    follows the data is none. Raises ValueError when the past has fewer than two users, or all alike.
+    """
+    if past.users < 2:
+        raise ValueError("the past has too few users to plan with")
+    e = past.sums - past.mean * past.counts
+    per_user = float(e @ e) / float(past.counts.sum()) ** 2 * past.users
+    if per_user <= 0:
+        raise ValueError("all users of the past are alike: nothing can be planned")
+    return users * treated_share * (1 - treated_share) / per_user
+
+
+def _metric(
+    metric: AbMetric, control: Users, treated: Users, rules: AbRules, alpha: float, planned: float
+) -> AbMetricLook:
+    found = difference(control, treated)
+    gain = metric.sign * found.value
+    enough = min(found.users) >= rules.min_users and found.information > 0
+    if not enough:
+        return AbMetricLook(metric, found, gain, float("inf"), float("-inf"))
+    harm = upper_bound(gain, found.information, planned, alpha)
+    width = float(special.ndtri(1 - rules.alpha_promote)) * found.standard_error
+    return AbMetricLook(metric, found, gain, harm, gain - width)
+
+
+def _decide(
+    found: Sequence[AbMetricLook], ratio: SampleRatio, rules: AbRules, at_horizon: bool
+) -> tuple[Action, str]:
+    if ratio.wrong:
+        return "hold", (
+            f"the arms have {_users(ratio)} users, and the shares make that {ratio.p:.1g} likely: find out "
+            "who is missing before anything is concluded"
+        )
+    if harmful := [each for each in found if each.harmful]:
+        worst = harmful[0]
+        return "roll_back", (
+            f"{worst.metric.name} is worse by {-worst.gain:.3g}, at least {-worst.harm_bound:.3g} with "
+            f"{1 - rules.alpha_harm:.0%} confidence over all looks"
+        )
+    if not at_horizon:
+        return "hold", "no harm is certain; promotion is decided at the horizon"
+    if open_ := [each for each in found if not each.non_inferior]:
+        one = open_[0]
+        return "hold", (
+            f"{one.metric.name}: a loss of {-one.promote_bound:.3g} cannot be excluded, tolerated are "
+            f"{one.metric.margin:.3g}"
+        )
+    return "promote", "no metric is worse by its margin or more"
+
+
+def _users(ratio: SampleRatio) -> str:
+    return " and ".join(f"{count} ({arm})" for arm, count in ratio.observed.items())

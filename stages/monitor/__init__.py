@@ -1,0 +1,1 @@
+"""Monitors of a line: behaviours per cycle, control charts, alarms, and who acknowledged them."""

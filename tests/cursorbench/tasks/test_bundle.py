@@ -1,0 +1,67 @@
+"""What a bundle holds, and what it leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.tasks import bundle
+from tests.cursorbench import suites
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Three commits; the last one is the future."""
+    path = suites.make_repository(tmp_path / "repo")
+    for n in range(2):
+        suites.put(path, {"n.txt": f"{n}\n"})
+        suites.git(path, "add", "-A")
+        suites.commit(path, f"n {n}")
+    suites.git(path, "tag", "v1")
+    return path
+
+
+def objects(path: Path) -> set[str]:
+    listed = suites.git(path, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+    return set(listed.split())
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_future_stays_behind(repository: Path, tmp_path: Path, depth: int) -> None:
+    base = suites.git(repository, "rev-parse", "HEAD~1").strip()
+    later = {suites.git(repository, "rev-parse", name).strip() for name in ("HEAD", "HEAD:n.txt", "HEAD:")}
+    tree = bundle.write(repository, base, tmp_path / "r.bundle", depth=depth)
+    bundle.checkout(tmp_path / "r.bundle", tmp_path / "out", tree=tree)
+    kept = objects(tmp_path / "out")
+    assert base in kept
+    assert not later & kept
+    assert bundle.head(tmp_path / "r.bundle") == base
+    assert suites.git(tmp_path / "out", "tag") == ""
+    assert (tmp_path / "out" / "n.txt").read_text() == "0\n"
+    assert len(suites.git(tmp_path / "out", "log", "--format=%h").split()) == (1 if depth else 2)
+    assert suites.git(tmp_path / "out", "fsck", "--full") == ""
+
+
+def test_a_shallow_clone_is_a_source_too(repository: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    suites.git(tmp_path, "clone", "-q", "--depth=2", repository.as_uri(), str(clone))
+    base = suites.git(clone, "rev-parse", "HEAD").strip()
+    bundle.write(clone, base, tmp_path / "r.bundle")
+    bundle.checkout(tmp_path / "r.bundle", tmp_path / "out")
+    assert len(suites.git(tmp_path / "out", "log", "--format=%h").split()) == 2
+
+
+def test_what_is_not_there(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError, match="has no commit 1111"):
+        bundle.write(repository, "1" * 40, tmp_path / "r.bundle")
+    base = suites.git(repository, "rev-parse", "HEAD").strip()
+    bundle.write(repository, base, tmp_path / "r.bundle")
+    with pytest.raises(IntegrityError, match="is of the tree"):
+        bundle.checkout(tmp_path / "r.bundle", tmp_path / "out", tree="1" * 40)
+    content = bytearray((tmp_path / "r.bundle").read_bytes())
+    content[-40] ^= 1
+    (tmp_path / "r.bundle").write_bytes(content)
+    with pytest.raises(IntegrityError, match="cannot be checked out"):
+        bundle.checkout(tmp_path / "r.bundle", tmp_path / "again")

@@ -1,0 +1,164 @@
+"""A suite is read whole or refused with file and field."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from cursorbench.tasks import bundle, environment, folder
+from cursorbench.tasks.suite import Suite
+from cursorbench.tasks.task import Task
+from tests.cursorbench import suites
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return suites.make_suite(tmp_path_factory.mktemp("suite") / "words")
+
+
+@pytest.fixture
+def path(made: Suite, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(made.path, tmp_path / "words"))
+
+
+def test_a_suite_is_what_was_written(made: Suite) -> None:
+    task = made.task("word-debug")
+    change = suites.CHANGES[0]
+    assert [one.name for one in made.tasks] == ["word-debug", "word-feature", "word-refactor"]
+    assert (task.instruction, task.fields.prompt_chars) == (change.instruction, len(change.instruction))
+    assert (task.fields.files_changed, task.fields.lines_changed) == (1, 2)
+    assert task.tests.files == ("tests/test_counting.py",)
+    assert (task.test_files / "tests/test_counting.py").read_text() == change.tests["tests/test_counting.py"]
+    assert folder.provenance(task) == {"by": "tests"}
+    assert [one.name for one in made.of_split("dev")] == ["word-refactor"]
+    assert made.fields.canary in (task.folder / "instruction.md").read_text()
+    assert made.fields.canary not in task.instruction
+
+
+def test_the_digest_is_over_what_is_compared(path: Path) -> None:
+    before = Suite.open(path).digest
+    (path / "tasks/word-debug/provenance.json").write_text("{}")
+    assert Suite.open(path).digest == before
+    (path / "tasks/word-debug/tests/files/tests/test_counting.py").write_text("pass\n")
+    assert Suite.open(path).digest != before
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(task: Path) -> None:
+        text = (task / name).read_text()
+        assert old in text
+        (task / name).write_text(text.replace(old, new))
+
+    return change
+
+
+def link_out(task: Path) -> None:
+    (task / "tests" / "files" / "hosts").symlink_to("/etc/hosts")
+
+
+def other_base(task: Path) -> None:
+    text = (task / "task.toml").read_text()
+    at = text.index('base_commit = "') + len('base_commit = "')
+    (task / "task.toml").write_text(text[:at] + "1" * 40 + text[at + 40 :])
+
+
+def two_branches(task: Path) -> None:
+    made = task / "environment" / "repo.bundle"
+    repository = task.parent.parent.parent / "two"
+    bundle.checkout(made, repository)
+    suites.git(repository, "branch", "later")
+    suites.git(repository, "bundle", "create", "-q", str(made), "--all")
+
+
+WRONG: list[tuple[Callable[[Path], None], str]] = [
+    (edit("task.toml", '"1.4"', '"9.0"'), "task.toml: schema_version is '9.0'"),
+    (edit("task.toml", "schema_version", "schema_version ="), "task.toml is no TOML"),
+    (
+        edit("task.toml", "[metadata.cursorbench]", "[metadata.x]"),
+        "missing required field `instance_id`",
+    ),
+    (edit("task.toml", "intent", "intention"), "metadata.cursorbench.intention is no field"),
+    (edit("task.toml", '"debug"', '"bug"'), r"metadata.cursorbench.intent: Invalid enum value 'bug'"),
+    (
+        edit("task.toml", "lines_changed = 2", 'lines_changed = "2"'),
+        "lines_changed: Expected `int`, got `str`",
+    ),
+    (edit("task.toml", "lines_changed = 2", "lines_changed = -2"), "lines_changed: -2 is negative"),
+    (edit("task.toml", "lines_changed = 2\n", ""), "missing required field `lines_changed`"),
+    (edit("task.toml", "+00:00", ""), "created_at: .* names no time zone"),
+    (edit("task.toml", "timeout_sec = 120.0", "timeout_sec = 0"), "agent.timeout_sec: 0"),
+    (edit("task.toml", 'workdir = "/work"', 'workdir = "work"'), "workdir: 'work' is no absolute path"),
+    (edit("task.toml", 'instance_id = "word-debug"', 'instance_id = "x"'), "its folder 'word-debug'"),
+    (edit("instruction.md", "fix", "mend"), "prompt_chars is 55, instruction.md has 56"),
+    (edit("tests/tests.json", "{report}", "report"), "command has no {report}"),
+    (edit("tests/tests.json", "::test_one", "::test_blanks"), "in fail_to_pass and in pass_to_pass"),
+    (edit("tests/tests.json", '"removed": []', '"removed": ["../../x"]'), "'../../x' is no path inside"),
+    (edit("tests/tests.json", '"removed": []', '"removed": 1'), "removed: Expected `array`, got `int`"),
+    (lambda task: (task / "solution/solution.patch").unlink(), "solution.patch is not there"),
+    (lambda task: (task / "environment/repo.bundle").write_bytes(b"# v2 git"), "is no git bundle"),
+    (edit("task.toml", 'base_commit = "', 'base_commit = "0000'), "is no full commit id"),
+    (other_base, "repo.bundle ends at [0-9a-f]{40}, not at base_commit"),
+    (link_out, "tests/files/hosts is a link that leads out"),
+    (two_branches, "refs/heads/later, refs/heads/main, where only the branch main may be"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG, ids=[f"{n}" for n in range(len(WRONG))])
+def test_what_is_wrong_is_named(path: Path, change: Callable[[Path], None], message: str) -> None:
+    change(path / "tasks" / "word-debug")
+    with pytest.raises(IntegrityError, match=message):
+        Suite.open(path)
+
+
+def test_all_wrong_tasks_are_counted(path: Path) -> None:
+    for name in ("word-debug", "word-feature"):
+        (path / "tasks" / name / "task.toml").unlink()
+    with pytest.raises(IntegrityError, match=r"word-debug/task.toml is not there \(2 of 3 tasks are wrong\)"):
+        Suite.open(path)
+
+
+def test_a_suite_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError, match=r"suite\.toml is not there"):
+        Suite.open(tmp_path)
+    empty = Suite.create(tmp_path / "new", "new")
+    with pytest.raises(InputMissingError, match="has no task"):
+        Suite.open(empty.path)
+    with pytest.raises(UsageError, match="is there already"):
+        Suite.create(tmp_path / "new", "new")
+    (empty.path / "suite.toml").write_text('name = "new"\n')
+    with pytest.raises(IntegrityError, match="missing required field"):
+        Suite.open(empty.path)
+
+
+def test_a_half_written_task_is_no_task(path: Path) -> None:
+    (path / "tasks" / ".word-next.1234.tmp").mkdir()
+    assert len(Suite.open(path).tasks) == 3
+
+
+def test_what_cannot_be_a_task_is_not_written(made: Suite, tmp_path: Path) -> None:
+    task = made.task("word-debug")
+    contents = folder.Contents(task.bundle, b"", {"../out.py": b""})
+    with pytest.raises(UsageError, match=r"'\.\./out\.py' is no path inside"):
+        folder.write(renamed(task, tmp_path / "t"), contents)
+    assert list(tmp_path.iterdir()) == []
+
+
+def renamed(task: Task, place: Path) -> Task:
+    return Task(place, task.fields, task.instruction, task.tests, task.timeout_s, task.environment)
+
+
+def test_the_environment_is_the_base_commit_alone(made: Suite, tmp_path: Path) -> None:
+    task = made.task("word-debug")
+    found = environment.open(task, tmp_path / "cache")
+    assert (found.root / "words/counting.py").read_text() == suites.PACKAGE["words/counting.py"]
+    assert suites.git(found.root, "status", "--porcelain") == ""
+    assert suites.git(found.root, "rev-parse", "HEAD").strip() == task.fields.base_commit
+    assert suites.git(found.root, "remote") == ""
+    assert not list((found.root / ".git").rglob("logs"))
+    assert environment.open(task, tmp_path / "cache") == found
+    assert found.variables["PYTHONPATH"] == "/work"

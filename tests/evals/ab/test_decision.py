@@ -1,0 +1,119 @@
+"""Looks: the confidence sequence's numbers, and what is decided from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from evals.ab.arms import Users
+from evals.ab.confidence_sequence import best_r, critical_z, log_e_value, lower_bound, upper_bound
+from evals.ab.decision import AbMetric, AbRules, look, planned_information
+from evals.ab.sample_ratio import sample_ratio
+
+KEPT = AbMetric("edit_persistence", "higher", harm=0.0, margin=0.03)
+PAST = Users.of(np.random.default_rng(9).binomial(5, 0.6, 500), np.full(500, 5))
+PLANNED = {"edit_persistence": planned_information(PAST, 2000, 0.5)}
+
+
+@pytest.mark.parametrize(("z", "r"), [(0.0, 0.3), (2.5, 4.0), (-1.0, 10.0)])
+def test_the_evidence_is_the_mixture_it_says_it_is(z: float, r: float) -> None:
+    # over effects with a half-normal prior of variance r, in standard errors
+    mixed = integrate.quad(
+        lambda effect: 2 * stats.norm.pdf(effect, scale=math.sqrt(r)) * math.exp(effect * z - effect**2 / 2),
+        0,
+        np.inf,
+    )[0]
+    assert math.exp(log_e_value(z, r)) == pytest.approx(mixed, rel=1e-6)
+
+
+def test_the_bound_where_it_is_tightest() -> None:
+    r = best_r(0.01)
+    assert critical_z(r, 0.01) == pytest.approx(3.3534, abs=1e-3)
+    assert critical_z(r / 2, 0.01) > critical_z(r, 0.01) < critical_z(r * 2, 0.01)
+    assert lower_bound(0.1, 400.0, 400.0, 0.01) == pytest.approx(0.1 - 3.3534 / 20, abs=1e-4)
+    assert upper_bound(0.1, 400.0, 400.0, 0.01) == pytest.approx(0.1 + 3.3534 / 20, abs=1e-4)
+    assert lower_bound(0.1, 0.0, 400.0, 0.01) == -math.inf
+
+
+@given(st.floats(-5, 5), st.floats(0.001, 1e4), st.floats(0.001, 0.2))
+def test_more_evidence_with_more_z_and_bounds_around_the_value(z: float, r: float, alpha: float) -> None:
+    assert log_e_value(z + 0.1, r) > log_e_value(z, r)
+    assert critical_z(r, alpha) > stats.norm.ppf(1 - alpha) - 1e-9  # never tighter than a single look
+
+
+def test_a_brownian_motion_seldom_crosses() -> None:
+    random = np.random.default_rng(1)
+    times = np.arange(1, 201) / 200
+    paths = np.cumsum(random.normal(size=(4000, 200)), axis=1) / math.sqrt(200)
+    bounds = [critical_z(best_r(0.05) * time, 0.05) for time in times]
+    crossed = (paths / np.sqrt(times) > np.array(bounds)).any(axis=1).mean()
+    assert 0.005 < crossed < 0.05
+
+
+def test_the_sample_ratio_by_hand() -> None:
+    # (60 - 50)^2 / 50 * 2 = 4: p = 0.0455
+    assert sample_ratio({"a": 60, "b": 40}, {"a": 0.5, "b": 0.5}).p == pytest.approx(0.0455, abs=1e-4)
+    assert sample_ratio({"a": 600, "b": 400}, {"a": 0.5, "b": 0.5}).wrong
+    assert not sample_ratio({"a": 0, "b": 0}, {"a": 0.9, "b": 0.1}).wrong
+    with pytest.raises(ValueError, match="arms"):
+        sample_ratio({"a": 1}, {"b": 1.0})
+
+
+def _arm(rate: float, users: int, seed: int) -> Users:
+    random = np.random.default_rng(seed)
+    return Users.of(random.binomial(5, random.beta(6, 10 / rate * 0.6 - 6, users)), np.full(users, 5))
+
+
+def _look(control: Users, treated: Users, *, at_horizon: bool = False, assigned: int = 0) -> str:
+    found = look(
+        [KEPT],
+        {"edit_persistence": (control, treated)},
+        (control.users, assigned or treated.users),
+        (0.5, 0.5),
+        AbRules(),
+        planned=PLANNED,
+        at_horizon=at_horizon,
+    )
+    assert found.reason
+    return found.action
+
+
+def test_what_is_decided() -> None:
+    good, bad = _arm(0.6, 1000, 1), _arm(0.5, 1000, 2)
+    assert _look(good, bad) == "roll_back"
+    assert _look(good, _arm(0.6, 1000, 3)) == "hold"
+    assert _look(good, _arm(0.62, 1000, 3), at_horizon=True) == "promote"
+    assert _look(_arm(0.6, 60, 1), _arm(0.6, 60, 3), at_horizon=True) == "hold"  # too wide
+    assert _look(good, bad, assigned=1300) == "hold"  # not what was assigned: nothing is concluded
+    assert _look(_arm(0.6, 40, 1), _arm(0.1, 40, 2), at_horizon=True) == "hold"  # too few
+
+
+def test_lower_is_better_is_the_same_the_other_way_round() -> None:
+    complaints = AbMetric("dissatisfied_followup", "lower", harm=0.0, margin=0.03)
+    fewer, more = _arm(0.5, 1000, 2), _arm(0.6, 1000, 1)
+    found = look(
+        [complaints],
+        {"dissatisfied_followup": (fewer, more)},
+        (1000, 1000),
+        (0.5, 0.5),
+        AbRules(),
+        planned={"dissatisfied_followup": PLANNED["edit_persistence"]},
+        at_horizon=False,
+    )
+    assert found.action == "roll_back"
+    assert "dissatisfied_followup is worse by" in found.reason
+
+
+def test_what_is_planned_with() -> None:
+    # residuals 1, -1, 1, -1 over 16 counts: per user 4 / 256 * 4; 100 * 1/4 / 0.0625
+    past = Users.of([3, 1, 3, 1], [4, 4, 4, 4])
+    assert planned_information(past, 100, 0.5) == pytest.approx(400.0)
+    with pytest.raises(ValueError, match="few"):
+        planned_information(Users.of([1], [1]), 100, 0.5)
+    with pytest.raises(ValueError, match="alike"):
+        planned_information(Users.of([1, 1], [1, 1]), 100, 0.5)

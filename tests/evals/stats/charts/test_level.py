@@ -1,0 +1,74 @@
+"""Scores of a series: what is new, given how far it is used to moving."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals.stats.charts.level import Level, scores
+
+
+def test_with_a_single_point_of_the_grid_it_is_kalmans_filter() -> None:
+    """omega = tau = 0, se 1: the mean of what was before. (3 - 1) / sqrt(1 + 1), then (3 - 2) / sqrt(1.5)."""
+    series, found = Level(), []
+    series._weights[1:] = -1e9
+    for value in (1.0, 3.0, 3.0):
+        found.append(series.score(value, 1.0))
+        series.tell(value, 1.0)
+    assert math.isnan(found[0])
+    assert series.mean == pytest.approx(7 / 3)
+    assert series.spread(1.0) == pytest.approx(math.sqrt(1 + 1 / 3))
+    assert found[1:] == pytest.approx([2 / math.sqrt(2), 1 / math.sqrt(1.5)], rel=1e-9)
+
+
+def test_the_same_jump_is_news_to_a_steady_series_and_none_to_a_moving_one() -> None:
+    random = np.random.default_rng(1)
+    steady = [float(x) for x in random.normal(size=12)]
+    moving = [float(x) for x in np.cumsum(random.normal(size=12) * 6)]
+    assert scores([*steady, steady[-1] + 8], [1.0] * 13)[-1] > 4
+    assert abs(scores([*moving, moving[-1] + 8], [1.0] * 13)[-1]) < 2.5
+
+
+def test_a_short_series_has_wide_limits() -> None:
+    found = [Level() for _ in range(2)]
+    for n, series in zip((2, 12), found, strict=True):
+        for _ in range(n):
+            series.tell(0.0, 1.0)
+    short, long = (series.spread(1.0) for series in found)
+    assert short > 1.3 * long
+    assert long == pytest.approx(math.sqrt(1 + 1 / 12), rel=0.25)
+
+
+def test_what_was_called_teaches_nothing_and_is_the_new_level() -> None:
+    values = [0.0] * 8 + [10.0, 10.0]
+    silent = scores(values, [1.0] * 10)
+    called = scores(values, [1.0] * 10, alarm=lambda score: score > 4.5)
+    assert silent[8] == called[8] > 4.5
+    assert abs(called[9]) < 0.5
+    assert scores([*values, 20.0], [1.0] * 11, alarm=lambda score: score > 4.5)[-1] > 4
+    assert scores([*values, 20.0], [1.0] * 11)[-1] < 4  # it has learnt to expect jumps
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.01, 1e3)), min_size=2, max_size=12))
+def test_scores_are_finite_whatever_comes(series: list[tuple[float, float]]) -> None:
+    found = scores([value for value, _ in series], [se for _, se in series])
+    assert all(abs(score) <= 8 for score in found[1:])
+    shifted = scores([value + 100 for value, _ in series], [se for _, se in series])
+    assert shifted[1:] == pytest.approx(found[1:], abs=1e-3)
+
+
+@pytest.mark.parametrize(("omega", "tau"), [(0.0, 0.0), (2.0, 0.0), (0.0, 2.0)])
+def test_clean_series_are_no_news(omega: float, tau: float) -> None:
+    """Of 60 series of 25, the scores from the fifth on have about the spread of standard normals."""
+    random = np.random.default_rng(4)
+    found = []
+    for _ in range(60):
+        mean = np.cumsum(random.normal(size=25) * tau)
+        values = mean + random.normal(size=25) * math.sqrt(1 + omega**2)
+        found += scores([float(v) for v in values], [1.0] * 25)[4:]
+    assert 0.75 < float(np.std(found)) < 1.1
+    assert float(np.mean(np.abs(found) > 3)) < 0.008

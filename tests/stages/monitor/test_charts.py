@@ -1,0 +1,134 @@
+"""Histories of a made-up line: clean ones stay quiet, what moves is called, and rightly named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stages.monitor import charts
+from stages.monitor.behaviours import BEHAVIOURS
+from stages.monitor.charts import CHARTS, Rules, scaled, update
+from stages.monitor.history import Alarm, Figure, History
+from tests.stages.monitor.cycles import made
+
+
+def lived(seed: int, cycles: int, moves: Any = None) -> tuple[History, list[list[Alarm]]]:
+    """A history of so many cycles; `moves` gives what is moved in each."""
+    random, history, alarms = np.random.default_rng(seed), History(), []
+    for at in range(cycles):
+        found = update(history, made(at, random, **(moves(at) if moves else {})))
+        history = found.history
+        alarms.append(found.alarms)
+    return history, alarms
+
+
+def test_a_clean_line_stays_quiet() -> None:
+    """Pinned from a larger run (docs/monitor.md): 4 lines of 14 cycles, none alarms."""
+    assert sum(bool(each) for seed in range(4) for each in lived(seed, 14)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("move", "amount", "behaviour", "direction"),
+    [
+        ("clarified", 0.5, "ask_rate", "up"),
+        ("invalid", 0.7, "invalid_calls", "up"),
+        ("terminal_only", 1.5, "terminal_only", "up"),
+        ("tokens", 0.15, "output_tokens", "up"),
+        ("tokens", -0.15, "output_tokens", "down"),
+        ("comments", 0.05, "comment_share", "up"),
+        ("edited", -0.5, "edit_rate", "down"),
+    ],
+)
+def test_what_moves_is_called_within_three_cycles(
+    move: str, amount: float, behaviour: str, direction: str
+) -> None:
+    """It grows by `amount` a cycle from the eleventh on."""
+    _, alarms = lived(11, 13, lambda at: {move: amount * max(0, at - 9)})
+    assert not any(alarms[:10])
+    first = next(each for each in alarms[10:] if each)
+    assert [(a.behaviour, a.direction) for a in first] == [(behaviour, direction)]
+    assert BEHAVIOURS[behaviour].what in first[0].text
+    assert first[0].score > first[0].limit
+    assert first[0].since <= first[0].at
+
+
+def test_what_gets_better_is_no_alarm() -> None:
+    """Broken calls and questions fall, cycle by cycle, from the first on."""
+    _, alarms = lived(5, 14, lambda at: {"invalid": -0.3 * at, "clarified": -0.3 * at})
+    assert not any(alarms)
+
+
+def test_a_line_that_always_moved_may_move_on() -> None:
+    """Tokens fall by a tenth a cycle from the start: a known thing. That they rise by a half is not."""
+    _, alarms = lived(6, 13, lambda at: {"tokens": -0.1 * at})
+    assert not any(alarms)
+    _, alarms = lived(6, 13, lambda at: {"tokens": -0.1 * at if at < 11 else -1.0 + 0.5 * (at - 10)})
+    assert [(a.behaviour, a.direction) for a in [*alarms[11], *alarms[12]]] == [("output_tokens", "up")]
+
+
+def test_other_requests_are_no_other_policy() -> None:
+    """From the eleventh cycle on nearly all requests are of the kind that is edited least and is longest."""
+    changed = {"mix": [0.02, 0.02, 0.02, 0.94]}
+    random, history = np.random.default_rng(8), History()
+    for at in range(13):
+        found = update(history, made(at, random, **(changed if at > 9 else {})))
+        history = found.history
+        assert not found.alarms
+        assert bool(found.notes) == (at > 9)
+    figure = history.windows[10].figures["edit_rate"]
+    before = history.windows[9].figures["edit_rate"]
+    assert figure.value < before.value - 0.1  # raw
+    assert abs(figure.adjusted - before.adjusted) < 0.08  # reweighted
+    assert "of the requests are of another kind than usual" in found.notes[0]
+
+
+def test_reward_that_rises_alone_is_called() -> None:
+    _, alarms = lived(9, 12, lambda at: {"reward": 0.12 * max(0, at - 5)})
+    named = [a.behaviour for each in alarms for a in each]
+    assert named == ["divergence"]
+    _, alarms = lived(9, 12, lambda at: {"reward": 0.12 * max(0, at - 5), "content": 0.12 * max(0, at - 5)})
+    assert not any(alarms)
+
+
+def test_the_state_comes_back_as_it_was_and_the_past_is_not_changed() -> None:
+    history, _ = lived(2, 6)
+    state = msgspec.json.decode(msgspec.json.encode(history.to_state()))
+    again = History.of_state(state)
+    assert again == history
+    found = update(again, made(6, np.random.default_rng(3)))
+    assert len(again.windows) == 6
+    assert len(found.history.windows) == 7
+    short = update(history, made(6, np.random.default_rng(3)), Rules(windows=3)).history
+    assert (len(short.windows), short.forgotten) == (3, 4)
+
+
+def test_what_is_not_told_has_no_chart() -> None:
+    random, history = np.random.default_rng(1), History()
+    for at in range(6):
+        cycle = made(at, random)
+        del cycle.columns["comment_chars"]  # type: ignore[attr-defined]
+        history = update(history, cycle).history
+    assert "comment_share" not in history.windows[-1].figures
+    assert charts.chart("comment_share", history.windows) == []
+    assert len(charts.chart("edit_rate", history.windows)) == 6
+
+
+def test_the_rate_is_divided_among_all_charts() -> None:
+    assert CHARTS == 28
+    assert Rules(alarms=0.028).rate == pytest.approx(0.001)
+
+
+def test_scales_by_hand() -> None:
+    """Share 0 of 99.25: (0 + .375) / 100 = .00375; its se is the binomial's, 1 / (2 sqrt n)."""
+    share, error = scaled(Figure(0.0, 0.0, 0.0, 0.0, 99.25), BEHAVIOURS["ask_rate"])
+    assert share == pytest.approx(np.arcsin(np.sqrt(0.00375)))
+    assert error == pytest.approx(0.5 / np.sqrt(99.25))
+    clustered, error = scaled(Figure(0.5, 0.5, 0.5, 0.1, 100.0), BEHAVIOURS["ask_rate"])
+    assert (clustered, error) == pytest.approx((np.pi / 4, 0.1))
+    assert scaled(Figure(9.0, 9.0, 9.0, 2.0, 5.0), BEHAVIOURS["output_tokens"]) == pytest.approx(
+        (np.log(10), 0.2)
+    )
+    assert scaled(Figure(0.2, 0.2, 0.3, 0.0, 5.0), BEHAVIOURS["comment_share"]) == (0.3, 0.005)

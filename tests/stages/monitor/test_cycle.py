@@ -1,0 +1,80 @@
+"""Figures of a cycle by hand: errors by user, and what the mix of requests explains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.monitor.behaviours import contentment, ratios
+from stages.monitor.cycle import LEAN, Cycle, remembered, standard_error, window
+from stages.monitor.history import Reference
+
+
+def cycle(edited: list[float], users: list[str], cells: list[str]) -> Cycle:
+    return Cycle(at=1, checkpoint="c", columns={"edited": np.array(edited)}, users=users, cells=cells)
+
+
+def test_an_error_by_user_by_hand() -> None:
+    """Users with (1, 1), (0): mean 2/3, residuals by user 2/3, -2/3; se^2 = 2 * 2 (2/9)^2."""
+    se = standard_error(np.array([1.0, 1.0, 0.0]), np.ones(3), np.array([0, 0, 1]))
+    assert se == pytest.approx(np.sqrt(2 * ((2 / 9) ** 2 + (2 / 9) ** 2)))
+    alone = standard_error(np.array([1.0, 0.0]), np.ones(2), np.array([5, 5]))
+    assert alone == pytest.approx(np.sqrt(2 * (0.25**2 + 0.25**2)))
+
+
+def test_the_first_cycle_is_what_it_is() -> None:
+    found = window(cycle([1, 1, 0, 0], ["a", "b", "a", "b"], ["x", "x", "y", "y"]), Reference())
+    figure = found.figures["edit_rate"]
+    assert (figure.value, figure.expected, figure.adjusted, figure.weight) == (0.5, 0.5, 0.5, 4.0)
+    assert (found.episodes, found.users, found.cohort, found.reward) == (4, 2, 0.0, None)
+
+
+def test_what_the_mix_explains_is_taken_off() -> None:
+    """History: 1000 of x all edited, 1000 of y none. Now x alone, 9 of 10 edited.
+
+    Usual in x: (1000 + 20 * .5) / 1020; expected is that, overall .5; adjusted = .9 - (expected - .5).
+    """
+    reference = Reference(
+        episodes={"x": 1000.0, "y": 1000.0},
+        sums={"x": {"edit_rate": (1000.0, 1000.0)}, "y": {"edit_rate": (0.0, 1000.0)}},
+    )
+    found = window(cycle([1] * 9 + [0], [f"u{n}" for n in range(10)], ["x"] * 10), reference)
+    usual = (1000 + LEAN * 0.5) / (1000 + LEAN)
+    figure = found.figures["edit_rate"]
+    assert figure.expected == pytest.approx(usual)
+    assert figure.adjusted == pytest.approx(0.9 - (usual - 0.5))
+    assert found.cohort == 0.5  # half of what was usual is not there, half is too much
+    new = window(cycle([1, 0], ["a", "b"], ["z", "z"]), reference).figures["edit_rate"]
+    assert (new.expected, new.adjusted) == (0.5, 0.5)
+
+
+def test_the_reference_fades_and_adds() -> None:
+    first = remembered(cycle([1, 0], ["a", "b"], ["x", "y"]), Reference())
+    second = remembered(cycle([1, 1], ["a", "b"], ["x", "x"]), first)
+    assert second.episodes == {"x": 2.85, "y": 0.85}
+    assert second.sums == {"x": {"edit_rate": (2.85, 2.85)}, "y": {"edit_rate": (0.0, 0.85)}}
+
+
+def test_ratios_leave_out_what_is_not_known() -> None:
+    nan = np.nan
+    found = ratios(
+        {
+            "invalid_tool_calls": np.array([0.0, 2.0, nan]),
+            "n_calls": np.array([1.0, 3.0, 2.0]),
+            "n_generations": np.array([1.0, 2.0, nan]),
+        }
+    )
+    assert [column.tolist() for column in found["invalid_calls"]] == [[0, 1, 0], [1, 1, 0]]
+    assert [column.tolist() for column in found["calls_per_turn"]] == [[1, 3, 0], [1, 2, 0]]
+    assert "edit_rate" not in found
+
+
+def test_contentment_turns_every_signal_so_that_up_is_good() -> None:
+    nan = np.nan
+    columns = {
+        "edit_persistence": np.array([1.0, nan, nan]),
+        "dissatisfied_followup": np.array([0.5, 0.25, nan]),
+    }
+    found = contentment(columns, {"edit_persistence": 1, "dissatisfied_followup": -1})
+    assert found[:2].tolist() == [0.25, -0.25]
+    assert np.isnan(found[2])

@@ -1,0 +1,63 @@
+"""The paired trend by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from stages.monitor.divergence import divergence, diverges, trend
+from stages.monitor.history import Window
+
+
+def windows(rewards: list[float], users: list[float], spec: str = "s", error: float = 0.1) -> list[Window]:
+    return [
+        Window(
+            at=n,
+            checkpoint="c",
+            episodes=9,
+            users=3,
+            figures={},
+            spec=spec,
+            reward=(r, error),
+            user=(u, error),
+        )
+        for n, (r, u) in enumerate(zip(rewards, users, strict=True))
+    ]
+
+
+def test_a_trend_by_hand() -> None:
+    """1, 2, 3, 4 with se 1: slope 1, squares of x 5; on the line, so se 1 / sqrt 5, 6 + 2 degrees."""
+    found = trend([1.0, 2.0, 3.0, 4.0], 1.0)
+    assert (found.slope, found.error) == pytest.approx((1.0, 1 / math.sqrt(5)))
+    assert found.p == pytest.approx(stats.t.sf(math.sqrt(5), 8))
+
+
+def test_points_off_their_line_widen_it() -> None:
+    """0, 6, 0 about slope 0: off 24 with 1 degree; (6 + 24) / 7 of the variance."""
+    found = trend([0.0, 6.0, 0.0], 1.0)
+    assert (found.slope, found.error) == pytest.approx((0.0, math.sqrt(30 / 7 / 2)))
+
+
+def test_reward_up_and_users_flat_diverge() -> None:
+    found = divergence(windows([0, 0.5, 1.0, 1.5], [1.0, 1.0, 1.0, 1.0]))
+    assert found is not None
+    assert (found.reward.slope, found.user.slope, found.gap.slope) == pytest.approx((5.0, 0.0, 5.0))
+    assert found.p == pytest.approx(stats.t.sf(5 / math.sqrt(2 / 5), 8))
+    assert diverges(found, 1e-3)
+    assert not diverges(found, 1e-7)
+
+
+@pytest.mark.parametrize("users", [[0.0, 0.5, 1.0, 1.5], [0.0, 0.02, 0.04, 0.06]])
+def test_users_who_are_better_off_too_do_not(users: list[float]) -> None:
+    found = divergence(windows([0, 0.5, 1.0, 1.5], users))
+    assert found is not None
+    assert not diverges(found, 1e-3)
+
+
+def test_another_spec_begins_anew_and_few_say_nothing() -> None:
+    earlier = windows([0, 1, 2], [0, 0, 0], spec="old")
+    assert divergence([*earlier, *windows([0, 1, 2], [0, 0, 0])]) is None
+    assert divergence([]) is None
+    assert divergence(windows([1, 1, 1, 1], [0, 0, 0, 0], error=0.0)) is None
