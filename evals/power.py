@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from evals.stats.holm import holm
 from evals.worlds import NONE, Effects, Tasks, cluster_totals, draw
 
 POWER = 0.8
-LOSSES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3, 0.4)
 
 
 @dataclass(frozen=True)
@@ -127,89 +126,6 @@ def _tested(
         naive.append((left - right) / se)
         clear.append((left - right + metric.margin) / se)
     return _Tested(found, np.concatenate(naive), np.concatenate(clear))
-
-
-@dataclass(frozen=True)
-class Point:
-    """A loss and how often it is called regressed."""
-
-    loss: float
-    regressed: float
-    naive: float
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a gate of so many suites of one kind can tell.
-
-    Attributes:
-        loss_caught: the loss called regressed 80 times in 100; None when none up to 0.4 is.
-        curve: power by loss.
-    """
-
-    suites: int
-    identical_pass: Rate
-    identical_regressed: Rate
-    naive_identical_regressed: Rate
-    loss_caught: float | None
-    naive_loss_caught: float | None
-    curve: tuple[Point, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "suites": self.suites,
-            "identical_pass": self.identical_pass.to_json(),
-            "identical_regressed": self.identical_regressed.to_json(),
-            "naive_identical_regressed": self.naive_identical_regressed.to_json(),
-            "loss_caught": self.loss_caught,
-            "naive_loss_caught": self.naive_loss_caught,
-            "curve": [asdict(point) for point in self.curve],
-        }
-
-
-def study(
-    tasks: Tasks,
-    margin: float,
-    *,
-    effects: Effects,
-    suites: int = 1,
-    alpha: float = 0.05,
-    worlds: int = 1000,
-    seed: int = 0,
-) -> Study:
-    """How often an identical model passes, and the power over a range of losses with `effects`."""
-    rest = {"suites": suites, "alpha": alpha, "seed": seed}
-    same = rates(tasks, margin, worlds=2 * worlds, **rest)  # type: ignore[arg-type]
-    mean = float(np.mean([a / (a + b) for a, b in tasks.prior]))
-    curve = []
-    for loss in LOSSES:
-        if loss >= mean:
-            break
-        found = rates(tasks, margin, loss=loss, effects=effects, worlds=worlds, **rest)  # type: ignore[arg-type]
-        curve.append(Point(loss, found.regressed.value, found.naive_regressed.value))
-        if min(found.regressed.value, found.naive_regressed.value) > 0.99:
-            break
-    return Study(
-        suites,
-        same.passed,
-        same.regressed,
-        same.naive_regressed,
-        _reaches([(point.loss, point.regressed) for point in curve]),
-        _reaches([(point.loss, point.naive) for point in curve]),
-        tuple(curve),
-    )
-
-
-def _reaches(curve: Sequence[tuple[float, float]], power: float = POWER) -> float | None:
-    """Where the power first reaches `power`, by straight lines between the points."""
-    before = (0.0, 0.0)
-    for point in curve:
-        if point[1] >= power:
-            share = (power - before[1]) / (point[1] - before[1])
-            return before[0] + share * (point[0] - before[0])
-        before = point
-    return None
 
 
 @dataclass(frozen=True)
