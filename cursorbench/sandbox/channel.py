@@ -65,7 +65,7 @@ class Channel:
                 self.request([operation, os.fsencode(path)], [theirs.fileno()])
             ours.settimeout(GRACE_S)
             try:
-                data, fds, _, _ = socket.recv_fds(ours, 64, 4)
+                data, fds, _, _ = socket.recv_fds(ours, 64, 4, socket.MSG_CMSG_CLOEXEC)
             except TimeoutError as error:
                 raise OSError(110, "the sandbox did not answer", path) from error
         if len(data) < 4:

@@ -64,7 +64,7 @@ class Keeper:
                 if fd in self._starting:
                     self._started(fd)
                 elif fd == self._control.fileno():
-                    data, fds, _, _ = socket.recv_fds(self._control, PACKET, 250)
+                    data, fds, _, _ = socket.recv_fds(self._control, PACKET, 8, socket.MSG_CMSG_CLOEXEC)
                     if not data:
                         return self._end()
                     self._answer(json.loads(data), fds)
@@ -251,6 +251,7 @@ def main(control: int, caller: int) -> None:
     """Run by `bubblewrap.py` in a process of its own; ends with the caller."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the caller decides
     connection = socket.socket(fileno=control)
+    connection.set_inheritable(False)
     try:
         store = stage.enter()
         sweep.sweep(store.groups)

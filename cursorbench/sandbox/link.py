@@ -66,7 +66,7 @@ class KeeperLink:
                 with theirs:
                     data = json.dumps(request).encode()
                     socket.send_fds(self._control, [data], [theirs.fileno(), *fds])
-                answer, received, _, _ = socket.recv_fds(ours, 1 << 18, 8)
+                answer, received, _, _ = socket.recv_fds(ours, 1 << 18, 8, socket.MSG_CMSG_CLOEXEC)
             except (TimeoutError, OSError) as error:
                 raise SandboxError(f"the sandboxes' keeper does not answer: {error}", hint=HINT) from error
         said = json.loads(answer or b'{"error": "the sandboxes\' keeper has died"}')

@@ -198,6 +198,12 @@ def main() -> None:
     files = min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.set_inheritable(control.fileno(), False)
+    for name in os.listdir("/proc/self/fd"):  # what bubblewrap has left open
+        if int(name) > 2 and int(name) != control.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody inside reads or writes this process
     os.umask(0o022)
     awake, wake = os.pipe()
