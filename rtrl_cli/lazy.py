@@ -36,6 +36,7 @@ TABLE: dict[str, Entry] = {
     "keys": Entry(LOOP, "keys", "List, add or revoke API keys of the gateway."),
     "simulate": Entry(LOOP, "simulate", "Let simulated users work with what is served."),
     "cycle": Entry(LOOP, "cycle", "Run the chain of stages once."),
+    "monitor": Entry(LOOP, "monitor", "Show how the line behaves, cycle by cycle, and its alarms."),
     "demo": Entry(LOOP, "demo", "Show the whole loop on a tiny model."),
     "bench": Entry(LOOP, "bench", "Make, show, exchange and run suites of tasks."),
     "anchor": Entry(LOOP, "anchor", "Pin the checkpoint to which the KL of training is measured."),

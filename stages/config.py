@@ -35,6 +35,7 @@ from stages.engine.config import EngineConfig
 from stages.errors import InputMissingError, UsageError
 from stages.eval.config import EvalConfig
 from stages.gateway.config import GatewayConfig
+from stages.monitor.config import MonitorConfig
 from stages.rollback.config import RollbackConfig
 from stages.train.config import TrainConfig
 
@@ -67,6 +68,7 @@ class Settings(BaseModel):
     deploy: DeployConfig = Field(default_factory=DeployConfig)
     rollback: RollbackConfig = Field(default_factory=RollbackConfig)
     cycle: CycleConfig = Field(default_factory=CycleConfig)
+    monitor: MonitorConfig = Field(default_factory=MonitorConfig)
 
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:

@@ -153,6 +153,7 @@ class AgentLoop:
             usage,
             generation_id,
             model_s,
+            at_s=self._elapsed(),
             summary=summing,
         )
         self._context = usage.prompt + usage.output

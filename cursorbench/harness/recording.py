@@ -83,6 +83,7 @@ class Recorder:
                     usage,
                     found.generation_id,
                     found.seconds,
+                    at_s=time.monotonic() - self._started,
                 )
             )
             self._seen = [*messages, answer]

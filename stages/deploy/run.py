@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from stages.deploy.choose import default_candidate, objection, report_for
 from stages.deploy.config import DeployConfig
 from stages.errors import UsageError
+from stages.monitor.gate import alarmed
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
@@ -55,7 +56,8 @@ class DeployStage:
         named = refs.get("checkpoint")
         candidate = store.resolve(named, line) if named else default_candidate(store, line, live)
         report = report_for(store, line, candidate, live)
-        if (objected := objection(candidate, live, report)) and not self.override:
+        objected = objection(candidate, live, report) or alarmed(workspace, store, candidate, live)
+        if objected and not self.override:
             raise objected
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": report} if report else {})
@@ -105,7 +107,8 @@ def _decided(
     assert isinstance(config, DeployConfig)
     store, line = ctx.store, ctx.workspace.settings.workspace.line
     candidate, report = inputs["checkpoint"], inputs.get("report")
-    overridden = extra["override"] and objection(candidate, live, report) is not None
+    objected = objection(candidate, live, report) or alarmed(ctx.workspace, store, candidate, live)
+    overridden = extra["override"] and objected is not None
     same = live is not None and live.digest == candidate.digest
     switch = Switch(
         line=line,
