@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cursorbench.graders.best_of import pass_at
@@ -122,7 +122,10 @@ def _mean(graded: Sequence[Record], value: Value, bounds: tuple[float, float] | 
         known = [found for one in trials if (found := value(one)) is not None]
         if known:
             rows.append((sum(known) / len(known), trials[0].cluster))
-    return _estimate(rows, bounds)
+    estimate = _estimate(rows, bounds)
+    if estimate.low is None or bounds is not None:
+        return estimate
+    return replace(estimate, low=max(0.0, estimate.low))  # none of these can be negative
 
 
 def _estimate(rows: Sequence[tuple[float, str]], bounds: tuple[float, float] | None) -> Estimate:

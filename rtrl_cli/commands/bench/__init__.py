@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import show
+from rtrl_cli.commands.bench import power, run, show
 
 app = typer.Typer(
     add_completion=False,
@@ -16,6 +16,8 @@ app = typer.Typer(
     help="Make, show, exchange and run suites of tasks.",
 )
 app.command("show")(show.command)
+app.command("power")(power.command)
+app.command("run")(run.command)
 
 
 @app.callback()
