@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import export, import_, run, show
+from rtrl_cli.commands.bench.export import command as export
+from rtrl_cli.commands.bench.import_ import command as import_
+from rtrl_cli.commands.bench.power import command as power
+from rtrl_cli.commands.bench.run import command as run
+from rtrl_cli.commands.bench.show import command as show
 
 app = typer.Typer(
     add_completion=False,
@@ -15,7 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Make, show, exchange and run suites of tasks.",
 )
-app.command("show")(show.command)
-app.command("run")(run.command)
-app.command("import")(import_.command)
-app.command("export")(export.command)
+app.command("show")(show)
+app.command("run")(run)
+app.command("power")(power)
+app.command("import")(import_)
+app.command("export")(export)
