@@ -19,15 +19,15 @@ __all__ = [
 def open_backend(name: str = "auto") -> Backend:
     """The backend `bubblewrap`, `docker`, or what this machine has (`auto`, bubblewrap first).
 
-    Raises SandboxError with what to install when there is none; there is no running without one.
+    Its escape battery has been passed on this machine since it started (`probe`). Raises SandboxError when
+    there is no backend, with what to install, or when it does not hold; nothing runs without one.
     """
-    from cursorbench.errors import SandboxError, UsageError
+    from cursorbench.errors import UsageError
 
     if name not in ("auto", "bubblewrap"):
         raise UsageError(f"no sandbox backend is called {name!r}", hint="auto, bubblewrap or docker")
     from cursorbench.sandbox.bubblewrap import Bubblewrap
 
-    try:
-        return Bubblewrap()
-    except SandboxError:
-        raise
+    backend = Bubblewrap()
+    backend.probe()
+    return backend

@@ -13,16 +13,17 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sandbox import layers, seccomp, syscalls
+from cursorbench.sandbox import seccomp, syscalls
+from cursorbench.sandbox.stage import INSIDE_UID, STAGE, Store
+from cursorbench.sandbox.watch import Watch
 
-STAGE = "/tmp"
-INSIDE_UID = 1000
+MARK = "rtrl-sandbox:"  # on the command line of bubblewrap, with the keeper's name
 FIRST_UID = 1_879_048_192  # first of the range that systemd leaves to nobody's use
+OWN = 3  # processes that are ours: two of bubblewrap, the supervisor
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 PYTHON = "/run/sandbox/python"  # the supervisor's interpreter, where it is not /usr's
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -41,7 +42,7 @@ class Box:
     pid: int = 0
     said: bytes = b""
     child: int = -1
-    overlay: bool = True
+    watch: Watch | None = None
     layers: list[int] = field(default_factory=list)
     mounted: list[str] = field(default_factory=list)
 
@@ -53,119 +54,25 @@ class Box:
         self.mounted.append(target)
         return target
 
-
-class Store:
-    """What sandboxes of one keeper share: frozen layers, and maps of owners."""
-
-    def __init__(self, hidden: int) -> None:
-        self._hidden = hidden
-        self._maps: dict[tuple[int, int, int], int] = {}
-        self._users: dict[int, int] = {}
-
-    @contextlib.contextmanager
-    def host(self, path: str) -> Iterator[int]:
-        """A descriptor of a folder or file of the host, by its real path; also below the host's own /tmp."""
-        inside = path.removeprefix(f"{STAGE}/")
-        fd = os.open(inside, os.O_PATH | os.O_CLOEXEC, dir_fd=None if inside == path else self._hidden)
+    def found_child(self) -> bool:
+        """Take the first process inside from what bubblewrap has said so far, if that is enough."""
         try:
-            yield fd
-        finally:
-            os.close(fd)
+            pid = int(json.loads(self.said)["child-pid"])
+            self.child = os.pidfd_open(pid)
+        except (ValueError, KeyError, OSError):
+            return False
+        if self.watch is not None:
+            self.watch.first, self.watch.outer = pid, self.pid
+        return True
 
-    def layer(self, number: int) -> str:
-        """The folder of a frozen layer."""
-        return f"{STAGE}/layers/{number}"
-
-    def freeze(self, box: Box, number: int) -> None:
-        """Copy what a sandbox changed, and what it was forked from, as layer `number`."""
-        target = self.layer(number)
-        Path(target).mkdir()
-        for layer in reversed(box.layers):
-            layers.merge(Path(self.layer(layer)), Path(target))
-        layers.merge(Path(f"{box.folder}/disk/upper"), Path(target))
-        if os.geteuid() == 0:
-            layers.give(Path(target), 0, 0)
-
-    def use(self, numbers: list[int], change: int) -> None:
-        """Count users of layers up or down; one without any is removed."""
-        for number in numbers:
-            self._users[number] = self._users.get(number, 0) + change
-            if not self._users[number]:
-                del self._users[number]
-                shutil.rmtree(self.layer(number), ignore_errors=True)
-
-    def owners(self, owner: int, group: int, uid: int) -> int:
-        """A user namespace in which files of `owner` and `group` belong to `uid`."""
-        key = (owner, group, uid)
-        if key not in self._maps:
-            self._maps[key] = _user_namespace(*key)
-        return self._maps[key]
-
-
-def _user_namespace(owner: int, group: int, uid: int) -> int:
-    ready, told = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            syscalls.unshare(syscalls.CLONE_NEWUSER)
-            os.write(told, b".")
-            signal.pause()
-        finally:
-            os._exit(1)
-    os.close(told)
-    try:
-        if not os.read(ready, 1):
-            raise OSError("no user namespace can be made")
-        Path(f"/proc/{pid}/uid_map").write_text(f"{owner} {uid} 1\n", encoding="ascii")
-        Path(f"/proc/{pid}/gid_map").write_text(f"{group} {uid} 1\n", encoding="ascii")
-        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
-    finally:
-        os.close(ready)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-
-def enter() -> Store:
-    """Leave the host's mounts for a copy of one's own, with an empty /tmp; the host's stays in the store."""
-    if os.geteuid():
-        uid, gid = os.geteuid(), os.getegid()
-        syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
-        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-        Path("/proc/self/uid_map").write_text(f"{INSIDE_UID} {uid} 1\n", encoding="ascii")
-        Path("/proc/self/gid_map").write_text(f"{INSIDE_UID} {gid} 1\n", encoding="ascii")
-    else:
-        syscalls.unshare(syscalls.CLONE_NEWNS)
-    syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
-    hidden = os.open(STAGE, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    syscalls.mount("tmpfs", STAGE, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=0755")
-    os.umask(0o022)
-    for name in ("boxes", "layers", "etc"):
-        Path(STAGE, name).mkdir()
-    _make_etc(Path(STAGE, "etc"))
-    return Store(hidden)
-
-
-def _make_etc(etc: Path) -> None:
-    user = f"sandbox:x:{INSIDE_UID}:{INSIDE_UID}:sandbox:/home/sandbox:/bin/sh\n"
-    texts = {
-        "passwd": f"root:x:0:0:root:/:/bin/sh\n{user}nobody:x:65534:65534:nobody:/:/bin/false\n",
-        "group": f"root:x:0:\nsandbox:x:{INSIDE_UID}:\nnogroup:x:65534:\n",
-        "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-        "hostname": "sandbox\n",
-    }
-    for name, text in texts.items():
-        (etc / name).write_text(text, encoding="ascii")
-    for name in ("ld.so.cache", "ld.so.conf", "localtime", "mime.types"):
-        with contextlib.suppress(OSError):
-            shutil.copyfile(Path("/etc", name), etc / name)
-    for name in ("alternatives", "ld.so.conf.d"):
-        with contextlib.suppress(OSError):
-            shutil.copytree(Path("/etc", name), etc / name, symlinks=True)
+    def look(self) -> None:
+        """Hold it to its limits."""
+        if self.watch is not None:
+            self.watch.look()
 
 
 def prepare(store: Store, number: int, request: dict[str, Any]) -> Box:
-    """Make folders and mounts."""
+    """Make folders, mounts and group, all but the working tree."""
     uid = FIRST_UID + os.getpid() * 60 + number % 60 if os.geteuid() == 0 else INSIDE_UID
     box = Box(number, uid, f"{STAGE}/boxes/{number}")
     Path(box.folder).mkdir()
@@ -179,9 +86,13 @@ def prepare(store: Store, number: int, request: dict[str, Any]) -> Box:
         for place, path in enumerate(request["mounts"].values()):
             with store.host(path) as fd:
                 _bind(box, fd, f"m{place}")
-        box.layers = request["layers"]
-        with store.host(request["root"]) as fd:
-            _overlay(store, box, fd)
+        work = box.mount(f"{box.folder}/disk", "work", "", syscalls.MS_BIND)
+        syscalls.mount("none", work, "", syscalls.MS_SHARED)  # what is mounted there later arrives inside
+        memory = request["memory"]
+        group = store.groups.make(
+            f"{store.name}-{number}", memory + request["disk"], request["processes"] + OWN
+        )
+        box.watch = Watch(group, memory, request["processes"] + OWN)
         box.upper = os.open(f"{disk}/upper", os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         remove(box)
@@ -203,6 +114,14 @@ def _bind(box: Box, fd: int, place: str) -> None:
     box.mounted.append(str(target))
 
 
+def attach(store: Store, box: Box, request: dict[str, Any]) -> None:
+    """Lay the working tree over the environment and layers; it arrives inside by propagation."""
+    box.layers = request["layers"]
+    store.use(box.layers, 1)
+    with store.host(request["root"]) as root:
+        _overlay(store, box, root)
+
+
 def _overlay(store: Store, box: Box, root: int) -> None:
     found = os.fstat(root)
     Path(box.folder, "disk/upper").chmod(found.st_mode & 0o777 | 0o700)
@@ -214,6 +133,7 @@ def _overlay(store: Store, box: Box, root: int) -> None:
     lowers.append(_lower(store, box, root, "lower", (found.st_uid, found.st_gid)))
     disk = f"{box.folder}/disk"
     options = f"lowerdir={':'.join(lowers)},upperdir={disk}/upper,workdir={disk}/overlay"
+    options += ",index=off,metacopy=off,redirect_dir=nofollow"
     if os.geteuid():
         options += ",userxattr"
     box.mount("overlay", "work", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
@@ -230,7 +150,9 @@ def _lower(store: Store, box: Box, fd: int, place: str, owner: tuple[int, int]) 
     return target
 
 
-def arguments(box: Box, request: dict[str, Any], control: int, information: int, filter_fd: int) -> list[str]:
+def arguments(
+    box: Box, request: dict[str, Any], control: int, information: int, filter_fd: int, mark: str
+) -> list[str]:
     """The command line of bubblewrap."""
     result = [request["bwrap"], "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
     result += ["--new-session", "--as-pid-1", "--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox"]
@@ -250,10 +172,11 @@ def arguments(box: Box, request: dict[str, Any], control: int, information: int,
     result += ["--bind", f"{box.folder}/work", request["workdir"]]
     result += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
     result += ["--info-fd", str(information), "--seccomp", str(filter_fd), "--", request["python"]]
-    return [*result, "-I", "-S", "-c", SUPERVISOR.read_text(encoding="utf-8"), str(control)]
+    text = SUPERVISOR.read_text(encoding="utf-8")
+    return [*result, "-I", "-S", "-c", text, str(control), str(request["processes"]), mark]
 
 
-def launch(box: Box, request: dict[str, Any]) -> int:
+def launch(store: Store, box: Box, request: dict[str, Any]) -> int:
     """Start bubblewrap. Returns the descriptor on which it tells its child; its end means that it failed."""
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     information, told = os.pipe()
@@ -261,10 +184,10 @@ def launch(box: Box, request: dict[str, Any]) -> int:
     os.write(filters, seccomp.program())
     os.lseek(filters, 0, os.SEEK_SET)
     box.log = os.memfd_create("log")
-    line = arguments(box, request, theirs.fileno(), told, filters)
+    line = arguments(box, request, theirs.fileno(), told, filters, MARK + store.name)
     box.pid = os.fork()
     if not box.pid:
-        _become(box.uid, line, [theirs.fileno(), told, filters], box.log)
+        _become(box, line, [theirs.fileno(), told, filters], box.log)
     for fd in (told, filters):
         os.close(fd)
     theirs.close()
@@ -272,9 +195,12 @@ def launch(box: Box, request: dict[str, Any]) -> int:
     return information
 
 
-def _become(uid: int, line: list[str], kept: list[int], log: int) -> None:
-    """In the child: the user of the sandbox, then bubblewrap."""
+def _become(box: Box, line: list[str], kept: list[int], log: int) -> None:
+    """In the child: the group and the user of the sandbox, then bubblewrap."""
     try:
+        uid, keeper = box.uid, os.getppid()
+        if box.watch is not None:
+            box.watch.group.join()
         nothing = os.open("/dev/null", os.O_RDONLY)
         for place, fd in enumerate((nothing, log, log)):
             os.dup2(fd, place)
@@ -285,6 +211,8 @@ def _become(uid: int, line: list[str], kept: list[int], log: int) -> None:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os._exit(127)
         os.execve(line[0], line, {"LD_LIBRARY_PATH": f"{PYTHON}/lib"})
     except OSError as error:
         os.write(2, str(error).encode())
@@ -292,12 +220,11 @@ def _become(uid: int, line: list[str], kept: list[int], log: int) -> None:
         os._exit(127)
 
 
-def child_of(said: bytes) -> int | None:
-    """A descriptor of the first process inside, from what bubblewrap said of it."""
+def _children(pid: int) -> list[int]:
     try:
-        return os.pidfd_open(int(json.loads(said)["child-pid"]))
-    except (ValueError, KeyError, OSError):
-        return None
+        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+    except OSError:
+        return []
 
 
 def complaint(box: Box) -> str:
@@ -311,10 +238,15 @@ def remove(box: Box) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(box.child, signal.SIGKILL)
     if box.pid:
+        for child in [] if box.child >= 0 else _children(box.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(box.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(box.pid, 0)
+    if box.watch is not None:
+        box.watch.group.remove()
     for fd in (box.child, box.upper, box.control, box.log):
         if fd >= 0:
             os.close(fd)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
+import math
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -22,69 +21,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from cursorbench.errors import SandboxError
+from cursorbench.sandbox import changes, patch, probe
 from cursorbench.sandbox.channel import LARGEST_REQUEST, Channel, Command
+from cursorbench.sandbox.link import HINT, START_S, KeeperLink, close, supervisor_python
 from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
 
-PACKAGES = Path(__file__).resolve().parent.parent.parent
-START_S = 30.0
-HINT = "install bubblewrap (Debian, Ubuntu: apt install bubblewrap) and allow user namespaces"
+_passed: set[str] = set()  # states in which this process knows that the battery is passed
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-
-
-class KeeperLink:
-    """The caller's end of a keeper process; made on first use, ended with `close` or the caller."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        fd = theirs.fileno()
-        code = (
-            f"import sys; sys.path.insert(0, {str(PACKAGES)!r}); "
-            f"from cursorbench.sandbox.keeper import main; main({fd}, {os.getpid()})"
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", code],
-            pass_fds=(fd,),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        theirs.close()
-        self.owner = os.getpid()
-        self._control = ours
-
-    def ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> tuple[dict[str, Any], list[int]]:
-        """One request and its answer with descriptors. Raises SandboxError when it says why not."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours:
-            ours.settimeout(START_S)
-            try:
-                with theirs:
-                    data = json.dumps(request).encode()
-                    socket.send_fds(self._control, [data], [theirs.fileno(), *fds])
-                answer, received, _, _ = socket.recv_fds(ours, 1 << 18, 8)
-            except (TimeoutError, OSError) as error:
-                raise SandboxError(f"the sandboxes' keeper does not answer: {error}", hint=HINT) from error
-        said = json.loads(answer or b'{"error": "the sandboxes\' keeper has died"}')
-        if "error" in said:
-            raise SandboxError(f"no sandbox could be made: {said['error']}", hint=HINT)
-        return said, received
-
-    def close(self) -> None:
-        """End the keeper and with it every sandbox."""
-        self._control.close()
-        if self.owner == os.getpid():
-            self.process.wait(START_S)
-            if self.process.stderr:
-                self.process.stderr.close()
-
-
-def supervisor_python() -> tuple[str, str]:
-    """The interpreter for the supervisor: its path inside, and the host folder to mount ("" when in /usr)."""
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    if Path(sys.base_prefix).resolve() == Path("/usr"):
-        return f"/usr/bin/{name}", ""
-    return f"/run/sandbox/python/bin/{name}", sys.base_prefix
 
 
 class Bubblewrap:
@@ -104,19 +47,25 @@ class Bubblewrap:
         with self._lock:
             if self._link is None or self._link.owner != os.getpid():
                 self._link = KeeperLink()
-                weakref.finalize(self, _close, self._link)
-                atexit.register(_close, self._link)
+                weakref.finalize(self, close, self._link)
+                atexit.register(close, self._link)
             return self._link
 
     def close(self) -> None:
         """End all sandboxes of this backend."""
         with self._lock:
             if self._link is not None:
-                _close(self._link)
+                close(self._link)
                 self._link = None
 
     def probe(self) -> None:
         """Run the escape battery once on this machine. Raises SandboxError when anything got out."""
+        version = subprocess.run([self._bwrap, "--version"], capture_output=True, text=True, check=False)
+        key = probe.state(f"{self._bwrap} {version.stdout}")
+        if key not in _passed and not probe.remembered(key):
+            probe.run(self.start, supervisor_python()[0])
+            probe.remember(key)
+        _passed.add(key)
 
     def start(self, environment: Environment, limits: Limits | None = None) -> Sandbox:
         """A fresh sandbox. Raises SandboxError when it cannot be made."""
@@ -136,6 +85,8 @@ class Bubblewrap:
             "mounts": {inside: _real(path) for inside, path in mounts.items()},
             "workdir": environment.workdir,
             "layers": layers,
+            "memory": limits.memory,
+            "processes": limits.processes,
             "disk": limits.disk,
             "inodes": max(10_000, limits.disk >> 12),
         }
@@ -149,11 +100,6 @@ def _real(path: Path) -> str:
         return str(path.resolve(strict=True))
     except OSError as error:
         raise SandboxError(f"the environment has no {path}: {error.strerror}") from error
-
-
-def _close(link: KeeperLink) -> None:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        link.close()
 
 
 class BubblewrapSnapshot:
@@ -217,9 +163,7 @@ class BubblewrapSandbox:
         self._environment = environment
         self._limits = limits
         self._number: int = answer["box"]
-        self._layers: list[int] = answer.get("layers", [])
-        self._channel = Channel(socket.socket(fileno=fds[0]))
-        self._upper = fds[1]
+        self._channel = Channel(socket.socket(fileno=fds[0]), self._memory_at, fds[1] if fds[1:] else -1)
         self._alive = True
         self._channel.control.settimeout(START_S)
         try:
@@ -230,6 +174,14 @@ class BubblewrapSandbox:
         if ready != b"ready":
             self.kill()
             raise SandboxError("the sandbox did not start", hint=HINT)
+
+    def _memory_at(self) -> float:
+        """When something in it was last killed for memory, on the monotonic clock."""
+        try:
+            answer, _ = self._link.ask({"op": "look", "box": self._number})
+        except SandboxError:
+            return float("-inf")
+        return float(answer["memory_at"])
 
     def _path(self, path: str) -> str:
         return os.path.join(self._environment.workdir, path)  # noqa: PTH118  # a place inside
@@ -250,13 +202,20 @@ class BubblewrapSandbox:
             **self._environment.variables,
             **(variables or {}),
         }
-        texts = [self._path(cwd), str(len(line)), *line, *(f"{key}={value}" for key, value in given.items())]
+        cpu_s = math.ceil(self._limits.cpu_s)
+        texts = [
+            self._path(cwd),
+            str(cpu_s),
+            str(len(line)),
+            *line,
+            *(f"{key}={value}" for key, value in given.items()),
+        ]
         parts = [b"run", *(text.encode("utf-8", "surrogateescape") for text in texts)]
         if any(b"\0" in part for part in parts):
             return "sandbox: a NUL byte in the command"
         if sum(map(len, parts)) + len(parts) > LARGEST_REQUEST:
             return "sandbox: the command is too long"
-        return Command(self._channel, parts, stdin, self._limits.output)
+        return Command(self._channel, parts, stdin, self._limits.output, self._limits.cpu_s)
 
     def exec(
         self,
@@ -300,6 +259,9 @@ class BubblewrapSandbox:
     def snapshot(self) -> Snapshot:
         """Freeze the files as they are now."""
         answer, _ = self._link.ask({"op": "snapshot", "box": self._number})
+        if "too_large" in answer:
+            self._link.ask({"op": "drop", "layer": answer["layer"]})
+            raise ValueError(answer["too_large"])
         return BubblewrapSnapshot(self._link, answer["layer"])
 
     def fork(self, snapshot: Snapshot | None = None) -> Sandbox:
@@ -314,16 +276,26 @@ class BubblewrapSandbox:
                 frozen.close()
 
     def diff(self) -> str:
-        """What changed against the environment's root."""
-        raise NotImplementedError
+        """What changed against the environment's root. Raises ValueError for more than a patch can hold."""
+        source, out = os.pipe()
+        try:
+            self._link.ask({"op": "changes", "box": self._number}, (out,))
+        finally:
+            os.close(out)
+            reader = os.fdopen(source, "rb")
+        with reader:
+            try:
+                found = changes.read(reader)
+            except OSError as error:
+                raise SandboxError(f"what the sandbox changed cannot be read: {error}") from error
+        return patch.make(found, self._environment.root)
 
     def kill(self) -> None:
         """End everything in it and remove it. Safe to call twice."""
         if not self._alive:
             return
         self._alive = False
-        os.close(self._upper)
-        self._channel.control.close()
+        self._channel.close()
         with contextlib.suppress(SandboxError):
             self._link.ask({"op": "kill", "box": self._number})
 

@@ -9,26 +9,49 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cursorbench.sandbox.protocol import Done, Ended
 
 CHUNK = 1 << 16
 LARGEST_REQUEST = 1 << 17
+LOOK_S = 0.25  # between looks at the CPU time
 GRACE_S = 10.0  # between killing a command and giving its sandbox up
 
 
 @dataclass
 class Channel:
-    """The caller's end of the socket to a supervisor. `reasons` says why the sandbox was cleared."""
+    """The caller's end of the socket to a supervisor.
+
+    `memory_at` asks when something inside was last killed for memory (monotonic seconds); `cpu` is the
+    descriptor of the group's file of CPU time, -1 without one.
+    """
 
     control: socket.socket
-    cleared: list[Ended] = field(default_factory=list)
+    memory_at: Callable[[], float]
+    cpu: int = -1
+
+    def close(self) -> None:
+        """Let go; the supervisor then ends, and with it the sandbox."""
+        self.control.close()
+        if self.cpu >= 0:
+            os.close(self.cpu)
+            self.cpu = -1
+
+    def cpu_s(self) -> float:
+        """CPU seconds that all processes inside have used."""
+        if self.cpu < 0:
+            return 0.0
+        text = os.pread(self.cpu, 4096, 0)
+        if text.startswith(b"usage_usec"):
+            return int(text.split()[1]) / 1e6
+        return int(text) / 1e9
 
     def request(self, parts: Sequence[bytes], fds: Sequence[int]) -> None:
         """Send one request. Raises OSError when the supervisor is gone."""
@@ -42,7 +65,7 @@ class Channel:
                 self.request([operation, os.fsencode(path)], [theirs.fileno()])
             ours.settimeout(GRACE_S)
             try:
-                data, fds, _, _ = socket.recv_fds(ours, 64, 4)
+                data, fds, _, _ = socket.recv_fds(ours, 64, 4, socket.MSG_CMSG_CLOEXEC)
             except TimeoutError as error:
                 raise OSError(110, "the sandbox did not answer", path) from error
         if len(data) < 4:
@@ -56,11 +79,14 @@ class Channel:
 class Command:
     """A command from its start to its end; `wait` is for one thread, `kill` for any."""
 
-    def __init__(self, channel: Channel, parts: Sequence[bytes], stdin: bytes, limit: int) -> None:
+    def __init__(
+        self, channel: Channel, parts: Sequence[bytes], stdin: bytes, limit: int, cpu_s: float
+    ) -> None:
         self._channel = channel
         self._limit = limit
         self._kept = bytearray()
         self._started = time.monotonic()
+        self._cpu_until = channel.cpu_s() + cpu_s
         self._ended: Ended | None = None
         self._lock = threading.Lock()
         self._pid = 0
@@ -93,7 +119,10 @@ class Command:
                 self.kill("timeout")
                 ending, until = True, time.monotonic() + GRACE_S
                 continue
-            for fd, _ in poll.poll(left * 1000 + 1):
+            if not ending and self._channel.cpu_s() > self._cpu_until:
+                until = time.monotonic()
+                continue
+            for fd, _ in poll.poll(min(left, LOOK_S) * 1000 + 1):
                 if fd == self._output:
                     if not self._read():
                         poll.unregister(fd)
@@ -154,8 +183,10 @@ class Command:
             return Done("sandbox_died", -1, text, seconds)
         status = os.waitstatus_to_exitcode(struct.unpack("i", self._answer[4:8])[0])
         ended = self._ended or "exited"
-        if status < 0 and ended == "exited" and self._channel.cleared:
-            ended = self._channel.cleared[-1]
+        if ended == "exited" and status == -signal.SIGXCPU:
+            ended = "timeout"
+        if ended == "exited" and status and self._channel.memory_at() >= self._started:
+            ended = "memory"
         return Done(ended, status, text, seconds, cut=ended == "output")
 
 

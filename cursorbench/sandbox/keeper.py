@@ -5,11 +5,14 @@ mount namespace of its own (and, started by an ordinary user, in a user namespac
 of a sandbox is seen outside, and all are gone with it. It ends when its caller ends, by whatever cause.
 Not here: what goes on between caller and sandbox afterwards (`supervisor.py`), which passes it by.
 
-A request is one packet of JSON with descriptors, first the socket that the answer goes to.
+A request is one packet of JSON with descriptors, first the socket that the answer goes to. A sandbox
+without working tree is kept in reserve for the last kind asked for, so that a start or a fork need only
+mount: bubblewrap and the interpreter inside take longer than everything else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -17,12 +20,25 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from cursorbench.sandbox import boxes, syscalls
-from cursorbench.sandbox.boxes import Box, Store
+from cursorbench.sandbox import boxes, stage, sweep, syscalls
+from cursorbench.sandbox.boxes import Box
+from cursorbench.sandbox.stage import Store
+from cursorbench.sandbox.watch import INTERVAL_S
 
 PACKET = 1 << 18
+KIND = ("bwrap", "python", "mounts", "workdir", "memory", "processes", "disk", "inodes")
+
+
+@dataclass
+class _Asked:
+    """A start that waits for its sandbox; without `reply` it is a reserve."""
+
+    box: Box
+    request: dict[str, Any]
+    reply: socket.socket | None
 
 
 class Keeper:
@@ -32,7 +48,8 @@ class Keeper:
         self._control = control
         self._store = store
         self._boxes: dict[int, Box] = {}
-        self._starting: dict[int, tuple[Box, socket.socket]] = {}
+        self._starting: dict[int, _Asked] = {}
+        self._reserve: dict[str, Box] = {}  # at most one, ready
         self._count = 0
         self._poll = select.poll()
         self._caller = os.pidfd_open(caller)
@@ -42,85 +59,164 @@ class Keeper:
     def serve(self) -> None:
         """Answer requests until the caller is gone; then end every sandbox."""
         while True:
-            for fd, _ in self._poll.poll():
+            found = self._poll.poll(INTERVAL_S * 1000 if self._boxes else None)
+            for fd, _ in found:
                 if fd in self._starting:
                     self._started(fd)
                 elif fd == self._control.fileno():
-                    data, fds, _, _ = socket.recv_fds(self._control, PACKET, 250)
+                    data, fds, _, _ = socket.recv_fds(self._control, PACKET, 8, socket.MSG_CMSG_CLOEXEC)
                     if not data:
                         return self._end()
                     self._answer(json.loads(data), fds)
                 else:
                     return self._end()
+            for box in self._boxes.values():
+                box.look()
+            self._reap()
+
+    def _reap(self) -> None:
+        own = {box.pid for box in self._boxes.values()} | {box.pid for box in self._reserve.values()}
+        own |= {asked.box.pid for asked in self._starting.values()}
+        for pid in self._store.workers - own:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    self._store.workers.discard(pid)
 
     def _answer(self, request: dict[str, Any], fds: list[int]) -> None:
         reply = socket.socket(fileno=fds.pop(0))
         operations: dict[str, Callable[[dict[str, Any], list[int], socket.socket], None]] = {
             "start": self._start,
             "snapshot": self._snapshot,
+            "changes": self._changes,
             "drop": self._drop,
+            "look": self._look,
             "kill": self._kill,
         }
         try:
             operations[request["op"]](request, fds, reply)
-        except OSError as error:
-            send(reply, {"error": str(error)})
+        except (OSError, KeyError) as error:
+            send(reply, {"error": f"{type(error).__name__}: {error}"})
         finally:
             for fd in fds:
                 os.close(fd)
 
     def _start(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
+        kind = _kind(request)
+        box = self._reserve.pop(kind, None)
+        if box is not None:
+            self._give(box, request, reply)
+            return
+        for asked in self._starting.values():
+            if asked.reply is None and _kind(asked.request) == kind:
+                asked.reply, asked.request = reply, request
+                return
+        self._launch(request, reply)
+
+    def _launch(self, request: dict[str, Any], reply: socket.socket | None) -> None:
         self._count += 1
         box = boxes.prepare(self._store, self._count, request)
-        self._store.use(box.layers, 1)
         try:
-            information = boxes.launch(box, request)
+            information = boxes.launch(self._store, box, request)
         except OSError:
-            self._remove(box)
+            boxes.remove(box)
             raise
-        self._starting[information] = (box, reply)
+        self._starting[information] = _Asked(box, request, reply)
         self._poll.register(information, select.POLLIN)
 
     def _started(self, information: int) -> None:
-        box, reply = self._starting[information]
+        asked = self._starting[information]
+        box = asked.box
         said = os.read(information, 4096)
         box.said += said
-        child = boxes.child_of(box.said)
-        if said and child is None:
+        if not box.found_child() and said:
             return
         del self._starting[information]
         self._poll.unregister(information)
         os.close(information)
-        if child is None:
+        if box.child < 0:
             text = boxes.complaint(box)
+            boxes.remove(box)
+            if asked.reply is not None:
+                send(asked.reply, {"error": text or "bubblewrap ended at once"})
+        elif asked.reply is None:
+            self._reserve[_kind(asked.request)] = box
+        else:
+            self._give(box, asked.request, asked.reply)
+
+    def _give(self, box: Box, request: dict[str, Any], reply: socket.socket) -> None:
+        """Mount the working tree, hand the sandbox over, and make the next reserve."""
+        try:
+            boxes.attach(self._store, box, request)
+        except OSError as error:
             self._remove(box)
-            send(reply, {"error": text or "bubblewrap ended at once"})
+            send(reply, {"error": f"{type(error).__name__}: {error}"})
             return
-        box.child = child
         self._boxes[box.number] = box
-        send(reply, {"box": box.number, "overlay": box.overlay}, [box.control, box.upper])
+        group = box.watch.group.cpu_file() if box.watch else None
+        with contextlib.ExitStack() as stack:
+            fds = [box.control]
+            if group is not None:
+                fds.append(stack.enter_context(group.open("rb")).fileno())
+            send(reply, {"box": box.number, "groups": self._store.groups.version}, fds)
         os.close(box.control)
         box.control = -1
+        self._keep_reserve(request)
+
+    def _keep_reserve(self, request: dict[str, Any]) -> None:
+        kind = _kind(request)
+        waiting = any(asked.reply is None for asked in self._starting.values())
+        if kind in self._reserve or waiting:
+            return
+        for other in list(self._reserve):
+            boxes.remove(self._reserve.pop(other))
+        with contextlib.suppress(OSError):  # the next start says why
+            self._launch(request, None)
 
     def _snapshot(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes[request["box"]]
         self._count += 1
-        pid = os.fork()
-        if pid:
-            self._store.use([self._count], 1)
-            reply.close()
+        self._store.use([self._count], 1)
+        if self._in_the_background(reply):
             return
         try:
-            self._store.freeze(box, self._count)
+            self._store.freeze(self._count, box.layers, box.upper)
             send(reply, {"layer": self._count})
+        except ValueError as error:
+            send(reply, {"too_large": str(error), "layer": self._count})
         except OSError as error:
             send(reply, {"error": str(error)})
         finally:
             os._exit(0)
 
+    def _changes(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
+        box = self._boxes[request["box"]]
+        if self._in_the_background(reply):
+            return
+        try:
+            send(reply, {})
+            with os.fdopen(os.dup(fds[0]), "wb") as out:
+                self._store.changes(f"{box.folder}/lower", box.layers, box.upper, out)
+        finally:
+            os._exit(0)
+
+    def _in_the_background(self, reply: socket.socket) -> bool:
+        """Fork for long work. Returns True in the keeper, whose answer the copy gives."""
+        pid = os.fork()
+        if pid:
+            self._store.workers.add(pid)
+            reply.close()
+            return True
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        return False
+
     def _drop(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         self._store.use([request["layer"]], -1)
         send(reply, {})
+
+    def _look(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
+        box = self._boxes[request["box"]]
+        box.look()
+        send(reply, {"memory_at": box.watch.at if box.watch else 0.0})
 
     def _kill(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes.pop(request["box"], None)
@@ -133,8 +229,13 @@ class Keeper:
         self._store.use(box.layers, -1)
 
     def _end(self) -> None:
-        for box in self._boxes.values():
+        starting = [asked.box for asked in self._starting.values()]
+        for box in [*self._boxes.values(), *self._reserve.values(), *starting]:
             boxes.remove(box)
+
+
+def _kind(request: dict[str, Any]) -> str:
+    return json.dumps([request[name] for name in KIND])
 
 
 def send(reply: socket.socket, answer: dict[str, Any], fds: list[int] | None = None) -> None:
@@ -149,7 +250,15 @@ def send(reply: socket.socket, answer: dict[str, Any], fds: list[int] | None = N
 def main(control: int, caller: int) -> None:
     """Run by `bubblewrap.py` in a process of its own; ends with the caller."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the caller decides
-    store = boxes.enter()
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     connection = socket.socket(fileno=control)
-    Keeper(connection, caller, store).serve()
+    connection.set_inheritable(False)
+    try:
+        store = stage.enter()
+        sweep.sweep(store.groups)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        keeper = Keeper(connection, caller, store)
+    except OSError as error:
+        connection.send(json.dumps({"error": str(error)}).encode())
+        raise SystemExit(1) from error
+    connection.send(b"{}")
+    keeper.serve()

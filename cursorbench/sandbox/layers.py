@@ -1,77 +1,98 @@
 """Copies of what a sandbox changed, in the format of overlay layers.
 
 A layer is a folder of changed files; a deleted file is a character device 0/0, a replaced folder carries
-the mark "opaque". Names in it were chosen by a model: nothing here follows a link.
+the mark "opaque". The source is read while a model's processes may change it (`tree.py`); the target is
+the keeper's own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
-from pathlib import Path
+from dataclasses import dataclass, field
 
-OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
-
-
-def is_whiteout(found: os.stat_result) -> bool:
-    """Whether an entry says "deleted"."""
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+from cursorbench.sandbox import tree
 
 
-def is_opaque(path: Path | int) -> bool:
-    """Whether a folder hides what the layers below have in it."""
-    for name in OPAQUE:
-        with contextlib.suppress(OSError):
-            if os.getxattr(path, name) in (b"y", b"x"):
-                return True
-    return False
+@dataclass
+class Merge:
+    """One copying of layers over each other; `owner` is who files belong to, None for who copies.
 
+    Hard links stay links, or one large file with many names would fill the memory.
+    """
 
-def merge(source: Path, target: Path) -> None:
-    """Lay the layer `source` over the layer `target`. Sockets and pipes are left out."""
-    for entry in os.scandir(source):
-        place = target / entry.name
-        found = entry.stat(follow_symlinks=False)
+    target: int
+    owner: int | None = None
+    _links: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    def add(self, source: int) -> None:
+        """Lay the layer open as `source` over the target. Pipes, sockets and devices are left out."""
+        self._links.clear()
+        self._folder(source, self.target, b"", 0)
+
+    def _folder(self, source: int, target: int, path: bytes, depth: int) -> None:
+        if depth > tree.DEEPEST:
+            raise tree.TooLargeError(f"folders deeper than {tree.DEEPEST}")
+        for name, found in tree.entries(source):
+            with contextlib.suppress(FileNotFoundError):
+                self._entry(source, target, name, found, path + name, depth)
+
+    def _entry(
+        self, source: int, target: int, name: bytes, found: os.stat_result, path: bytes, depth: int
+    ) -> None:
         if stat.S_ISDIR(found.st_mode):
-            _merge_folder(Path(entry.path), place, found)
-            continue
-        _remove(place)
-        if is_whiteout(found):
-            os.mknod(place, stat.S_IFCHR | 0o600, 0)
+            with tree.folder(name, source) as inner:
+                self._inner(inner, target, name, path, depth)
+            return
+        tree.remove(name, target)
+        if tree.is_whiteout(found):
+            os.mknod(name, stat.S_IFCHR | 0o600, 0, dir_fd=target)
         elif stat.S_ISLNK(found.st_mode):
-            place.symlink_to(Path(entry.path).readlink())
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif stat.S_ISREG(found.st_mode):
-            shutil.copyfile(entry.path, place, follow_symlinks=False)
-            shutil.copystat(entry.path, place, follow_symlinks=False)
+            self._file(source, target, name, path)
+            return
+        else:
+            return
+        if self.owner is not None:
+            os.chown(name, self.owner, self.owner, dir_fd=target, follow_symlinks=False)
+
+    def _inner(self, inner: int, target: int, name: bytes, path: bytes, depth: int) -> None:
+        hides = tree.is_opaque(inner)
+        there = _kind(name, target)
+        if hides or there != stat.S_IFDIR:
+            tree.remove(name, target)
+            os.mkdir(name, dir_fd=target)
+        with tree.folder(name, target) as made:
+            if hides or there not in (0, stat.S_IFDIR):
+                tree.make_opaque(made)
+            self._folder(inner, made, path + b"/", depth + 1)
+            if self.owner is not None:
+                os.fchown(made, self.owner, self.owner)
+            os.fchmod(made, stat.S_IMODE(os.fstat(inner).st_mode))
+
+    def _file(self, source: int, target: int, name: bytes, path: bytes) -> None:
+        with tree.file(name, source) as fd:
+            found = os.fstat(fd)
+            first = self._links.get((found.st_dev, found.st_ino))
+            if first is not None and found.st_nlink > 1:
+                os.link(first, name, src_dir_fd=self.target, dst_dir_fd=target)
+                return
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=target)
+            try:
+                tree.copy_data(fd, made)
+                if self.owner is not None:
+                    os.fchown(made, self.owner, self.owner)
+                os.fchmod(made, stat.S_IMODE(found.st_mode))
+                os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+            finally:
+                os.close(made)
+            self._links[found.st_dev, found.st_ino] = path
 
 
-def _merge_folder(source: Path, place: Path, found: os.stat_result) -> None:
-    opaque = is_opaque(source)
-    if opaque or not (place.is_dir() and not place.is_symlink()):
-        existed = place.is_symlink() or place.exists()
-        _remove(place)
-        place.mkdir()
-        if opaque or existed:
-            for name in OPAQUE:
-                with contextlib.suppress(OSError):
-                    os.setxattr(place, name, b"y")
-                    break
-    merge(source, place)
-    place.chmod(stat.S_IMODE(found.st_mode))
-
-
-def _remove(place: Path) -> None:
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)
-
-
-def give(folder: Path, uid: int, gid: int) -> None:
-    """Make everything in a layer belong to `uid` and `gid`."""
-    os.chown(folder, uid, gid, follow_symlinks=False)
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.chown(Path(parent, name), uid, gid, follow_symlinks=False)
+def _kind(name: bytes, within: int) -> int:
+    try:
+        return stat.S_IFMT(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return 0

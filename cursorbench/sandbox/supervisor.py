@@ -9,7 +9,7 @@ statuses of this one sandbox.
 A request is one packet of fields parted by NUL, first the operation, with descriptors beside it; the answer
 goes to the last of them (the status channel), so that requests need no order:
 
-    run      cwd, count of arguments, arguments, variables   [stdin, output, status] -> wait status
+    run      cwd, CPU seconds, count of arguments, arguments, variables [stdin, output, status] -> wait status
     kill     id (what `run` said on the status channel first)
     read     path                                            [status] -> errno, the file's descriptor
     write    path                                            [status] -> errno, the file's descriptor
@@ -17,13 +17,14 @@ goes to the last of them (the status channel), so that requests need no order:
 """
 
 # pathlib and contextlib take longer to import than the rest takes to start:
-# ruff: noqa: PTH103, PTH116, PTH120, PTH123, PTH208, SIM105
+# ruff: noqa: PTH103, PTH112, PTH116, PTH120, PTH123, PTH208, SIM105
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # the module without its enumerations: 2 ms less
 import _socket as socket
 import ctypes
 import os
+import resource
 import select
 import stat
 import struct
@@ -45,8 +46,8 @@ def receive(control: socket.socket) -> tuple[bytes, list[int]]:
 
 def run(fields: list[bytes], fds: list[int], running: dict[int, int]) -> None:
     stdin, output, status = fds
-    cwd, count = fields[0], int(fields[1])
-    arguments, variables = fields[2 : 2 + count], fields[2 + count :]
+    cwd, cpu_s, count = fields[0], int(fields[1]), int(fields[2])
+    arguments, variables = fields[3 : 3 + count], fields[3 + count :]
     environment = dict(item.split(b"=", 1) for item in variables if item)
     actions = [(os.POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate((stdin, output, output))]
     try:
@@ -58,6 +59,10 @@ def run(fields: list[bytes], fds: list[int], running: dict[int, int]) -> None:
         os.write(status, struct.pack("ii", 0, (126 if error.errno != 2 else 127) << 8))
         os.close(status)
     else:
+        try:
+            resource.prlimit(pid, resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+        except OSError:
+            pass  # it has ended already
         os.write(status, struct.pack("i", pid))
         running[pid] = status
     finally:
@@ -187,7 +192,18 @@ def handle(data: bytes, fds: list[int], running: dict[int, int]) -> None:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    processes = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))  # of this user namespace
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    files = min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.set_inheritable(control.fileno(), False)
+    for name in os.listdir("/proc/self/fd"):  # what bubblewrap has left open
+        if int(name) > 2 and int(name) != control.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody inside reads or writes this process
     os.umask(0o022)
     awake, wake = os.pipe()

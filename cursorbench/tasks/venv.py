@@ -8,6 +8,7 @@ Not here: which requirements a repository has (`cursorbench/builder/`).
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 import shutil
@@ -22,6 +23,7 @@ from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.container import VENV
 
 BUILD_S = 1800.0
+OUR_PIP = 9  # the oldest 3.x whose packages rtrl's own pip installs; older ones bring theirs
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
 _ASK = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.base_prefix, sys.executable]))"
 _LIST = (
@@ -135,35 +137,29 @@ def _normal(name: str) -> str:
 def _make(folder: Path, python: Interpreter, lock: Path, pins: Mapping[str, str]) -> None:
     folder.mkdir()
     venv = folder / "venv"
-    _run([str(python.executable), "-I", "-m", "venv", str(venv)], lock)
     program = str(venv / "bin" / "python")
-    pip = [
-        program,
-        "-I",
-        "-m",
-        "pip",
-        "--no-input",
-        "--disable-pip-version-check",
-        "install",
-        "--no-cache-dir",
-    ]
+    ours = importlib.util.find_spec("pip") is not None and int(python.version.split(".")[1]) >= OUR_PIP
+    pip = [sys.executable, "-I", "-m", "pip", "--python", program] if ours else [program, "-I", "-m", "pip"]
+    bare = ["--without-pip"] if ours else []
+    _run([str(python.executable), "-I", "-m", "venv", *bare, str(venv)], lock)
     if pins:
-        _run([*pip, "-q", "--no-deps", "--require-hashes", "-r", str(lock)], lock)
+        options = ["-q", "--no-input", "--disable-pip-version-check", "--no-cache-dir"]
+        _run([*pip, "install", *options, "--no-deps", "--require-hashes", "-r", str(lock)], lock)
     said = json.loads(_run([program, "-I", "-c", _LIST], lock))
     have = {_normal(name): version for name, version in said.items()}
     wrong = [f"{name}=={pin}" for name, pin in pins.items() if have.get(name) != pin]
     if wrong:
         raise IntegrityError(f"{lock}: installed is not what it names: {', '.join(sorted(wrong)[:3])}")
     for script in (venv / "bin").iterdir():
-        _move(script, f"{venv}/bin/", f"{VENV}/bin/")
+        move(script, f"{venv}/bin/", f"{VENV}/bin/")
 
 
-def _move(script: Path, here: str, there: str) -> None:
-    """Let a script's first line, and the activation scripts, name the place where it will be."""
+def move(script: Path, here: str, there: str) -> None:
+    """Let a script name the interpreter where it will be; a long path stands in its second line."""
     if script.is_symlink() or not script.is_file():
         return
     content = script.read_bytes()
-    if content.startswith(b"#!") and here.encode() in content.split(b"\n", 1)[0]:
+    if content.startswith(b"#!") and here.encode() in b"".join(content.splitlines(keepends=True)[:2]):
         script.write_bytes(content.replace(here.encode(), there.encode(), 1))
 
 

@@ -31,6 +31,7 @@ PACKAGE = {
     ),
 }
 COMMAND = ("python", "-m", "pytest", "-q", "--junitxml={report}", "tests")
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the plugins beside rtrl take seconds to import
 OLD = ("tests/test_counting.py::test_one", "tests/test_counting.py::test_two")
 
 
@@ -146,7 +147,7 @@ def make_suite(path: Path, changes: tuple[Change, ...] = CHANGES) -> Suite:
             instruction=change.instruction,
             tests=ExpectedTests(COMMAND, change.fail_to_pass, OLD, tuple(change.tests)),
             timeout_s=120.0,
-            environment=EnvironmentSpec(kind="host", tree=tree),
+            environment=EnvironmentSpec(kind="host", tree=tree, variables=QUICK),
             verifier_timeout_s=60.0,
         )
         tests = {name: text.encode() for name, text in change.tests.items()}

@@ -1,17 +1,22 @@
 """The agent loop: what it asks, what it runs, why it stops."""
 
 import json
+import time
 
 import pytest
 
 from cursorbench.harness import hermes
-from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.budget import INFRASTRUCTURE, Budget, StopReason, Usage
 from cursorbench.harness.chat import assistant_message
 from cursorbench.harness.loop import AgentLoop
-from cursorbench.harness.toolbox import Toolbox
+from cursorbench.harness.results import ErrorClass, ToolResult
+from cursorbench.harness.summary import SelfSummary
+from cursorbench.harness.toolbox import Tool, Toolbox, define
 from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
+from tests.cursorbench.harness.places import unboxed
 
+HISTORY = {"role": "user", "content": "earlier"}
 CODE = "def total(a, b):\n    return a + b\n"
 
 
@@ -128,3 +133,197 @@ def test_a_call_with_more_than_its_schema_allows_is_not_run(loop):
     )
     assert loop.calls[0].error == "schema"
     assert loop.edits == []
+
+
+def sleeper(seconds=0.2):
+    """A tool that takes its time, and says when it began and ended."""
+    began = []
+
+    def run(place, arguments, left_s):
+        began.append(time.monotonic())
+        time.sleep(seconds)
+        return ToolResult("slept", "failed" if "bad" in arguments else "")
+
+    definition = define("wait", "Wait.", {"bad": {"type": "boolean"}}, [])
+    return Tool(definition, run), began
+
+
+def test_calls_of_one_message_run_side_by_side_in_their_order(tmp_path):
+    tool, began = sleeper()
+    loop = AgentLoop(Toolbox(Folder(tmp_path), (tool,)), "Go.", "all", Budget(turns=3))
+    calls = [hermes.render("wait", arguments) for arguments in ({}, {"bad": True}, {}, {})]
+    loop.receive(assistant_message("".join(calls)))
+    (turn,) = loop.history
+    assert [call.tool_error for call in loop.calls] == ["", "failed", "", ""], "one that fails stops no other"
+    assert [m["tool_call_id"] for m in loop.messages[-4:]] == [f"call_0_{n}" for n in range(4)]
+    assert max(began) - min(began) < 0.15, "all began before the first ended"
+    assert sum(call.seconds for call in loop.calls) >= 0.8
+    assert turn.tools_s < 0.6
+    assert all(call.started_s < 0.15 for call in loop.calls)
+
+
+def test_an_edit_waits_for_what_is_before_it_and_is_seen_by_what_comes_after(tmp_path):
+    (tmp_path / "shop.py").write_text(CODE)
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=3))
+    read = hermes.render("read_file", {"path": "shop.py"})
+    parts = [read, edit("a + b", "a - b"), read, edit("a - b", "a * b"), edit("nowhere", "x"), read]
+    loop.receive(assistant_message("".join(parts)))
+    results = [call.result for call in loop.calls]
+    assert [results[place].count("a - b") for place in (0, 2)] == [0, 1]
+    assert results[5] == CODE.replace("a + b", "a * b")
+    assert [call.tool_error for call in loop.calls] == ["", "", "", "", "not_found", ""]
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+READ = hermes.render("read_file", {"path": "shop.py"})
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        (Budget(turns=2), StopReason.MAX_TURNS),
+        (Budget(turns=9, output_tokens=40), StopReason.MAX_OUTPUT_TOKENS),
+        (Budget(turns=9, total_tokens=240), StopReason.MAX_TOTAL_TOKENS),
+        (Budget(turns=9, wall_s=20), StopReason.MAX_SECONDS),
+        (Budget(turns=9, tool_calls=2), StopReason.MAX_TOOL_CALLS),
+    ],
+)
+def test_every_budget_has_a_reason_of_its_own(tmp_path, budget, reason):
+    (tmp_path / "shop.py").write_text(CODE)
+    clock = Clock()
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", budget, max_tokens=30, clock=clock)
+    for turn in range(2):
+        request = loop.next_request()
+        left = budget.output_tokens - 20 * turn
+        assert request.max_tokens == min(30, left)
+        clock.now += 10
+        loop.receive(assistant_message(READ, turn), usage=Usage(100, 20))
+    assert loop.stop is reason
+    assert loop.next_request() is None
+    assert [call.tool_error for call in loop.calls] == ["", ""], "what the last answer called is still run"
+    assert loop.episode().seconds == 20
+
+
+def test_calls_beyond_the_budget_are_not_run(tmp_path):
+    (tmp_path / "shop.py").write_text(CODE)
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9, tool_calls=2))
+    loop.receive(assistant_message(READ + READ + edit("a + b", "a - b")))
+    assert [call.tool_error for call in loop.calls] == ["", "", "over_budget"]
+    assert loop.calls[2].error_class is ErrorClass.INVALID_ARGUMENTS
+    assert (tmp_path / "shop.py").read_text() == CODE
+    assert loop.stop is StopReason.MAX_TOOL_CALLS
+
+
+def test_time_that_runs_out_during_a_model_call_ends_it_before_the_next(tmp_path):
+    clock = Clock()
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9, wall_s=5), clock=clock)
+    assert loop.next_request() is not None
+    clock.now = 6
+    assert loop.left_s == -1
+    assert loop.next_request() is None
+    assert loop.stop is StopReason.MAX_SECONDS
+
+
+def test_the_user_stops_it(tmp_path):
+    (tmp_path / "shop.py").write_text(CODE)
+    loop = AgentLoop(small(tmp_path), "Edit.", "go")
+    loop.cancel()
+    loop.receive(assistant_message(edit("a + b", "a - b")))
+    assert loop.calls[0].tool_error == "aborted"
+    assert loop.calls[0].error_class is ErrorClass.USER_ABORT
+    assert loop.stop is StopReason.CANCELLED
+    assert loop.edits == []
+
+
+def test_a_dead_sandbox_ends_it_as_infrastructure(tmp_path):
+    box, sandbox = unboxed(tmp_path)
+    loop = AgentLoop(box, "Work.", "go")
+    sandbox.dead = True
+    loop.receive(assistant_message(hermes.render("run", {"command": "true"})))
+    assert loop.stop is StopReason.SANDBOX_DIED
+    assert loop.stop in INFRASTRUCTURE
+    assert loop.episode().failure
+
+
+def test_self_summary_goes_on_from_what_the_model_wrote(tmp_path):
+    (tmp_path / "shop.py").write_text(CODE)
+    policy = SelfSummary(trigger_tokens=500, max_tokens=77, ask="Sum up.", restart="{request} | {summary}")
+    loop = AgentLoop(
+        small(tmp_path), "Edit.", "do {summary} it", Budget(turns=9), summary=policy, history=[HISTORY]
+    )
+    first = loop.next_request()
+    assert len(first.messages) == 3
+    loop.receive(assistant_message(READ), usage=Usage(100, 20))
+    assert loop.next_request().tool_choice == ""
+    loop.receive(assistant_message(READ, 1), usage=Usage(600, 20))
+    asked = loop.next_request()
+    assert loop.next_request() == asked, "asking twice changes nothing"
+    assert asked.messages[-1] == {"role": "user", "content": "Sum up."}
+    assert asked.messages[:-1] == tuple(loop.messages), "it goes on with the conversation it sums up"
+    assert (asked.max_tokens, asked.tool_choice, asked.tools) == (77, "none", first.tools)
+    loop.receive(assistant_message("read {request} twice" + READ, 2), usage=Usage(650, 30))
+    assert len(loop.calls) == 2, "no call is run while summing up"
+    request = loop.next_request()
+    assert request.messages == (
+        {"role": "system", "content": "Edit."},
+        {"role": "user", "content": "do {summary} it | read {request} twice"},
+    )
+    loop.receive(assistant_message("Done.", 3), usage=Usage(50, 5))
+    episode = loop.episode()
+    assert episode.stop is StopReason.ANSWERED
+    assert [turn.segment for turn in episode.turns] == [0, 0, 0, 1]
+    assert [turn.summary for turn in episode.turns] == [False, False, True, False]
+    assert [len(turn.asked) for turn in episode.turns] == [3, 0, 1, 2]
+    assert (episode.prompt_tokens, episode.output_tokens) == (1400, 75)
+
+
+def test_a_summary_without_words_ends_it(tmp_path):
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9), summary=SelfSummary(10))
+    loop.receive(assistant_message(READ), usage=Usage(100, 20))
+    loop.receive(assistant_message(" \n"), usage=Usage(100, 20))
+    assert loop.stop is StopReason.NO_SUMMARY
+
+
+def test_summaries_have_an_end(tmp_path):
+    loop = AgentLoop(small(tmp_path), "Edit.", "go", Budget(turns=9), summary=SelfSummary(10, at_most=1))
+    for turn, said in enumerate((READ, "sum", READ, READ)):
+        assert (loop.next_request().tool_choice == "none") == (turn == 1)
+        loop.receive(assistant_message(said, turn), usage=Usage(100, 20))
+
+
+def test_without_told_tokens_they_are_estimated(tmp_path):
+    loop = AgentLoop(small(tmp_path), "Edit.", "x" * 3000, Budget(turns=9), summary=SelfSummary(1000))
+    loop.receive(assistant_message(READ))
+    assert loop.next_request().tool_choice == "none"
+    usage = loop.history[0].usage
+    assert 1000 < usage.prompt < 1500
+    assert not usage.told
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"content": 3, "tool_calls": None},
+        {"content": [{"type": "text", "text": "a"}, {"type": "image"}, 3]},
+        {
+            "content": "\ud800",
+            "tool_calls": [None, {}, {"function": 3}, {"id": 7, "function": {"name": None}}],
+        },
+        {"tool_calls": [{"id": "\ud800", "function": {"name": "read_file", "arguments": {"path": "x"}}}]},
+        {"tool_calls": [{"function": {"name": "read_file\0", "arguments": "[" * 100_000}}]},
+    ],
+)
+def test_whatever_a_server_answers_can_be_gone_on_with(tmp_path, message):
+    loop = AgentLoop(small(tmp_path), "Edit.", "go")
+    loop.receive(message)
+    json.dumps(loop.messages, ensure_ascii=False).encode()
+    answers = [m["tool_call_id"] for m in loop.messages if m["role"] == "tool"]
+    assert answers == [call["id"] for call in loop.messages[2].get("tool_calls", [])]

@@ -1,0 +1,126 @@
+"""Reading folders that a model filled: by descriptors, following no link, opening no pipe and no device.
+
+Names are bytes. Used by the keeper for copies (`layers.py`) and for what changed (`changes.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DEEPEST = 200  # folders within folders; deeper ones are refused, not followed
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
+
+
+class TooLargeError(ValueError):
+    """What is to be read is larger, deeper or more than the limits; says which."""
+
+
+@contextmanager
+def folder(name: bytes | str, within: int | None = None) -> Iterator[int]:
+    """A folder's descriptor. Raises OSError when it is a link or no folder."""
+    fd = os.open(name, _FOLDER, dir_fd=within)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def file(name: bytes, within: int) -> Iterator[int]:
+    """A regular file's descriptor. Raises OSError when it has become anything else."""
+    fd = os.open(name, _FILE, dir_fd=within)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(22, "not a regular file", os.fsdecode(name))
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def entries(fd: int) -> list[tuple[bytes, os.stat_result]]:
+    """Names and what they are, sorted by name; what vanishes meanwhile is left out."""
+    found = []
+    for name in sorted(os.fsencode(text) for text in os.listdir(fd)):
+        try:
+            found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    """Whether an entry of an overlay's layer says "deleted"."""
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def is_opaque(fd: int) -> bool:
+    """Whether a folder of a layer hides what the layers below have in it."""
+    for name in _OPAQUE:
+        try:
+            if os.getxattr(fd, name) in (b"y", b"x"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def make_opaque(fd: int) -> None:
+    """Mark a folder so; with the mark of an ordinary user where the other is forbidden."""
+    try:
+        os.setxattr(fd, _OPAQUE[0], b"y")
+    except PermissionError:
+        os.setxattr(fd, _OPAQUE[1], b"y")
+
+
+def content(name: bytes, within: int, limit: int) -> bytes:
+    """A regular file's bytes. Raises TooLargeError over `limit`."""
+    with file(name, within) as fd:
+        if os.fstat(fd).st_size > limit:
+            raise TooLargeError(f"{os.fsdecode(name)!r} is larger than {limit} bytes")
+        parts = []
+        left = limit
+        while part := os.read(fd, min(left + 1, 1 << 20)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise TooLargeError(f"{os.fsdecode(name)!r} is larger than {limit} bytes")
+    return b"".join(parts)
+
+
+def copy_data(source: int, target: int) -> None:
+    """Copy a file's bytes and its length, holes staying holes."""
+    size = os.fstat(source).st_size
+    place = 0
+    while place < size:
+        try:
+            place = os.lseek(source, place, os.SEEK_DATA)
+        except OSError:  # nothing but a hole from here
+            break
+        end = min(os.lseek(source, place, os.SEEK_HOLE), size)
+        os.lseek(target, place, os.SEEK_SET)
+        while place < end:
+            sent = os.sendfile(target, source, place, end - place)
+            if not sent:
+                return
+            place += sent
+    os.ftruncate(target, size)
+
+
+def remove(name: bytes, within: int) -> None:
+    """Delete an entry with all in it, if it is there."""
+    try:
+        found = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=within)
+        return
+    with folder(name, within) as fd:
+        for inner, _ in entries(fd):
+            remove(inner, fd)
+    os.rmdir(name, dir_fd=within)

@@ -1,0 +1,83 @@
+"""What the keeper looks at twenty times a second: memory, and processes where no group counts them.
+
+The kernel's group limits stop a sandbox at memory plus disk; this stops it at memory alone, and says so.
+Where groups cannot be had, the processes of the sandbox are found by their PID namespace in /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cursorbench.sandbox.groups import Group
+
+INTERVAL_S = 0.05
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Watch:
+    """The limits of one sandbox. `first` is the host's id of its first process, `outer` bubblewrap's own.
+
+    Neither is ever killed here: the sandbox outlives what ran in it.
+    """
+
+    group: Group
+    memory: int
+    processes: int
+    first: int = 0
+    outer: int = 0
+    killed: int = 0
+    at: float = float("-inf")  # when something was last killed for memory, on the monotonic clock
+
+    def look(self) -> None:
+        """Kill everything in the sandbox when it is over its limits, and remember when."""
+        killed = self.group.killed()
+        if killed > self.killed:
+            self.killed, self.at = killed, time.monotonic()
+        used = self.group.memory()
+        if "pids" in self.group.folders and used is not None:
+            if used > self.memory:
+                self._clear(self.group.members())
+                self.at = time.monotonic()
+            return
+        inside = members(self.first)
+        if used is None:
+            used = sum(map(_resident, inside))
+        if used > self.memory or len(inside) > self.processes:
+            self._clear(inside)
+            self.at = time.monotonic()
+
+    def _clear(self, pids: list[int]) -> None:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                if pid not in (self.first, self.outer):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, number)
+
+
+def members(first: int) -> list[int]:
+    """Host ids of all processes in the PID namespace of the process `first`."""
+    wanted = _namespace(first)
+    if not wanted:
+        return []
+    numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return [pid for pid in numbers if _namespace(pid) == wanted]
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115  # a few microseconds each
+    except OSError:
+        return ""
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,159 @@
+"""Agents in a real sandbox: ours, and mini-swe-agent by its own command, through the real gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.errors import InputMissingError, SandboxError, UsageError
+from cursorbench.harness import agent as ours
+from cursorbench.harness import installed, outside
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.completion import Attribution
+from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.relay import Relay
+from cursorbench.harness.sandboxed import SandboxPlace
+from cursorbench.sandbox import Backend, Environment, Limits, open_backend
+from tests.stages.gateway.rig import Rig, running
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    if shutil.which("bwrap") is None:
+        pytest.skip("no bubblewrap")
+    try:
+        found = open_backend("bubblewrap")
+        root = Path(__file__).parent
+        with found.start(Environment(root)):
+            pass
+    except SandboxError as error:
+        pytest.skip(f"no sandbox here: {error}")
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "sum.py").write_text("x = 1\n")
+    return folder
+
+
+NOWHERE = Endpoint("http://127.0.0.1:9", "k", "m")
+
+
+def go(backend: Backend, relay: Relay, root: Path, command: str, instruction: str = "fix it") -> Any:
+    environment = relay.bind(Environment(root))
+    with backend.start(environment, Limits()) as sandbox:
+        done = outside.run(sandbox, relay, command, instruction)
+        return done, sandbox.exec("cat sum.py /tmp/instruction.md; ls /tmp").output
+
+
+@pytest.mark.slow
+def test_mini_swe_agent_by_its_command(backend: Backend, root: Path, tmp_path: Path) -> None:
+    """Two steps: the first call works on a file, the second one hands in. All of it inside."""
+    script = (
+        "if [ -e seen ]; then echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat sum.py;"
+        " else touch seen; echo fixed > sum.py; id -u; fi"
+    )
+    task = f"stub:call bash {json.dumps({'command': script})}"
+    command = (
+        "mini -m openai/{model} -y --exit-immediately -o /tmp/trajectory.json"
+        " -c mini.yaml -c agent.instance_template={{task}} -t {instruction}"
+    )
+
+    def inside(rig: Rig) -> Any:
+        who = Attribution("bench", "s", "e", no_train=True)
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=6, wall_s=100), who) as relay:
+            agent = outside.install(relay, Path(sys.prefix))
+            with backend.start(agent.bind(relay.bind(Environment(root)))) as sandbox:
+                done = outside.run(sandbox, relay, command, task, agent)
+                return done, sandbox.read("sum.py")
+
+    async def both() -> Any:
+        async with running(tmp_path / "gateway") as rig:
+            return await asyncio.to_thread(inside, rig), rig.generations()
+
+    (done, content), recorded = asyncio.run(both())
+    assert (done.episode.stop, done.status) == (StopReason.ANSWERED, 0), done.output[-3000:]
+    assert content == b"fixed\n"
+    assert (root / "sum.py").read_text() == "x = 1\n", "nothing happened outside"
+    assert done.episode.generations == tuple(one.id for one in recorded)
+    assert {one.episode.split("@")[0] for one in recorded} == {"e"}
+    assert [call.name for call in done.episode.calls] == ["bash", "bash"]
+    assert "1000" in done.episode.calls[0].result
+
+
+def test_our_agent_in_the_sandbox(backend: Backend, root: Path, tmp_path: Path) -> None:
+    def inside(rig: Rig) -> Any:
+        call = 'stub:call run {"command": "echo fixed > sum.py; cat sum.py"}'
+        config = AgentConfig(budget=Budget(turns=2))
+        with backend.start(Environment(root)) as sandbox, Driver(Endpoint(rig.url, rig.key)) as driver:
+            return ours.run(config, SandboxPlace(sandbox), call, driver), sandbox.read("sum.py")
+
+    async def both() -> Any:
+        async with running(tmp_path / "gateway") as rig:
+            return await asyncio.to_thread(inside, rig)
+
+    episode, content = asyncio.run(both())
+    assert [call.result for call in episode.calls] == ["exit 0\nfixed"] * 2
+    assert (content, episode.stop) == (b"fixed\n", StopReason.MAX_TURNS)
+
+
+def test_how_a_command_ends_is_why_the_episode_ends(backend: Backend, root: Path) -> None:
+    with Relay(NOWHERE, Budget()) as relay:
+        done, seen = go(
+            backend, relay, root, "sh -c 'echo new > sum.py; cat {instruction_file}; echo $0' {instruction}"
+        )
+        assert (done.episode.stop, done.status) == (StopReason.ANSWERED, 0)
+        assert done.output == "fix itfix it\n"
+        assert seen == "new\nfix itinstruction.md\n", "no key is left behind"
+        done, _ = go(backend, relay, root, "sh -c 'exit 3'")
+        assert (done.episode.stop, done.status) == (StopReason.AGENT_FAILED, 3)
+        done, _ = go(backend, relay, root, "no-such-agent {instruction}")
+        assert (done.episode.stop, done.status) == (StopReason.AGENT_FAILED, 127)
+        with pytest.raises(UsageError, match="cannot be read"):
+            go(backend, relay, root, "agent 'half")
+
+
+def test_an_agent_that_never_ends_is_ended(
+    backend: Backend, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside, "GRACE_S", 0.1)
+    with Relay(NOWHERE, Budget(wall_s=0.5)) as relay:
+        done, _ = go(backend, relay, root, "sh -c 'while :; do echo more; done'")
+    assert done.episode.stop is StopReason.MAX_SECONDS
+    assert done.episode.seconds < 5
+
+
+def test_a_model_that_does_not_answer_is_infrastructure(backend: Backend, root: Path) -> None:
+    endpoint = Endpoint("http://127.0.0.1:9", "k", "m", patience_s=0.01)
+    program = (
+        "import os, urllib.request as u; "
+        "r = u.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', b'{}', "
+        "{'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}); u.urlopen(r)"
+    )
+    with Relay(endpoint, Budget()) as relay:
+        done, _ = go(backend, relay, root, f"python3 -c {json.dumps(program)}")
+    assert done.episode.stop is StopReason.ABORTED, done.output
+    assert "does not answer" in done.episode.failure
+
+
+def test_the_network_is_the_relay_and_nothing_else(backend: Backend, root: Path) -> None:
+    program = "import socket; socket.create_connection(('1.1.1.1', 80), 1)"
+    with Relay(NOWHERE, Budget()) as relay:
+        done, _ = go(backend, relay, root, f'python3 -c "{program}"')
+    assert done.status == 1
+    assert "OSError" in done.output
+
+
+def test_no_virtual_environment(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError, match="virtual environment"):
+        installed.prepare(tmp_path, tmp_path / "agent", "/run/x")

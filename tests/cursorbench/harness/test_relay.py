@@ -1,0 +1,266 @@
+"""The relay: what gets through, what does not, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cursorbench.harness import relay as module
+from cursorbench.harness import sse
+from cursorbench.harness.budget import Budget, StopReason, Usage
+from cursorbench.harness.completion import Attribution
+from cursorbench.harness.driver import Endpoint
+from cursorbench.harness.recording import Recorder
+from cursorbench.harness.relay import Relay
+from tests.stages.gateway.rig import Rig, running
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "bash",
+            "parameters": {
+                "type": "object",
+                "properties": {"command": {"type": "string"}},
+                "required": ["command"],
+            },
+        },
+    }
+]
+WHO = Attribution("ada", "s1", "e1")
+
+
+def client(relay: Relay, key: str | None = None) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=str(relay.folder / "model.sock"))
+    headers = {"Authorization": f"Bearer {key or relay.key}"}
+    return httpx.Client(transport=transport, base_url="http://inside", headers=headers, timeout=20)
+
+
+def ask(http: httpx.Client, content: str, **body: Any) -> httpx.Response:
+    messages = [{"role": "user", "content": content}]
+    return http.post("/v1/chat/completions", json={"model": "rtrl", "messages": messages, **body})
+
+
+def declared(relay: Relay, length: str) -> int:
+    """The status for a body of a declared length that is not sent."""
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer {relay.key}\r\nContent-Length: {length}"
+    )
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(relay.folder / "model.sock"))
+        one.sendall(f"{head}\r\n\r\n".encode("latin-1"))
+        return int(one.recv(100).split()[1])
+
+
+async def test_model_calls_get_through_under_the_real_key_and_the_trial_s_names(tmp_path: Path) -> None:
+    def inside(rig: Rig) -> Any:
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=9), WHO) as relay, client(relay) as http:
+            assert http.get("/v1/models").json()["data"][0]["id"] == "rtrl"
+            forged = {"X-Rtrl-User": "eve", "X-Rtrl-No-Train": "1", "X-Rtrl-Episode": "other"}
+            http.headers.update(forged)
+            plain = ask(http, "hello", max_tokens=12)
+            assert plain.json()["usage"]["completion_tokens"] == 12
+            call = ask(http, 'stub:call bash {"command": "ls"}', tools=TOOLS, stream=True)
+            assert call.headers["content-type"].startswith("text/event-stream")
+            assert call.text.rstrip().endswith("data: [DONE]")
+            assert ask(http, "x", n=2).status_code == 400
+            return relay.recorder.episode("go", StopReason.ANSWERED, "", 1.0)
+
+    async with running(tmp_path) as rig:
+        episode = await asyncio.to_thread(inside, rig)
+        first, second = recorded = rig.generations()
+    assert episode.generations == (first.id, second.id)
+    assert {(one.user, one.session.split("@")[0], one.episode.split("@")[0]) for one in recorded} == {
+        ("ada", "s1", "e1")
+    }
+    assert {one.no_train for one in recorded} == {False}
+    assert [(call.name, call.arguments, call.error) for call in episode.calls] == [
+        ("bash", '{"command": "ls"}', "")
+    ]
+    assert episode.turns[0].usage == Usage(first.prompt_tokens, 12)
+    assert not episode.turns[1].usage.told, "the stream did not say"
+    assert [turn.segment for turn in episode.turns] == [0, 1], "another conversation"
+
+
+async def test_nothing_else_gets_through(tmp_path: Path) -> None:
+    def inside(rig: Rig) -> None:
+        with Relay(Endpoint(rig.url, rig.key), Budget(turns=9), WHO) as relay:
+            with client(relay) as http:
+                event = {
+                    "id": "x",
+                    "generation_id": "gen_" + "0" * 32,
+                    "type": "thumbs",
+                    "data": {"value": 1},
+                }
+                assert http.post("/v1/events", json=event).status_code == 404
+                for path in ("/admin/served", "/v1/completions", "/v1/chat/completions/../events", "//x"):
+                    assert http.post(path, json={}).status_code == 404
+                    assert http.get(path).status_code == 404
+                assert http.put("/v1/models").status_code == 501
+                url = "/v1/chat/completions"
+                assert http.post(url, content=b"{").status_code == 400
+                assert http.post(url, content=b"[" * 100_000).status_code == 400
+                assert http.post(url, content=b"[]").status_code == 400
+                assert http.post(url, content=iter([b"{}"])).status_code == 411
+            for length, status in (
+                (str(module.MAX_BODY + 1), 413),
+                ("9" * 12, 411),
+                ("-1", 411),
+                ("\xb2", 411),
+            ):
+                assert declared(relay, length) == status
+            with client(relay, "rtrl-other") as http:
+                assert ask(http, "hello").status_code == 401
+                assert http.get("/v1/models").status_code == 401
+            assert relay.recorder.spent.turns == 0
+
+    async with running(tmp_path) as rig:
+        await asyncio.to_thread(inside, rig)
+        assert rig.generations() == []
+        assert not rig.stub.requests
+
+
+async def test_the_budget_ends_it(tmp_path: Path) -> None:
+    def inside(rig: Rig) -> None:
+        with (
+            Relay(Endpoint(rig.url, rig.key), Budget(turns=9, output_tokens=15), WHO) as relay,
+            client(relay) as http,
+        ):
+            assert ask(http, "hello", max_tokens=10).status_code == 200
+            assert ask(http, "hello", max_tokens=10).status_code == 200
+            over = ask(http, "hello", max_tokens=10)
+            assert (over.status_code, over.json()["error"]["code"]) == (403, "budget_exhausted")
+            assert relay.recorder.stop is StopReason.MAX_OUTPUT_TOKENS
+
+    async with running(tmp_path) as rig:
+        await asyncio.to_thread(inside, rig)
+
+
+def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
+    nowhere = Endpoint("http://127.0.0.1:9", "k", "m", patience_s=0.01)
+    with Relay(nowhere, Budget(turns=9)) as relay, client(relay) as http:
+        assert ask(http, "hello").status_code == 503
+        assert "does not answer" in relay.recorder.failure
+    assert not relay.folder.exists()
+
+
+def test_connections_are_bounded(tmp_path: Path) -> None:
+    """Who opens many and says nothing is turned away; those who hang up make room."""
+    with Relay(Endpoint("http://127.0.0.1:9", "k", "m"), Budget()) as relay:
+        held = []
+        for _ in range(module.CONNECTIONS):
+            one = socket.socket(socket.AF_UNIX)
+            one.connect(str(relay.folder / "model.sock"))
+            one.sendall(b"GET /")
+            held.append(one)
+        with client(relay) as http, pytest.raises(httpx.TransportError):
+            http.get("/v1/models")
+        for one in held:
+            one.close()
+        deadline = time.monotonic() + 10
+        with client(relay) as http:
+            while True:
+                try:
+                    assert http.get("/nothing").status_code == 404
+                    break
+                except httpx.TransportError:
+                    assert time.monotonic() < deadline, "no room was made"
+                    time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"\0\0\0\0\r\n\r\n", b"GET " + b"a" * 70_000 + b"\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 99],
+)
+def test_junk_harms_nobody(junk: bytes) -> None:
+    with Relay(Endpoint("http://127.0.0.1:9", "k", "m"), Budget()) as relay:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(str(relay.folder / "model.sock"))
+            one.sendall(junk)
+            one.shutdown(socket.SHUT_WR)
+            while one.recv(65536):
+                pass
+        with client(relay) as http:
+            assert http.get("/nothing").status_code == 404
+
+
+def test_the_forwarder_leads_a_command_to_the_socket(tmp_path: Path) -> None:
+    program = """
+import json, os, sys, urllib.request
+base = os.environ["OPENAI_BASE_URL"]
+assert sys.argv[1] == base and sys.argv[2] == "do {this} {base" + "_url}", sys.argv
+request = urllib.request.Request(base + "/models", headers={"Authorization": "Bearer " + os.environ["KEY"]})
+try:
+    urllib.request.urlopen(request)
+except urllib.error.HTTPError as error:
+    print(json.load(error)["error"]["code"])
+print("x" * 1_000_000)
+sys.exit(3)
+"""
+    with Relay(Endpoint("http://127.0.0.1:9", "k", "m"), Budget()) as relay:
+        told = tmp_path / "told.json"
+        variables = {"OPENAI_BASE_URL": "{base_url}", "KEY": "wrong"}
+        told.write_text(json.dumps({"variables": variables, "replace": {"{text}": "do {this} {base_url}"}}))
+        line = [sys.executable, "-I", str(relay.folder / "forward.py"), str(relay.folder / "model.sock")]
+        line += [str(told), sys.executable, "-c", program, "{base_url}", "{text}"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 3, done.stdout[-2000:]
+    assert done.stdout.startswith("invalid_api_key\nxxx")
+    assert "bytes cut here]" in done.stdout
+    assert 350_000 < len(done.stdout) < 400_000
+    assert not told.exists(), "the key is not left lying about"
+
+
+def piece(**delta: Any) -> str:
+    return "data: " + json.dumps({"id": "g", "choices": [{"delta": delta, "finish_reason": None}]}) + "\n\n"
+
+
+def test_a_stream_is_put_together() -> None:
+    first = {"index": 0, "id": "c0", "function": {"name": "ba", "arguments": '{"a"'}}
+    rest = {"index": 0, "function": {"name": "sh", "arguments": ": 1}"}}
+    other = {"index": 1, "id": "c1", "function": {"name": "x", "arguments": "{}"}}
+    parts = [piece(role="assistant", content="a"), piece(content="b"), piece(tool_calls=[first])]
+    parts += [piece(tool_calls=[rest, other])]
+    end = 'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\n'
+    usage = 'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}\n\n'
+    stream = "".join([*parts, end, usage, "data: [DONE]\n\n"]).encode()
+    found = sse.read(stream, {"content-type": "text/event-stream"}, 1.0)
+    assert (found.message["content"], found.finish_reason, found.usage) == ("ab", "tool_calls", Usage(3, 4))
+    calls = [(one["id"], one["function"]) for one in found.message["tool_calls"]]
+    assert calls == [
+        ("c0", {"name": "bash", "arguments": '{"a": 1}'}),
+        ("c1", {"name": "x", "arguments": "{}"}),
+    ]
+    with pytest.raises(ValueError, match="broke off"):
+        sse.read(stream[:-14], {"content-type": "text/event-stream"}, 1.0)
+
+
+def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
+    recorder = Recorder(Budget(turns=9))
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    answer = {"role": "assistant", "content": "look", "tool_calls": [call]}
+    start = [{"role": "system", "content": "be"}, {"role": "user", "content": "go"}]
+    added = {"role": "tool", "tool_call_id": "c", "content": "a.py"}
+    recorder.add({"messages": start, "tools": TOOLS}, completion(answer))
+    done = {"role": "assistant", "content": "done"}
+    recorder.add({"messages": [*start, answer, added], "tools": TOOLS}, completion(done))
+    bad = {**call, "id": "d", "function": {"name": "bash", "arguments": "{}"}}
+    recorder.add({"messages": start, "tools": TOOLS}, completion({**answer, "tool_calls": [bad]}))
+    episode = recorder.episode("go", StopReason.ANSWERED, "", 2.0)
+    assert [(call.result, call.error) for call in episode.calls] == [("a.py", ""), ("", "schema")]
+    assert [turn.segment for turn in episode.turns] == [0, 0, 1]
+    assert [len(turn.asked) for turn in episode.turns] == [2, 1, 2]
+    assert (episode.system, episode.invalid_calls) == ("be", 1)
+
+
+def completion(message: dict[str, Any]) -> Any:
+    return sse.read(json.dumps({"id": "g", "choices": [{"message": message}]}).encode(), {}, 0.5)

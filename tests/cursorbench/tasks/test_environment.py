@@ -1,0 +1,98 @@
+"""A task's environment in a real sandbox: the interpreter, the working tree, the tests."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.graders.running import run_tests
+from cursorbench.sandbox import open_backend
+from cursorbench.sandbox.protocol import Limits
+from cursorbench.tasks import environment, venv
+from cursorbench.tasks.suite import Suite
+from cursorbench.tasks.task import EnvironmentSpec
+from tests.cursorbench import suites
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return suites.make_suite(tmp_path_factory.mktemp("suite") / "words")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
+def test_tests_run_by_the_tasks_python(made: Suite, tmp_path: Path) -> None:
+    task = made.task("word-feature")
+    logs = task.logs
+    logs.mkdir()
+    (logs / "ci.log").write_text("FAILED test_top\n")
+    found = environment.open(task, tmp_path / "cache")
+    with open_backend("bubblewrap").start(found, environment.limits(task)) as sandbox:
+        said = sandbox.exec(["python", "-c", "import sys, words; print(sys.prefix, words.__file__)"])
+        assert said.output == "/venv /work/words/__init__.py\n"
+        assert sandbox.read("/context/ci.log") == b"FAILED test_top\n"
+        assert sandbox.exec("touch /venv/x /context/x").status != 0
+        ran = run_tests(sandbox, task.tests.command, 60)
+        assert dict.fromkeys(suites.OLD, "passed") == dict(ran.outcomes)
+        for path in task.tests.files:
+            sandbox.write(path, (task.test_files / path).read_bytes())
+        sandbox.write("/tmp/solution.patch", task.solution.read_bytes())
+        assert sandbox.exec("git apply --binary /tmp/solution.patch").ok
+        ran = run_tests(sandbox, task.tests.command, 60)
+        expected = (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
+        assert dict.fromkeys(expected, "passed") == dict(ran.outcomes)
+    shutil.rmtree(logs)
+
+
+def test_limits_are_the_tasks(made: Suite) -> None:
+    task = made.task("word-debug")
+    found = environment.limits(task)
+    assert (found.memory, found.disk, found.wall_s) == (2048 << 20, 1024 << 20, 60.0)
+    silent = replace(task, environment=EnvironmentSpec(kind="host", memory_mb=None, storage_mb=None))
+    assert environment.limits(silent).memory == Limits().memory
+
+
+def test_an_image_needs_a_container_engine(made: Suite, tmp_path: Path) -> None:
+    task = replace(made.task("word-debug"), environment=EnvironmentSpec(kind="docker", image="debian:12"))
+    with pytest.raises(SandboxError, match="word-debug needs Docker"):
+        environment.open(task, tmp_path)
+
+
+HASH = "--hash=sha256:" + "0" * 64
+
+
+def test_what_a_lock_pins() -> None:
+    text = (
+        f"# made by hand\nTyping_Extensions==4.12.2 \\\n    {HASH}\nzope.interface[test]==7.0 {HASH} # why\n"
+    )
+    text += f"colorama==0.4.6 ; sys_platform == 'win32' {HASH}\n"
+    assert venv.locked(text, Path("l")) == {"typing-extensions": "4.12.2", "zope-interface": "7.0"}
+
+
+@pytest.mark.parametrize("line", ["pytest", "pytest>=8 " + HASH, "pytest==8.0", "-e .", "git+https://x/y"])
+def test_a_lock_that_leaves_something_open(line: str) -> None:
+    with pytest.raises(IntegrityError, match="is not NAME==VERSION with a hash"):
+        venv.locked(line + "\n", Path("requirements.lock"))
+
+
+def test_an_environment_without_requirements_is_built_once(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("# nothing\n")
+    version = f"{venv.sys.version_info.major}.{venv.sys.version_info.minor}"
+    first, python = venv.build(lock, version, tmp_path / "cache")
+    assert python.version.startswith(version)
+    assert (first / "bin" / "python").exists()
+    stamp = first.stat().st_mtime_ns
+    assert venv.build(lock, version, tmp_path / "cache")[0] == first
+    assert first.stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize("start", ["#!{}python3\n", "#!/bin/sh\n''''exec' {}python3 \"$0\" \"$@\"\n"])
+def test_scripts_name_the_place_inside(tmp_path: Path, start: str) -> None:
+    script = tmp_path / "tool"
+    script.write_text(start.format("/made/here/bin/") + "print('/made/here/bin/')\n")
+    venv.move(script, "/made/here/bin/", "/venv/bin/")
+    assert script.read_text() == start.format("/venv/bin/") + "print('/made/here/bin/')\n"
