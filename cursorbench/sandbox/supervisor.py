@@ -77,7 +77,7 @@ def located(program: bytes, path: bytes) -> bytes:
         return program
     for folder in path.split(b":"):
         place = (folder or b".") + b"/" + program
-        if os.access(place, os.X_OK) and not os.path.isdir(place):  # noqa: PTH112  bytes
+        if os.access(place, os.X_OK) and not os.path.isdir(place):
             return place
     raise FileNotFoundError(2, "not on the PATH")
 

@@ -92,7 +92,7 @@ def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
     assert found.files == {"requirements-dev.txt": ("pytest-cov", "black")}
     assert (found.import_paths, found.modules) == ((".",), ("w",))
     assert pytest_
-    assert lock.wanted(("auto",), found) == ("click", "pytest", "pytest-cov", "six")
+    assert lock.wanted(("auto",), found) == ("black", "click", "pytest", "pytest-cov", "six")
 
 
 def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
