@@ -30,7 +30,12 @@ NEW_TEST = OLD_TEST + "\n\ndef test_blanks():\n    assert count('a  b') == 2\n"
 LONGEST = RIGHT + "\n\ndef longest(text):\n    return max(text.split(), key=len)\n"
 LONGEST_TEST = "from words import longest\n\n\ndef test_longest():\n    assert longest('a bcd ef') == 'bcd'\n"
 SHORTEST = "def shortest(text, key=len):\n    return min(text.split(), key=key)\n"
-FLAKY_TEST = "import os\n\nimport words\n\n\ndef test_tag():\n    words.tag('a')\n    assert os.environ['TZ'] == 'UTC'\n"
+FLAKY_TEST = """import os, words
+
+def test_tag():
+    words.tag('a')
+    assert os.environ['TZ'] == 'UTC'
+"""
 
 Change = tuple[dict[str, str], str]  # files, message
 CHANGES: dict[str, Change] = {

@@ -101,15 +101,15 @@ def test_what_the_base_has_itself_cannot_be_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["logs/HEAD", "packed-refs", "objects/info/alternates", "FETCH_HEAD", "refs/stash", "refs/tags/v1", "hooks/x",
-     "refs/notes/commits", "worktrees/w/HEAD", "modules/m/HEAD", "ORIG_HEAD", "info/grafts"],
+    ["logs/HEAD", "packed-refs", "objects/info/alternates", "FETCH_HEAD", "refs/stash", "refs/tags/v1",
+     "hooks/x", "refs/notes/commits", "worktrees/w/HEAD", "modules/m/HEAD", "ORIG_HEAD", "info/grafts"],
 )  # fmt: skip
 def test_any_trace_is_seen(tmp_path: Path, name: str) -> None:
     folder, tree = cut_tree(tmp_path)
     path = folder / ".git" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{bundle.git(folder, 'rev-parse', 'HEAD').strip()}\n")
-    with pytest.raises(FutureLeftError, match=f"holds {name.split('/')[0]}"):
+    with pytest.raises(FutureLeftError, match=f"holds {name.partition('/')[0]}"):
         assert_cut(folder, tree, ())
 
 
@@ -117,7 +117,7 @@ def test_a_loose_object_of_nowhere_is_seen(tmp_path: Path) -> None:
     folder, tree = cut_tree(tmp_path)
     (tmp_path / "solution.txt").write_text("the solution")
     bundle.git(folder, "hash-object", "-w", str(tmp_path / "solution.txt"))
-    with pytest.raises(FutureLeftError, match="1 objects of .* do not belong"):
+    with pytest.raises(FutureLeftError, match=r"1 objects of .* do not belong"):
         assert_cut(folder, tree, ())
 
 

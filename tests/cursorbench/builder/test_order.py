@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from cursorbench.builder import runs
@@ -33,7 +34,7 @@ def order(seed: str, ids: list[str] = IDS) -> list[str]:
 def blocks(ids: list[str], depth: int) -> int:
     """How often the module (depth 1), or the class in it (2), changes, plus one."""
     keys = [tuple(one.partition("[")[0].split("::")[:-1][:depth]) for one in ids]
-    return 1 + sum(one != other for one, other in zip(keys, keys[1:], strict=False))
+    return 1 + sum(one != other for one, other in pairwise(keys))
 
 
 def test_modules_and_classes_stay_together() -> None:

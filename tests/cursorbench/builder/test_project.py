@@ -97,7 +97,8 @@ def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
 
 def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
     files: dict[str, str | None] = {
-        "setup.cfg": "[metadata]\nname = w\nversion = attr: w.__version__\n[options]\ninstall_requires =\n  six\n  click>7\n"
+        "setup.cfg": "[metadata]\nname = w\nversion = attr: w.__version__\n[options]\ninstall_requires =\n"
+        "  six\n  click>7\n"
         "[options.extras_require]\ntest = pytest\n",
         "w/__init__.py": "__version__: str = '3.4.5'\n",
     }

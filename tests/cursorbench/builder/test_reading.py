@@ -21,8 +21,8 @@ from cursorbench.errors import IntegrityError
         ("conftest.py", "test"), ("pkg/core_test.go", "test"), ("web/app.spec.ts", "test"),
         ("typing_tests/base.py", "test"), ("docs/conf.py", "docs"), ("README.rst", "docs"),
         ("vendor/lib/x.go", "vendored"), ("pkg/_vendor/six.py", "vendored"), ("proto/a_pb2.py", "generated"),
-        ("uv.lock", "generated"), ("pkg/_version.py", "generated"), ("setup.py", "other"), ("pyproject.toml", "other"),
-        ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
+        ("uv.lock", "generated"), ("pkg/_version.py", "generated"), ("setup.py", "other"),
+        ("pyproject.toml", "other"), ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
     ],
 )  # fmt: skip
 def test_kinds_of_files(path: str, kind: str) -> None:
@@ -89,7 +89,7 @@ def test_tests_that_say_something_new() -> None:
     [
         ("Fix the underflow (#656)", "Fix the underflow"),
         ("Fix the underflow, closes #12", "Fix the underflow"),
-        ("Fix the underflow\n\nCloses: #12\nSigned-off-by: A <a@b.org>\nCo-Authored-By: C <c@d.org>\n", "Fix the underflow"),
+        ("Fix the underflow\n\nCloses: #12\nSigned-off-by: A <a@b.c>\nCo-Authored-By: C", "Fix the underflow"),
         ("Add skip\n\nRows are skipped.\n\nEntire-Checkpoint: abcdef123456", "Add skip\n\nRows are skipped."),
         ("Add skip (#3)\n\n* Add skip\n\n* review\n\n* more review", "Add skip"),
         ("Add skip\n\n* of rows\n* of columns", "Add skip\n\n* of rows\n* of columns"),

@@ -163,13 +163,15 @@ def test_a_log_on_disk(shop: tuple[Git, str, str], tmp_path: Path) -> None:
     git, first, _ = shop
     stamp = "2023-11-14T22:20:00.000Z"
     common = {"sessionId": "s1", "cwd": "/home/u/shop", "timestamp": stamp, "version": "1.0"}
-    call = {"type": "tool_use", "id": "t1", "name": "Edit",
-            "input": {"file_path": "/home/u/shop/shop.py", "old_string": BASE, "new_string": FIRST}}  # fmt: skip
+    path = "/home/u/shop/shop.py"
+    asked = {"file_path": path, "old_string": BASE, "new_string": FIRST}
+    call = {"type": "tool_use", "id": "t1", "name": "Edit", "input": asked}
+    done = {"filePath": path, "oldString": BASE, "newString": FIRST}
+    result = {"type": "tool_result", "tool_use_id": "t1"}
     lines = [
-        {**common, "type": "user", "uuid": "1", "message": {"role": "user", "content": "please sum up the rows"}},
-        {**common, "type": "assistant", "uuid": "2", "message": {"id": "m", "role": "assistant", "model": "x", "content": [call]}},
-        {**common, "type": "user", "uuid": "3", "toolUseResult": {"filePath": "/home/u/shop/shop.py", "oldString": BASE,
-         "newString": FIRST}, "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1"}]}},
+        {**common, "type": "user", "uuid": "1", "message": {"content": "please sum up the rows"}},
+        {**common, "type": "assistant", "uuid": "2", "message": {"id": "m", "content": [call]}},
+        {**common, "type": "user", "uuid": "3", "toolUseResult": done, "message": {"content": [result]}},
     ]  # fmt: skip
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "s1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
