@@ -127,7 +127,8 @@ def default_text(result: StageResult) -> str:
         elif isinstance(value, str | int | bool):
             lines[key] = value
         elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-            header = list(value[0])
+            names = dict.fromkeys(name for row in value for name in row)
+            header = [name for name in names if not any(isinstance(row.get(name), dict) for row in value)]
             rows = [["-" if row.get(name) is None else row[name] for name in header] for row in value]
             tables.append(f"{key}\n{table(header, rows)}")
     return "\n\n".join([pairs(lines), *tables])

@@ -105,6 +105,7 @@ is a value out of range; the message says where it stands.
 def default_of(field: Any) -> str:
     """The default as it would be written in a settings file."""
     value = field.get_default(call_default_factory=True)
+    value = getattr(value, "get_secret_value", lambda: value)()
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -27,6 +27,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
 from stages.cycle_config import CycleConfig
 from stages.deploy.config import DeployConfig
@@ -35,6 +36,7 @@ from stages.engine.config import EngineConfig
 from stages.errors import InputMissingError, UsageError
 from stages.eval.config import EvalConfig
 from stages.gateway.config import GatewayConfig
+from stages.monitor.config import MonitorConfig
 from stages.rollback.config import RollbackConfig
 from stages.train.config import TrainConfig
 
@@ -65,8 +67,10 @@ class Settings(BaseModel):
     train: TrainConfig = Field(default_factory=TrainConfig)
     eval: EvalConfig = Field(default_factory=EvalConfig)
     deploy: DeployConfig = Field(default_factory=DeployConfig)
+    ab: AbConfig = Field(default_factory=AbConfig)
     rollback: RollbackConfig = Field(default_factory=RollbackConfig)
     cycle: CycleConfig = Field(default_factory=CycleConfig)
+    monitor: MonitorConfig = Field(default_factory=MonitorConfig)
 
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 FILES = 12  # test files that get canaries, at most
-PER_FILE = 2  # of each kind
+PER_FILE = 2  # that must fail, and that must pass
 SABOTAGED = 5  # functions, at most
 _ERRORS = ("ValueError", "TypeError", "AttributeError", "KeyError", "NotImplementedError")
 
@@ -64,12 +64,15 @@ def plant(tests: Mapping[str, bytes], first: Sequence[str], sources: Sequence[st
             continue
         names = _functions(tree) or ["test_case"]
         marked = any(_assigns(node, "pytestmark") for node in tree.body)
-        wanted = [True] * PER_FILE + ([] if marked else [False] * PER_FILE)
+        # one of each kind by an assertion, one by an exception out of a frame named as a source
+        wanted = [
+            (fails, frame) for fails in ([True] if marked else [True, False]) for frame in (False, True)
+        ]
         draw.shuffle(wanted)
         text = tests[path].rstrip() + b"\n"
-        for fails in wanted:
+        for fails, frame in wanted:
             name = f"{draw.choice(names)}_{secrets.token_hex(4)}"
-            text += _canary(name, fails, sources, draw).encode()
+            text += _canary(name, fails, draw.choice(sources) if frame and sources else "", draw).encode()
             (must_fail if fails else must_pass).add(name)
         files[path] = text
     return Planted(files, frozenset(must_fail), frozenset(must_pass))
@@ -139,15 +142,14 @@ def _assigns(node: ast.stmt, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in targets)
 
 
-def _canary(name: str, fails: bool, sources: Sequence[str], draw: random.Random) -> str:
+def _canary(name: str, fails: bool, frame: str, draw: random.Random) -> str:
+    """A test that says nothing of its outcome; with a `frame`, it fails where code of that file seems to."""
     word = secrets.token_hex(8)
     total = sum(map(ord, word)) % 97
     said = (total + draw.randrange(1, 97)) % 97 if fails else total
-    if sources and draw.random() < 0.5:
+    if frame:
         code = f"if sum(map(ord, {word!r})) % 97 != {said}: raise {draw.choice(_ERRORS)}({word!r})"
-        return (
-            f"\n\ndef {name}():\n    exec(compile({code!r}, {draw.choice(list(sources))!r}, 'exec'), {{}})\n"
-        )
+        return f"\n\ndef {name}():\n    exec(compile({code!r}, {frame!r}, 'exec'), {{}})\n"
     return f"\n\ndef {name}():\n    assert sum(map(ord, {word!r})) % 97 == {said}\n"
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from cursorbench.errors import IntegrityError
+from cursorbench.errors import IntegrityError, SandboxError
 from cursorbench.graders import canaries, flags, patch, restoring
 from cursorbench.graders.running import Ran, run_tests
 from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
@@ -95,13 +95,14 @@ def grade(
     tests = test_files(task, environment.root)
     found = flags.of_diff(diff)
     with backend.start(environment, limits) as sandbox:
+        _find_command(sandbox, task.tests.command[0])
         try:
             touched = restoring.apply(sandbox, diff)
         except restoring.PatchError as error:
             return Correctness(
                 False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
             )
-        restored = restoring.put_back(sandbox, environment.root, touched, tests)
+        restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
         found |= flags.of_restored(restored, tests)
         sources = _sources(diff, environment.workdir)
         result = _run(sandbox, task, tests, sources)
@@ -131,13 +132,19 @@ def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequ
     return result
 
 
+def _find_command(sandbox: Sandbox, program: str) -> None:
+    """See that there is the program that runs the tests, while nothing of the model's has run yet."""
+    if not sandbox.exec(["sh", "-c", 'command -v -- "$1"', "sh", program]).ok:
+        raise SandboxError(f"the environment has no {program}, which runs the tests")
+
+
 def _fork(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Ran:
     """The tests in a sandbox of their own, with other contents of some test files."""
     with sandbox.fork() as own:
         for path, content in changed.items():
             if content != tests[path]:
                 own.write(path, content)
-        return run_tests(own, task.tests.command, task.timeout_s)
+        return run_tests(own, task.tests.command, task.verifier_timeout_s)
 
 
 def _outcome(ran: Ran, expected: Iterable[str]) -> Correctness:
@@ -198,6 +205,7 @@ def test_files(task: Task, root: Path) -> dict[str, bytes]:
             raise IntegrityError(f"task {task.fields.instance_id} lacks its test file {path}")
         found[path] = source.read_bytes()
     python = {str(path.relative_to(root)) for path in root.rglob("*.py") if ".git" not in path.parts}
+    python -= set(task.tests.removed)
     for name in task.tests.fail_to_pass + task.tests.pass_to_pass:
         place = canaries.locate(name, python)
         if place is not None and place.file not in found:

@@ -13,8 +13,9 @@ import json
 import re
 import shutil
 import sys
+import sysconfig
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from cursorbench.graders import infrastructure, patch, restoring
 from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
 
 RULES = "E4,E7,E9,F,B,PLE"
+PYTHON, PACKAGES, TOOLS = "/run/rtrl-python", "/run/rtrl-packages", "/run/rtrl-tools"
 MAX_FILES = 200
 _SECONDS = 120.0
 _MYPY = re.compile(r"^(?P<path>[^:\n]+):\d+: error: (?P<text>.*)$", re.MULTILINE)
@@ -91,16 +93,13 @@ def _look(sandbox: Sandbox, files: Sequence[str]) -> tuple[Findings | None, Find
 
 
 def _lint(sandbox: Sandbox, files: Sequence[str]) -> Findings | None:
-    ruff = _ruff()
-    if ruff is None:
+    if _ruff() is None:
         return None
     options = ["--isolated", "--no-cache", "--exit-zero", "--output-format=json", f"--select={RULES}"]
-    output = _output(sandbox, [str(ruff), "check", *options, "--", *files])
+    output = _output(sandbox, [f"{TOOLS}/ruff", "check", *options, "--", *files])
     try:
         rows = json.loads(output)
-        return Counter(
-            (Path(row["filename"]).name, f"{row['code']} {_plain(row['message'])}") for row in rows
-        )
+        return Counter((row["filename"], f"{row['code']} {_plain(row['message'])}") for row in rows)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -119,26 +118,32 @@ def _types(sandbox: Sandbox, files: Sequence[str]) -> Findings | None:
         "--explicit-package-bases",
         "--namespace-packages",
     ]
-    output = _output(sandbox, [sys.executable, "-I", "-m", "mypy", *options, "--", *files])
-    if "error: " in output and not _MYPY.search(output):
+    python = f"{PYTHON}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    command = [python, "-s", "-P", "-m", "mypy", *options, "--", *files]
+    output = _output(sandbox, command, {"PYTHONPATH": PACKAGES})
+    if output and not _MYPY.search(output) and "note: " not in output:
         return None
     return Counter((match["path"], _plain(match["text"])) for match in _MYPY.finditer(output))
 
 
-def _output(sandbox: Sandbox, command: Sequence[str]) -> str:
-    done = sandbox.exec(command, timeout_s=_SECONDS)
+def _output(sandbox: Sandbox, command: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
+    done = sandbox.exec(command, timeout_s=_SECONDS, variables=variables)
     if done.ended == "sandbox_died":
         raise SandboxError("the sandbox died while the quality of a diff was measured")
-    return done.output if done.ended == "exited" else "error: "
+    return done.output if done.ended == "exited" else done.ended
 
 
 def _with_tools(environment: Environment) -> Environment:
-    """The environment with the interpreter and packages that run rtrl, where they stand on the host."""
-    places = {sys.prefix, sys.base_prefix}
-    if ruff := _ruff():
-        places.add(str(ruff.parent))
-    outside = [place for place in sorted(places) if not place.startswith(("/usr", "/bin", "/lib"))]
-    return replace(environment, mounts={**environment.mounts, **{place: Path(place) for place in outside}})
+    """The environment with the interpreter and the packages that run rtrl, at places of their own."""
+    return replace(
+        environment,
+        mounts={
+            **environment.mounts,
+            PYTHON: Path(sys.base_prefix),
+            PACKAGES: Path(sysconfig.get_path("purelib")),
+        }
+        | ({TOOLS: ruff.parent} if (ruff := _ruff()) else {}),
+    )
 
 
 def _ruff() -> Path | None:

@@ -62,13 +62,20 @@ def _git_apply(sandbox: Sandbox, text: bytes, *options: str) -> str:
     return done.output
 
 
-def put_back(sandbox: Sandbox, root: Path, touched: Iterable[str], tests: Mapping[str, bytes]) -> list[str]:
+def put_back(
+    sandbox: Sandbox,
+    root: Path,
+    touched: Iterable[str],
+    tests: Mapping[str, bytes],
+    removed: Iterable[str] = (),
+) -> list[str]:
     """Make everything that decides how tests run as it was, and put the tests in place.
 
     Args:
         root: the pristine tree, on the host.
         touched: paths that the diff may have changed.
         tests: the test files, by path in the working tree.
+        removed: test files that are not to be there.
 
     Returns:
         Paths that the diff had changed and that are the base's again, sorted. A test file that is in
@@ -90,6 +97,8 @@ def put_back(sandbox: Sandbox, root: Path, touched: Iterable[str], tests: Mappin
         if path in paths or above & paths or _inside(sandbox, path) != content:
             _free(sandbox, root, path)
             _write(sandbox, path, content)
+    for path in removed:
+        _free(sandbox, root, path)
     return sorted(restored)
 
 

@@ -52,6 +52,7 @@ class Turn:
         generation_id: by which the gateway knows it; "" when it did not say.
         model_s: seconds until the answer was there; 0 when not measured.
         tools_s: wall seconds of its tool calls together.
+        at_s: seconds after the episode's beginning that the answer was there.
         summary: whether it was asked to sum up.
     """
 
@@ -64,6 +65,7 @@ class Turn:
     generation_id: str = ""
     model_s: float = 0.0
     tools_s: float = 0.0
+    at_s: float = 0.0
     summary: bool = False
 
 

@@ -97,6 +97,27 @@ def changed(before: str, after: str) -> bool:
     return before.split() != after.split() or _lines(before) != _lines(after)  # the words first: quicker
 
 
+def written(before: str, after: str) -> tuple[list[str], list[str]]:
+    """Lines that a change added and lines it deleted, each in order; blank ones are none.
+
+    Lines are compared as multisets, trailing blanks apart, so a line that moved is neither.
+    """
+    old, new = ([line.rstrip() for line in side] for side in _different(before, after))
+    was, now = Counter(old), Counter(new)
+    added, deleted = now - was, was - now
+    return _of(new, added), _of(old, deleted)
+
+
+def _of(lines: Sequence[str], wanted: Counter[str]) -> list[str]:
+    """So many of these lines, the first ones, in order."""
+    found = []
+    for line in lines:
+        if line and wanted[line] > 0:
+            wanted[line] -= 1
+            found.append(line)
+    return found
+
+
 def sides_of_diff(diff: str) -> tuple[str, str]:
     """The text before and after of a unified diff's hunks, for clients that send a diff and no files.
 

@@ -39,6 +39,7 @@ def command(
     Exit 0 deployed or nothing to do, 3 the candidate was rejected, 4 not decided (too little use, late),
     11 another cycle is going on; else as the stage that failed.
     """
+    from rtrl_cli.commands.distill import tell_alarms
     from stages.cycle.run import plan_cycle, run_cycle
 
     found, store = open_store(workspace, overrides or ())
@@ -57,6 +58,7 @@ def command(
             progress=progress,
             listener=None if quiet else _tell,
         )
+    result.warnings += tell_alarms(found, store)
     _say(result, as_json)
     if result.exit_code:
         raise typer.Exit(result.exit_code)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, show
+from rtrl_cli.output import envelope, message, show
 from rtrl_cli.stage import StageFlags, open_store, run_command
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
 
 
 def command(
@@ -56,6 +60,16 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, quiet, from_run, seed
     )
     run_command("distill", flags)
+    if not dry_run and from_run is None:
+        for warning in tell_alarms(*open_store(workspace)):
+            message(warning, kind="warning")
+
+
+def tell_alarms(workspace: Workspace, store: Store) -> list[str]:
+    """Tell the webhook of new alarms of the monitors. Returns warnings."""
+    from stages.monitor.alert import tell
+
+    return tell(workspace, store)
 
 
 def _explain(folder: Path | None, inputs: list[str], episode: str, as_json: bool) -> None:

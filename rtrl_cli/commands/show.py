@@ -32,7 +32,9 @@ def command(
     found, store = open_store(workspace)
     line = found.settings.workspace.line
     if ref.startswith("deployment-"):
-        shown = {"deployment": store.deployments.get(ref).__dict__}
+        from stages.registry.looks import looks_of
+
+        shown = {"deployment": {**store.deployments.get(ref).__dict__, "looks": looks_of(store, ref)}}
     elif (
         "@" in ref
         or ":" in ref
@@ -116,7 +118,8 @@ def text(shown: dict[str, Any]) -> str:
     """What `show` found, for people."""
     if artifact := shown.get("artifact"):
         if artifact["summary"]:
-            return f"{bold(artifact['ref'])}  {artifact['digest'][:19]}\n\n{artifact['summary']}"
+            summary = f"{bold(artifact['ref'])}  {artifact['digest'][:19]}\n\n{artifact['summary']}"
+            return "\n".join([summary.rstrip("\n"), *_alarms(artifact["meta"].get("alarms") or [])])
         head = {k: v for k, v in artifact.items() if k not in ("meta", "files", "summary", "inputs", "runs")}
         head |= {
             "made by": ", ".join(artifact["runs"]),
@@ -130,6 +133,20 @@ def text(shown: dict[str, Any]) -> str:
         return "\n\n".join(part for part in parts if part)
     (whole,) = shown.values()
     return pairs({key: _short(value) for key, value in whole.items()})
+
+
+def _alarms(alarms: list[dict[str, Any]]) -> list[str]:
+    """The monitors' alarms that the gate knew of: a report is of a candidate that somebody let pass."""
+    found = []
+    for alarm in alarms:
+        said = alarm["acknowledged"]
+        who = (
+            f"acknowledged by {said['by']}, {said['at'][:10]}: {said['reason']}"
+            if said
+            else "not acknowledged"
+        )
+        found.append(f"alarm {alarm['id']}: {alarm['text']} ({who})")
+    return found
 
 
 def _short(value: object) -> str:

@@ -14,11 +14,16 @@ def command(
     as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
 ) -> None:
     """Say what is live, what is running, what ran last, what there is, and the newest reports' figures."""
+    from stages.monitor.standing import standing
     from stages.registry.glance import glance
     from stages.workspace import Workspace
 
     found = Workspace.find(workspace)
     seen = {"workspace": str(found.root), "serving": serving(found.run_dir), **glance(found.store_dir)}
+    for line in seen["lines"]:
+        line["alarms"] = [
+            one.alarm for one in standing(found.store_dir, line["line"]) if not one.acknowledged
+        ]
     show(as_json, envelope("status", "succeeded", metrics=seen), lambda: text(seen))
 
 
@@ -48,6 +53,11 @@ def text(seen: dict[str, Any]) -> str:
     parts = [pairs({"workspace": seen["workspace"], "serving": _serving_text(seen["serving"])})]
     if seen["lines"]:
         parts.append(table(("LINE", "LIVE", "SINCE", "ANCHOR", "DEPLOYMENT"), map(_line_row, seen["lines"])))
+    parts += [
+        f"{bold('ALARM')} {alarm['id']} of line {line['line']}: {alarm['text']} (`rtrl monitor`)"
+        for line in seen["lines"]
+        for alarm in line["alarms"]
+    ]
     if seen["artifacts"]:
         rows = [
             (kind, each["count"], size(each["bytes"] or 0), each["newest"], ago(each["made"]))

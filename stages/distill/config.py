@@ -51,9 +51,11 @@ class DistillConfig(BaseModel):
         description="who measures the parts: processes on this machine, or a Ray cluster that sees the store",
     )
     workers: int = Field(0, ge=0, description="parts measured side by side; 0: one a core")
-    history: int = Field(
-        200, ge=1, description="windows of behaviour history kept in the line state's monitors"
+    history: int = Field(200, ge=1, description="windows that the line state's monitors remember")
+    alarm_rate: float = Field(
+        0.01, gt=0, lt=1, description="false alarms of the monitors a clean window, all charts together"
     )
+    warm_up: int = Field(4, ge=2, description="windows of a line before the first alarm")
     judge: JudgeConfig = Field(
         default_factory=JudgeConfig, description="who judges follow-up messages by text, see docs/followup.md"
     )

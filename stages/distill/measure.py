@@ -25,6 +25,7 @@ from stages.distill.signals.outcome import asks, edited
 from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
+from stages.distill.watched import NO_REACTION, watched
 from stages.records import Event
 
 MEASURED = pa.schema(
@@ -61,6 +62,17 @@ MEASURED = pa.schema(
         ("length_cost", pa.float64()),
         ("completion_accepted", pa.float64()),
         ("task_outcome", pa.float64()),
+        ("cell", pa.string()),  # which kind of request, for the monitors: work/language/size/length
+        ("calling_turns", pa.float64()),
+        ("parallel_turns", pa.float64()),  # with several calls at once
+        ("terminal_only", pa.float64()),
+        ("silent", pa.float64()),
+        ("lines_added", pa.float64()),
+        ("lines_deleted", pa.float64()),
+        ("written_chars", pa.float64()),
+        ("comment_chars", pa.float64()),
+        ("functions", pa.float64()),
+        ("function_lines", pa.float64()),
     ]
 )
 _FROM_ROW = ("key_id", "user", "session", "arm", "checkpoint", "lag")
@@ -94,6 +106,7 @@ def measure(
     found = [_followup(e, spec, of, bool(ask)) for e, of, ask in zip(kept, edits, clarified, strict=True)]
     columns["dissatisfied_followup"] = [None if isinstance(value, Followup) else value for value in found]
     columns |= _numbers(kept, spec)
+    columns |= watched(kept, edits, works, columns["request_tokens"])
     columns |= {signal.name: signal.values(kept) for signal in own}
     schema = columns_of(spec)
     arrays = [pa.array(columns[f.name], type=f.type) for f in schema]
@@ -150,7 +163,7 @@ def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dic
         "repository": told.get("repository", ""),
         "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),
         "why_not": episode.why_not,
-        "n_reactions": sum(e.type not in ("edit_applied", "tool_result", "session_closed") for e in events),
+        "n_reactions": sum(e.type not in NO_REACTION for e in events),
         "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), edits),
         "edit_rejected": edit_rejected(edits),
         "completion_accepted": completion_accepted(events, answered_at, _ms(spec.horizons.completion_s)),

@@ -5,7 +5,6 @@ Not for: baselines, weights and what was consumed, which are the trainer's and c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from stages.distill.signals import latency
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError
 from stages.linestate import LineState
+from stages.monitor.history import History
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Medians = dict[str, latency.Median]
@@ -57,21 +57,19 @@ def updated(
     measured: pa.Table,
     spec: RewardSpec,
     price_now: float | None,
-    window: Mapping[str, Any],
-    keep: int,
+    monitors: History,
 ) -> LineState:
-    """The state after this window. `keep` bounds the histories."""
+    """The state after this window."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
     for signal, column in _TIMES.items():
         times = measured[column].to_numpy()
         known[signal] = latency.updated(times, sizes, known.get(signal, {}), spec.latency.memory)
-    history = [*state.monitors.get("windows", []), dict(window)][-keep:]
     return msgspec.structs.replace(
         state,
         latency=msgspec.to_builtins(known),
         stabiliser=state.stabiliser if price_now is None else {**state.stabiliser, "price": price_now},
-        monitors={**state.monitors, "windows": history},
+        monitors=monitors.to_state(),
     )
 
 

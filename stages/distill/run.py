@@ -18,15 +18,17 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from stages import exclusion, schemas, tables
-from stages.distill import exits, memory, own
+from stages.distill import exits, memory, monitored, own
 from stages.distill.config import DistillConfig
 from stages.distill.judged import judged_followups, with_judge
+from stages.distill.monitored import cycle_of
 from stages.distill.questions import Question
-from stages.distill.reward import Rewards, combine, dropped
+from stages.distill.score import Scored, score
 from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
+from stages.monitor.charts import Updated
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class DistillStage:
             )
         before = inputs.get("line_state")
         state = LineState() if before is None else LineState.load(before.path)
-        scored = _score(measured, state, spec)
+        scored = score(measured, state, spec)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
         ctx.log.write("distill.exclusion", rows=audit)
         exclusion.refuse(audit)
@@ -110,45 +112,16 @@ class DistillStage:
         quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
-        window = {
-            **memory.behaviour(measured),
-            "episodes": measured.num_rows,
-            "reward": _mean(scored.rewards.reward),
-            "price": scored.price,
-            "at": int(measured["at"].to_numpy().max()),
-            "checkpoint": interactions.meta["checkpoint"],
-        }
+        watched = None
         if before is not None:
-            after = memory.updated(state, measured, spec, scored.price, window, config.history)
+            cycle = cycle_of(measured, scored.rewards.reward, spec, interactions.meta["checkpoint"])
+            watched = monitored.updated(state.monitors, cycle, config)
+            after = memory.updated(state, measured, spec, scored.price, watched.history)
             after.save(out_dir / "line_state", carry=before.path)
+        window = memory.behaviour(measured)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
+        found = found if watched is None else _with_monitors(found, watched)
         return with_judge(found, config.judge, judged) if judged else found
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does)."""
-
-    price: float | None
-    values: Mapping[str, Floats]
-    rewards: Rewards
-    why_not: list[str]
-    strata: list[str]
-
-
-def _score(measured: pa.Table, state: LineState, spec: RewardSpec) -> _Scored:
-    price = memory.price(measured, state, spec)
-    told = {name: measured[name].to_numpy() for name in spec.names if name in measured.column_names}
-    values = {**told, **memory.latencies(measured, state)}
-    strata = measured["stratum"].combine_chunks().dictionary_encode()
-    rewards = combine(values, np.asarray(strata.indices, dtype=np.int64), spec, price)
-    why_not = [
-        reason or filtered or (f"unknown:{signal}" if signal else "")
-        for reason, filtered, signal in zip(
-            measured["why_not"].to_pylist(), dropped(values, spec), rewards.excluded_by, strict=True
-        )
-    ]
-    return _Scored(price, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))
 
 
 def _measure_all(
@@ -184,7 +157,7 @@ def _measure_all(
     return pa.concat_tables(measured).combine_chunks(), quarantine, questions, unused
 
 
-def _experience(measured: pa.Table, scored: _Scored, spec: RewardSpec) -> pa.Table:
+def _experience(measured: pa.Table, scored: Scored, spec: RewardSpec) -> pa.Table:
     schema = schemas.experience_episodes((*spec.names, PRICE))
     n = measured.num_rows
     nothing = np.full(n, np.nan)
@@ -216,7 +189,7 @@ def _outcome(
     spec: RewardSpec,
     functions: Sequence[own.OwnSignal],
     table: pa.Table,
-    scored: _Scored,
+    scored: Scored,
     audit: list[dict[str, Any]],
     window: Mapping[str, Any],
 ) -> Outcome:
@@ -267,6 +240,12 @@ def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
     )
     metrics = {**found.metrics, "feedback_not_used": named}
     return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
+
+
+def _with_monitors(found: Outcome, watched: Updated) -> Outcome:
+    metrics = {**found.metrics, "monitor": monitored.told(watched)}
+    warnings = [*found.warnings, *monitored.warnings(watched), *watched.notes]
+    return replace(found, metrics=metrics, warnings=warnings)
 
 
 def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:

@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from evals.cases import Attempt, SuiteSpec, pair
-from evals.stats.clusters import cluster_sums
-from evals.stats.inference import Inference
-from evals.stats.paired import paired_values
+from evals.cases import Attempt, SuiteSpec
+from evals.reuse import DISAGREE_P, disagreement
 from evals.suites.base import Subject, Suite
 from stages.eval.kept import Kept
 from stages.stage import Progress
-
-DISAGREE_P = 0.001  # two-sided, per gated metric
 
 
 @dataclass(frozen=True)
@@ -101,17 +97,3 @@ def reuse(
     merged = held + [one for one in again if one.case in lost]
     note = f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
     return merged, Reuse(report, True, len(chosen), p, note)
-
-
-def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: SuiteSpec) -> float:
-    """Smallest two-sided p value, over the gated metrics, of both being one model's; 1 without data."""
-    names = [metric.name for metric in spec.metrics if metric.gated]
-    paired = pair(again, stored, names)
-    smallest = 1.0
-    for name in names:
-        arms = paired.candidate[name].columns, paired.baseline[name].columns
-        if any(not arm[1].sum() > 0 for arm in arms):
-            continue
-        test = Inference(cluster_sums(paired_values(*arms), paired.clusters))
-        smallest = min(smallest, 2 * min(test.p_greater(0.0), test.p_less(0.0)))
-    return smallest

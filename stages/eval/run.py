@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
+from stages.monitor.gate import alarmed, alarms_of
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class EvalStage:
 
         Raises:
             InputMissingError: (exit 5) nothing is live, or nothing was trained from it.
+            GateRejectedError: (exit 3) a monitor has alarmed, and nobody has acknowledged it.
         """
         line = workspace.settings.workspace.line
         live = store.alias(line, "live")
@@ -71,6 +73,8 @@ class EvalStage:
                     hint="`rtrl train` first, or name one with --input checkpoint@vN",
                 )
             candidate = newest
+        if refused := alarmed(workspace, store, candidate, live):
+            raise refused
         inputs = {"candidate": candidate, "baseline": live}
         config = workspace.settings.eval
         anchor = store.alias(line, "anchor") if config.drift else None
@@ -111,6 +115,9 @@ class EvalStage:
             work = Work(config, inputs, ctx, engines)
             verdict = looked(work, suites)
         meta = work.write(out_dir / "report", verdict) | {"conditions": conditions(ctx.workspace, config)}
+        line = ctx.workspace.settings.workspace.line
+        alarms = alarms_of(ctx.store, line, (inputs["baseline"], inputs["candidate"]))
+        meta["alarms"] = [one.to_dict() for one in alarms]
         ctx.log.write("eval.verdict", verdict=verdict.verdict, reasons=list(verdict.reasons))
         versions = changed_versions(extra, ctx.workspace.settings.engine)
         return Outcome(

@@ -66,7 +66,6 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "terminal_only", "1", "up", "share", "episodes whose only tool is the terminal"
     ),
     "silent": Behaviour("silent", "1", "up", "share", "episodes without any signal"),
-    "repetition": Behaviour("repetition", "1", "both", "part", "of what is written, what compresses away"),
     "edit_persistence": Behaviour("edit_persistence", "1", "down", "part", "of edits, what is still there"),
     "edit_rejected": Behaviour("edit_rejected", "1", "up", "share", "edits that were refused or undone"),
     "dissatisfied_followup": Behaviour(

@@ -7,12 +7,13 @@ rounded: the state is carried through every cycle. Not for: what is made of it (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from stages.errors import IntegrityError
 
+SCHEMA: Final = "rtrl-monitors/1"
 Numbers = dict[str, tuple[float, float]]
 
 
@@ -88,6 +89,7 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 class History(msgspec.Struct, kw_only=True):
     """All of it, oldest first. `forgotten` counts the windows that are not in `windows` any more."""
 
+    schema: Literal["rtrl-monitors/1"] = SCHEMA
     windows: list[Window] = []
     reference: Reference = msgspec.field(default_factory=Reference)
     alarms: list[Alarm] = []
@@ -100,9 +102,12 @@ class History(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of_state(cls, monitors: Mapping[str, Any]) -> History:
-        """From `line_state.monitors`; empty where there is none. Raises IntegrityError on another form."""
+        """From `line_state.monitors`; empty where there is none, or one from before there were charts.
+
+        Raises IntegrityError on another form.
+        """
         try:
-            return msgspec.convert(monitors, cls) if monitors else cls()
+            return msgspec.convert(monitors, cls) if "schema" in monitors else cls()
         except msgspec.ValidationError as error:
             raise IntegrityError(
                 f"the line state's monitors cannot be read: {error}", hint="rtrl verify"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import build, show
+from rtrl_cli.commands.bench import build, power, run, show
 
 app = typer.Typer(
     add_completion=False,
@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 app.command("build")(build.command)
 app.command("show")(show.command)
+app.command("power")(power.command)
+app.command("run")(run.command)
 
 
 @app.callback()

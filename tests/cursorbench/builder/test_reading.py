@@ -89,7 +89,7 @@ def test_tests_that_say_something_new() -> None:
     [
         ("Fix the underflow (#656)", "Fix the underflow"),
         ("Fix the underflow, closes #12", "Fix the underflow"),
-        ("Fix the underflow\n\nCloses: #12\nSigned-off-by: A <a@b.c>\nCo-Authored-By: C", "Fix the underflow"),
+        ("Fix the underflow\n\nCloses: #12\nSigned-off-by: A\nCo-Authored-By: C", "Fix the underflow"),
         ("Add skip\n\nRows are skipped.\n\nEntire-Checkpoint: abcdef123456", "Add skip\n\nRows are skipped."),
         ("Add skip (#3)\n\n* Add skip\n\n* review\n\n* more review", "Add skip"),
         ("Add skip\n\n* of rows\n* of columns", "Add skip\n\n* of rows\n* of columns"),

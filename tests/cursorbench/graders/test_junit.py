@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from cursorbench.graders import junit
 
+BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 TESTS = """
 import pytest, unittest
 
@@ -44,7 +46,7 @@ def test_pytests_own_report(tmp_path: Path, family: str) -> None:
     (tmp_path / "tests" / "test_box.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"junit_family={family}", "--junitxml=r.xml"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, env=BARE)
     found = junit.read((tmp_path / "r.xml").read_bytes())
     file = "tests/test_box.py"
     if family == "xunit1":

@@ -55,4 +55,4 @@ def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:
     result = run(world, chain(), ping_url="http://127.0.0.1:9/nobody")
     assert result.exit_code == 0
     assert len(result.warnings) == 2
-    assert "ping http://127.0.0.1:9/nobody/start failed" in result.warnings[0]
+    assert result.warnings[0] == "ping of http://127.0.0.1 failed: ConnectError"

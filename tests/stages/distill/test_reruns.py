@@ -10,6 +10,7 @@ from stages import schemas, tables
 from stages.distill.run import STAGE
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.linestate import LineState, consumed_episodes
+from stages.monitor.history import History
 from stages.tokens import load_sequences
 from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
 from tests.stages.world import HOUR, World
@@ -26,12 +27,11 @@ def test_the_line_state_remembers(world: World) -> None:
         "latency_first_token": {"5": {"value": pytest.approx(math.log(10)), "weight": 1.0}},
     }
     (window,) = state.monitors["windows"]
-    assert (window["episodes"], window["edit_rate"], window["ask_rate"], window["turns"]) == (
-        1,
-        1.0,
-        0.0,
-        2.0,
-    )
+    figures = History.of_state(state.monitors).windows[0].figures
+    assert (window["episodes"], window["checkpoint"]) == (1, world.live)
+    assert {name: figures[name].value for name in ("edit_rate", "ask_rate", "turns", "lines_added")} == {
+        "edit_rate": 1.0, "ask_rate": 0.0, "turns": 2.0, "lines_added": 1.0,
+    }  # fmt: skip
     assert result.outputs["line_state"].meta == {"checkpoint": world.live, "stage": "distill"}
 
 

@@ -117,8 +117,8 @@ def test_what_is_not_told_has_no_chart() -> None:
 
 
 def test_the_rate_is_divided_among_all_charts() -> None:
-    assert CHARTS == 28
-    assert Rules(alarms=0.028).rate == pytest.approx(0.001)
+    assert CHARTS == 26
+    assert Rules(alarms=0.026).rate == pytest.approx(0.001)
 
 
 def test_scales_by_hand() -> None:

@@ -1,0 +1,29 @@
+"""Do stored attempts and attempts made again agree? Only then may stored ones stand in for new ones.
+
+Not here: which are asked, by equal digests (`stages/eval/known.py`, `evals/trials/conditions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evals.cases import Attempt, SuiteSpec, pair
+from evals.stats.clusters import cluster_sums
+from evals.stats.inference import Inference
+from evals.stats.paired import paired_values
+
+DISAGREE_P = 0.001  # two-sided, per gated metric
+
+
+def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: SuiteSpec) -> float:
+    """Smallest two-sided p value, over the gated metrics, of both being one model's; 1 without data."""
+    names = [metric.name for metric in spec.metrics if metric.gated]
+    paired = pair(again, stored, names)
+    smallest = 1.0
+    for name in names:
+        arms = paired.candidate[name].columns, paired.baseline[name].columns
+        if any(not arm[1].sum() > 0 for arm in arms):
+            continue
+        test = Inference(cluster_sums(paired_values(*arms), paired.clusters))
+        smallest = min(smallest, 2 * min(test.p_greater(0.0), test.p_less(0.0)))
+    return smallest

@@ -1,0 +1,84 @@
+"""What a trial depends on besides its task: harness, engine, sandbox, graders. Equal digests, equal trials.
+
+Trials are only ever reused under equal digests, so everything that can change an outcome has to be in one of
+them: settings, and the code itself, by its bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cursorbench
+from cursorbench.harness.agent import AgentConfig
+
+_ROOT = Path(cursorbench.__file__).parent
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The digests under which trials are comparable, each `sha256:…`."""
+
+    harness: str
+    engine: str
+    sandbox: str
+    graders: str
+
+    @property
+    def digest(self) -> str:
+        """Of all four together."""
+        return of_data({name: getattr(self, name) for name in ("harness", "engine", "sandbox", "graders")})
+
+    def differing(self, other: Conditions) -> list[str]:
+        """Names of what is not equal."""
+        names = ("harness", "engine", "sandbox", "graders")
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+
+def of_data(data: object) -> str:
+    """`sha256:` over plain data as canonical JSON. Raises TypeError for what is none."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def of_code(packages: Iterable[str]) -> str:
+    """`sha256:` over the Python files of packages of cursorbench, by name and content."""
+    known = hashlib.sha256()
+    for package in sorted(packages):
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            known.update(f"{path.relative_to(_ROOT)}\0".encode())
+            known.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{known.hexdigest()}"
+
+
+def harness(agent: AgentConfig, command: str = "", venv: Path | None = None) -> str:
+    """The harness's digest: our own agent's settings and code, or an outside agent's command and packages."""
+    if not command:
+        return agent.digest()
+    packages = (
+        sorted(path.name for path in venv.glob("lib/python3*/site-packages/*.dist-info")) if venv else []
+    )
+    budget = {name: str(value) for name, value in asdict(agent.budget).items()}
+    return of_data({"command": command, "packages": packages, "budget": budget, "code": of_code(["harness"])})
+
+
+def engine(base_url: str, model: str, checkpoint: str, temperature: float | None) -> str:
+    """The engine's digest. With a `checkpoint` the address does not matter; without one only it tells.
+
+    A gateway's model keeps its name when the weights change, so nothing but the caller can know.
+    """
+    where = {} if checkpoint else {"base_url": base_url.rstrip("/")}
+    return of_data({"model": model, "checkpoint": checkpoint, "temperature": temperature, **where})
+
+
+def sandbox(backend: str) -> str:
+    """The sandbox's digest: which backend, and its code. Limits are the task's."""
+    return of_data({"backend": backend, "code": of_code(["sandbox"])})
+
+
+def graders() -> str:
+    """The graders' digest: their code and how environments are made."""
+    return of_code(["graders", "tasks"])

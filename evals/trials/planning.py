@@ -1,0 +1,178 @@
+"""From what a person asks for to a plan: the suite read, the engine found, the digests taken.
+
+Everything that can be wrong with a request is found here, before the first trial. Not here: making trials.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cursorbench.errors import UsageError
+from cursorbench.graders.efficiency import read_prices
+from cursorbench.graders.rubric import read_rubric
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.budget import Budget
+from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.sandbox import open_backend
+from cursorbench.tasks.suite import Suite
+from cursorbench.tasks.task import Split, Task
+from evals.trials import conditions
+from evals.trials.attempt import Setting
+from evals.trials.conditions import Conditions
+from evals.trials.plan import Plan
+from evals.trials.workers import Engine
+
+ENVIRONMENTS = Path("~/.cache/rtrl/environments")
+FIRST_ANSWER_S = 10.0  # for the engine to say which models it has
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asks for; the flags of `rtrl bench run`.
+
+    Attributes:
+        model: "" for the first one served.
+        command: of an outside agent, "" for our own.
+        venv: with the outside agent's program; None to find it by the command.
+        out: None for `trials/SUITE-MODEL`.
+        names: of tasks; empty for all.
+        budget: `name=value` for fields of `harness.budget.Budget`.
+        checkpoint: what the engine serves, which only the caller can know; needed for a cache.
+    """
+
+    suite: Path
+    base_url: str
+    model: str = ""
+    key: str = ""
+    command: str = ""
+    venv: Path | None = None
+    attempts: int = 1
+    jobs: int = 2
+    workers: Engine = "processes"
+    out: Path | None = None
+    names: Sequence[str] = ()
+    split: Split | None = None
+    budget: Sequence[str] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    cache: Path | None = None
+    rerun_share: float = 0.1
+    checkpoint: str = ""
+    environments: Path = ENVIRONMENTS
+    backend: str = "auto"
+    prices: Path | None = None
+    rubric: Path | None = None
+    quality: bool = True
+    seed: int = 0
+
+
+def plan(asked: Asked) -> tuple[Suite, Plan]:
+    """The suite and what is to be run of it.
+
+    Raises:
+        UsageError: (exit 2) an option makes no sense.
+        InputMissingError, IntegrityError: (exit 5, 12) the suite or a file that is named.
+        DependencyDownError: (exit 13) no engine, or no sandbox.
+    """
+    suite = Suite.open(asked.suite)
+    tasks = _tasks(suite, asked)
+    if asked.cache is not None and not asked.checkpoint:
+        raise UsageError(
+            "a cache of trials needs --checkpoint",
+            hint="an engine's address does not tell which weights it serves",
+        )
+    agent = _agent(asked)
+    model = asked.model or _first_model(asked)
+    endpoint = Endpoint(asked.base_url, asked.key, model)
+    venv = asked.venv or (_venv(asked.command) if asked.command else None)
+    backend = open_backend(asked.backend)
+    backend.probe()
+    out = asked.out or Path("trials") / f"{suite.fields.name}-{_safe(model)}"
+    setting = Setting(
+        endpoint=endpoint,
+        agent=agent,
+        cache=asked.environments.expanduser().resolve(),
+        out=out.resolve(),
+        backend=backend.name,
+        command=asked.command,
+        venv=venv,
+        quality=asked.quality,
+        prices=read_prices(asked.prices) if asked.prices else {},
+    )
+    return suite, Plan(
+        tasks=tasks,
+        attempts=asked.attempts,
+        setting=setting,
+        conditions=Conditions(
+            conditions.harness(agent, asked.command, venv),
+            conditions.engine(asked.base_url, model, asked.checkpoint, asked.temperature),
+            conditions.sandbox(backend.name),
+            conditions.graders(),
+        ),
+        jobs=asked.jobs,
+        workers=asked.workers,
+        cache=asked.cache.resolve() if asked.cache else None,
+        rerun_share=asked.rerun_share,
+        seed=asked.seed,
+        rubric=read_rubric(asked.rubric) if asked.rubric else None,
+    )
+
+
+def _tasks(suite: Suite, asked: Asked) -> tuple[Task, ...]:
+    tasks = suite.of_split(asked.split)
+    if asked.names:
+        named = {suite.task(name).name for name in asked.names}
+        tasks = tuple(task for task in tasks if task.name in named)
+    if not tasks:
+        raise UsageError(f"no task of {suite.fields.name} is asked for", hint="--task, --split")
+    return tasks
+
+
+def _agent(asked: Asked) -> AgentConfig:
+    config = AgentConfig(temperature=asked.temperature)
+    budget = with_budget(config.budget, asked.budget)
+    return replace(config, budget=budget, max_tokens=asked.max_tokens or config.max_tokens)
+
+
+def with_budget(budget: Budget, changes: Sequence[str]) -> Budget:
+    """A budget with `name=value` changes. Raises UsageError (exit 2)."""
+    known = {one.name: one for one in fields(Budget)}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if name not in known or not equals or not value > 0:
+            raise UsageError(
+                f"--budget {change} is none", hint=f"one of {', '.join(known)} above 0: turns=40"
+            )
+        number: Any = int(value) if name == "turns" else value
+        budget = replace(budget, **{name: number})
+    return budget
+
+
+def _first_model(asked: Asked) -> str:
+    with Driver(Endpoint(asked.base_url, asked.key, patience_s=FIRST_ANSWER_S)) as driver:
+        return driver.model
+
+
+def _venv(command: str) -> Path | None:
+    """The virtual environment whose program a command names; None when it has to be in the task's."""
+    words = shlex.split(command) if command.count('"') % 2 == 0 and command.count("'") % 2 == 0 else []
+    if not words:
+        raise UsageError(f"the agent's command cannot be read: {command!r}", hint="quote it as for a shell")
+    beside = Path(sys.executable).with_name(words[0])
+    found = shutil.which(words[0]) or (str(beside) if beside.is_file() else "")
+    folder = Path(found).parent.parent if found else None
+    return folder if folder is not None and (folder / "pyvenv.cfg").is_file() else None
+
+
+def _safe(model: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in model)

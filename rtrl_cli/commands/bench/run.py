@@ -1,0 +1,178 @@
+"""`rtrl bench run SUITE`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.commands.bench.show import SuitePath
+from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+
+if TYPE_CHECKING:
+    from evals.trials.run import Ran
+    from evals.trials.summary import Figure
+
+
+def _path(name: str, help: str, metavar: str = "DIR") -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=help, show_default=False)
+    return option
+
+
+def command(
+    suite: SuitePath,
+    base_url: Annotated[
+        str, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server: engine or gateway.")
+    ],
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="Its model; default the first one served.")
+    ] = "",
+    key_variable: Annotated[
+        str, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
+    ] = "RTRL_API_KEY",
+    agent: Annotated[
+        str,
+        typer.Option("--agent", metavar="COMMAND", help="Run an outside agent in place of our harness."),
+    ] = "",
+    agent_venv: Annotated[
+        Path | None, _path("--agent-venv", "Its virtual environment; default the one COMMAND is in.")
+    ] = None,
+    attempts: Annotated[int, typer.Option("--attempts", metavar="K", min=1, help="Trials a task.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trials at once.")] = 2,
+    workers: Annotated[
+        Literal["processes", "ray"], typer.Option("--workers", help="Of this machine, or of a Ray cluster.")
+    ] = "processes",
+    out: Annotated[Path | None, _path("--out", "Where trials are kept; default trials/SUITE-MODEL.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable.")
+    ] = None,
+    split: Annotated[
+        Literal["dev", "heldout"] | None, typer.Option("--split", help="Only tasks of this split.")
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option("--budget", metavar="LIMIT=N", help="turns, output_tokens, wall_s, ...; repeatable."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Default: as the server samples.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Of one answer.")
+    ] = None,
+    cache: Annotated[
+        Path | None, _path("--cache", "Reuse trials made under equal digests; needs --checkpoint.")
+    ] = None,
+    rerun_share: Annotated[
+        float, typer.Option("--rerun-share", min=0, max=1, help="Of reused trials, made again as a check.")
+    ] = 0.1,
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", metavar="REF", help="What the server serves, as you know it.")
+    ] = "",
+    environments: Annotated[
+        Path | None,
+        _path("--environments", "Cache of tasks' environments; default ~/.cache/rtrl/environments."),
+    ] = None,
+    prices: Annotated[Path | None, _path("--prices", "Price table (TOML).", "FILE")] = None,
+    rubric: Annotated[Path | None, _path("--rubric", "Rubric and its judge (TOML).", "FILE")] = None,
+    quality: Annotated[
+        bool, typer.Option("--quality/--no-quality", help="Count new lint and type findings.")
+    ] = True,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Let a model, or an outside agent, try the tasks of a suite in sandboxes, and grade what it did.
+
+    The same command again goes on where it was killed. Exit 4: the infrastructure lost too many trials for
+    the run to say anything.
+    """
+    from evals.trials.planning import ENVIRONMENTS, Asked, plan
+    from evals.trials.run import run
+
+    started = time.monotonic()
+    found, planned = plan(
+        Asked(
+            suite,
+            base_url,
+            model=model,
+            key=os.environ.get(key_variable, ""),
+            command=agent,
+            venv=agent_venv,
+            attempts=attempts,
+            jobs=jobs,
+            workers=workers,
+            out=out,
+            names=task or (),
+            split=split,
+            budget=budget or (),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            cache=cache,
+            rerun_share=rerun_share,
+            checkpoint=checkpoint,
+            environments=environments or ENVIRONMENTS,
+            prices=prices,
+            rubric=rubric,
+            quality=quality,
+        )
+    )
+    with make_progress(quiet) as progress:
+        progress.start(f"trials of {found.fields.name}", len(planned.tasks) * attempts)
+        ran = run(planned, progress.advance)
+    document = envelope(
+        "bench run",
+        "inconclusive" if ran.summary.void else "succeeded",
+        inputs={"suite": found.digest},
+        outputs={"folder": str(planned.setting.out)},
+        metrics={
+            "made": ran.made,
+            "resumed": ran.resumed,
+            "reused": ran.reused,
+            **ran.summary.to_json(),
+            "results": ran.rows(),
+        },
+        warnings=[*ran.notes, *([f"void: {ran.summary.void}"] if ran.summary.void else [])],
+        duration_s=round(time.monotonic() - started, 3),
+    )
+    show(as_json, document, lambda: _text(ran, planned.setting.out))
+    if not quiet:
+        for warning in document["warnings"]:
+            message(warning, kind="warning")
+    if ran.summary.void:
+        raise typer.Exit(4)
+
+
+def _text(ran: Ran, out: Path) -> str:
+    from evals.trials import causes
+
+    said = ran.summary
+    head: dict[str, object] = {
+        "trials": f"{said.trials} of {said.tasks} tasks: {ran.made} made, {ran.resumed} there already, "
+        f"{ran.reused} from the cache",
+        "infrastructure": f"{said.infrastructure} lost" + (f": VOID, {said.void}" if said.void else ""),
+        "flags": ", ".join(f"{name} {count}" for name, count in said.flags.items()) or "none",
+        "kept in": out,
+    }
+    rows = [(one.axis, one.name, *_estimate(one)) for one in said.figures]
+    counted = [
+        (name, causes.TABLE[name].whose or "-", count, causes.TABLE[name].what)
+        for name, count in said.causes.items()
+    ]
+    return "\n\n".join(
+        (
+            pairs(head),
+            table(("AXIS", "FIGURE", "VALUE", "95 % INTERVAL", "TASKS", "CLUSTERS"), rows),
+            table(("CAUSE", "WHOSE", "TRIALS", ""), counted),
+        )
+    )
+
+
+def _estimate(one: Figure) -> tuple[object, ...]:
+    found = one.estimate
+    if found.value is None:
+        return "-", "-", 0, 0
+    low, high = ("-" if end is None else f"{end + 0.0:.3g}" for end in (found.low, found.high))
+    return f"{found.value:.3g} {one.unit}", f"{low} to {high}", found.cases, found.clusters

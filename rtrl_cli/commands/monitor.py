@@ -1,0 +1,158 @@
+"""`rtrl monitor` and `rtrl monitor ack`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import bold, envelope, message, show, table
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.monitor.history import History
+    from stages.monitor.standing import Standing
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Show how the line behaves, cycle by cycle, and its alarms.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def monitor(
+    context: typer.Context,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again; tell webhook and ping of what is new.")
+    ] = False,
+    every: Annotated[float, typer.Option("--every", min=1, help="Seconds between two looks.")] = 60.0,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write the charts as PNG, SVG or PDF.")
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Show the control charts of the live checkpoint's line: each behaviour against its own history.
+
+    NOW is reweighted to the usual requests, RAW is as measured. A chart alarms when its SUM passes the limit.
+    An alarm blocks the gate (eval and deploy exit 3) until `rtrl monitor ack ALARM --reason TEXT`.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    found, store = open_store(workspace)
+    while True:
+        _look(found, store, plot, as_json, quiet)
+        if not watch:
+            return
+        _ping(found, store)
+        time.sleep(every)
+
+
+@app.command()
+def ack(
+    alarms: Annotated[list[str], typer.Argument(metavar="ALARM...", help="As `rtrl monitor` names them.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept on record.")],
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Acknowledge alarms: put on record that somebody looked and why the gate may go on."""
+    from stages.monitor.gate import acknowledge
+
+    found, store = open_store(workspace)
+    done = acknowledge(store, found.settings.workspace.line, alarms, reason=reason, dry_run=dry_run)
+    ids = [one.alarm["id"] for one in done]
+    document = envelope(
+        "monitor ack",
+        "succeeded" if ids and not dry_run else "noop",
+        metrics={"acknowledged": ids, "reason": reason},
+    )
+    would = "would acknowledge" if dry_run else "acknowledged"
+    lines = [f"{would} {one.alarm['id']}: {one.alarm['text']}" for one in done]
+    show(as_json, document, lambda: "\n".join(lines) or "acknowledged already")
+
+
+def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quiet: bool) -> None:
+    from stages.monitor import view
+    from stages.monitor.alert import tell
+    from stages.monitor.charts import Rules
+    from stages.monitor.history import History
+    from stages.monitor.standing import monitors, standing
+
+    line, config = found.settings.workspace.line, found.settings.distill
+    rules = Rules(alarms=config.alarm_rate, warm_up=config.warm_up, windows=config.history)
+    history = History.of_state(monitors(store.dir, line))
+    alarms = standing(store.dir, line)
+    warnings = tell(found, store)
+    if plot is not None:
+        _draw(plot, history, rules)
+    metrics: dict[str, Any] = {
+        "line": line,
+        **view.to_json(history, rules),
+        "alarms": [one.to_dict() for one in alarms],
+        "plot": str(plot) if plot else None,
+    }
+    for warning in [] if quiet else warnings:
+        message(warning, kind="warning")
+    document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
+    show(as_json, document, lambda: _text(line, history, alarms, rules))
+
+
+def _draw(plot: Path, history: History, rules: Any) -> None:
+    from stages.errors import UsageError
+    from stages.monitor import view
+
+    if plot.suffix not in (".png", ".svg", ".pdf"):
+        raise UsageError(f"{plot} is no picture that can be written", hint="name a .png, .svg or .pdf")
+    view.draw(plot, history, rules)
+
+
+def _text(line: str, history: History, alarms: list[Standing], rules: Any) -> str:
+    from stages.monitor import view
+
+    if not history.windows:
+        return f"line {line}: no cycle was distilled for the live checkpoint yet (`rtrl distill`)"
+    last = history.windows[-1]
+    parts = [
+        f"line {line}: {len(history.windows)} cycles, the last {view.day(last.at)} UTC with {last.episodes} "
+        f"episodes of {last.users} users; {last.cohort:.0%} of its requests are of another kind than usual",
+        table(view.HEADER, view.rows(view.charts_of(history, rules), rules)),
+        *(_alarm(one) for one in alarms),
+    ]
+    if len(history.windows) <= rules.warm_up:
+        parts.append(f"no alarm in the first {rules.warm_up} cycles: the charts have to learn what is usual")
+    return "\n\n".join(parts)
+
+
+def _alarm(one: Standing) -> str:
+    from stages.monitor.view import day
+
+    head = f"{one.alarm['id']}  {day(one.alarm['at'])}  {one.alarm['text']}"
+    if one.acknowledged is None:
+        return (
+            f"{bold('ALARM')} {head}\n      blocks the gate: rtrl monitor ack {one.alarm['id']} --reason ..."
+        )
+    said = one.acknowledged
+    return f"alarm {head}\n      acknowledged by {said.by}, {said.at[:16].replace('T', ' ')}: {said.reason}"
+
+
+def _ping(found: Workspace, store: Store) -> None:
+    from stages.cycle.ping import ping
+    from stages.monitor.standing import standing
+
+    config, line = found.settings.monitor, found.settings.workspace.line
+    waiting = [one.alarm["id"] for one in standing(store.dir, line) if one.acknowledged is None]
+    said = ping(
+        config.ping.get_secret_value(), "fail" if waiting else "", {"alarms": waiting}, config.timeout_s
+    )
+    if said:
+        message(said, kind="warning")

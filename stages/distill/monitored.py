@@ -1,0 +1,70 @@
+"""A window of distill as a cycle of the monitors: columns, users, kinds of request, reward, what users told.
+
+The training reward is held against user signals that are not in it (with a weight), metric horizons among
+them. Where nobody tells any of those, all user signals are taken: weaker evidence, and the only there is.
+Not for: what is watched and when it is called (`stages/monitor/`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from stages.distill.config import DistillConfig
+from stages.distill.spec import RewardSpec
+from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
+from stages.monitor.charts import Rules, Updated, update
+from stages.monitor.cycle import Cycle
+from stages.monitor.history import History
+
+Floats = NDArray[np.float64]
+
+
+def cycle_of(measured: pa.Table, reward: Floats, spec: RewardSpec, checkpoint: str) -> Cycle:
+    """The cycle of these episodes (`measure.columns_of`), rewards [E] with nan for none."""
+    wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
+    columns = {
+        name: measured[name].to_numpy().astype(np.float64) for name in sorted(wanted | {*USER_SIGNALS})
+    }
+    evidence, names = _held_out(columns, spec)
+    return Cycle(
+        at=int(measured["at"].to_numpy().max()),
+        checkpoint=checkpoint,
+        columns=columns,
+        users=measured["user"].to_pylist(),
+        cells=measured["cell"].to_pylist(),
+        spec=f"{spec.digest}/{evidence}",
+        reward=reward,
+        user=contentment(columns, names),
+    )
+
+
+def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updated:
+    """The line's monitors after this cycle."""
+    rules = Rules(alarms=config.alarm_rate, warm_up=config.warm_up, windows=config.history)
+    return update(History.of_state(state), cycle, rules)
+
+
+def told(found: Updated) -> dict[str, Any]:
+    """For the run's metrics: alarms and notes, nothing of the history."""
+    alarms = [
+        {"id": a.id, "behaviour": a.behaviour, "direction": a.direction, "text": a.text} for a in found.alarms
+    ]
+    return {"alarms": alarms, "notes": found.notes}
+
+
+def warnings(found: Updated) -> list[str]:
+    """An alarm is said where it arises; it blocks the gate until somebody acknowledges it."""
+    hint = "the gate waits for `rtrl monitor ack {} --reason ...`"
+    return [f"alarm {a.id}: {a.text}; {hint.format(a.id)}" for a in found.alarms]
+
+
+def _held_out(columns: dict[str, Floats], spec: RewardSpec) -> tuple[str, dict[str, Literal[1, -1]]]:
+    trained = {name for name, signal in spec.signals.items() if signal.weight}
+    held_out = {name: sign for name, sign in USER_SIGNALS.items() if name not in trained}
+    if any((~np.isnan(columns[name])).any() for name in held_out):
+        return "held-out", held_out
+    return "trained", dict(USER_SIGNALS)

@@ -1,0 +1,83 @@
+"""Alarms and the gate: an open alarm blocks it until somebody acknowledges it with a reason.
+
+The alarms that count are those of what is live and of the candidate, which was trained on what the alarm is
+about. Not for: raising alarms (`charts.py`), the gate's own tests (`evals/gate.py`).
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
+from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, standing
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.stage import Artifact
+    from stages.workspace import Workspace
+
+
+def alarms_of(store: Store, line: str, checkpoints: Iterable[Artifact | None]) -> list[Standing]:
+    """The alarms of these checkpoints, acknowledged ones too; None is left out."""
+    return standing(store.dir, line, [one.digest for one in checkpoints if one is not None])
+
+
+def alarmed(
+    workspace: Workspace, store: Store, candidate: Artifact, live: Artifact | None
+) -> RtrlError | None:
+    """Why the monitors let no candidate through; None when they do, or `monitor.block` is off."""
+    if not workspace.settings.monitor.block or live is None or candidate.digest == live.digest:
+        return None
+    found = alarms_of(store, workspace.settings.workspace.line, (live, candidate))
+    waiting = [one.alarm for one in found if one.acknowledged is None]
+    if not waiting:
+        return None
+    ids = " ".join(alarm["id"] for alarm in waiting)
+    more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    return GateRejectedError(
+        f"alarm {waiting[0]['id']}{more} waits for somebody to look at it: {waiting[0]['text']}",
+        hint=f'`rtrl monitor` shows it; then `rtrl monitor ack {ids} --reason "..."`, or `rtrl rollback`',
+    )
+
+
+def acknowledge(
+    store: Store, line: str, ids: Sequence[str], *, reason: str, by: str = "", dry_run: bool = False
+) -> list[Standing]:
+    """Put on record that somebody has looked at these alarms (ids, or beginnings of them).
+
+    Returns those acknowledged now; one that was already is left as it is.
+
+    Raises:
+        UsageError: (2) no reason, or a beginning that several alarms have.
+        InputMissingError: (5) no such alarm.
+    """
+    from stages.registry.states import record
+
+    if not reason.strip():
+        raise UsageError("acknowledging an alarm needs a reason", hint='--reason "why"')
+    known = _all(store, line)
+    found = [_one(known, name) for name in dict.fromkeys(ids)]
+    new = [one for one in found if one.acknowledged is None]
+    if new and not dry_run:
+        with store.write("alarm") as session:
+            for one in new:
+                data = {"line": line, "reason": reason, "alarm": one.alarm["text"]}
+                who = by or getpass.getuser()
+                record(session, ENTITY, one.alarm["id"], "", ACKNOWLEDGED, by=who, data=data)
+    return new
+
+
+def _all(store: Store, line: str) -> list[Standing]:
+    """Alarms of every checkpoint that there is: also of a candidate that is not live."""
+    return alarms_of(store, line, store.all_of("checkpoint", line))
+
+
+def _one(known: Sequence[Standing], name: str) -> Standing:
+    found = [one for one in known if one.alarm["id"].startswith(name)]
+    if not found:
+        raise InputMissingError(f"there is no alarm {name}", hint="`rtrl monitor` lists them")
+    if len(found) > 1:
+        raise UsageError(f"{name} stands for {len(found)} alarms", hint="write more of it")
+    return found[0]

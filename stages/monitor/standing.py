@@ -1,0 +1,103 @@
+"""Which alarms of a line stand, and which were acknowledged by whom and why. Light: SQLite and JSON alone.
+
+Alarms are in the line state of a checkpoint, so a rollback takes them back with it; acknowledgements are
+events of the registry (entity `alarm`), and stay. For `rtrl status`, the gate and `rtrl monitor`.
+Not for: raising alarms (`charts.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ENTITY = "alarm"
+ACKNOWLEDGED, TOLD = "acknowledged", "told"
+_STATE_FILE = "state.json"  # of a line_state artifact
+
+
+class Said(NamedTuple):
+    """One entry in the record of an alarm: what (`ACKNOWLEDGED`, `TOLD`), who, when (ISO), why."""
+
+    what: str
+    by: str
+    at: str
+    reason: str
+
+
+class Standing(NamedTuple):
+    """An alarm (fields of `history.Alarm`, as a dict) and who acknowledged it; None: nobody yet."""
+
+    alarm: dict[str, Any]
+    acknowledged: Said | None
+    told: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        said = self.acknowledged
+        return {**self.alarm, "acknowledged": said and {"by": said.by, "at": said.at, "reason": said.reason}}
+
+
+def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = None) -> list[Standing]:
+    """All alarms in the newest line states of these checkpoints (digests), oldest first, each once.
+
+    None stands for the live one. Raises sqlite3.Error when the registry cannot be read.
+    """
+    alarms: dict[str, dict[str, Any]] = {}
+    with contextlib.closing(_connect(store_dir)) as connection:
+        for digest in _live(connection, line) if checkpoints is None else checkpoints:
+            for alarm in _monitors(store_dir, connection, line, digest).get("alarms", []):
+                alarms.setdefault(alarm["id"], alarm)
+        said = _said(connection)
+    found = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
+    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in found]
+
+
+def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[str, Any]:
+    """`line_state.monitors` of the newest line state of a checkpoint (None: live); {} without one."""
+    with contextlib.closing(_connect(store_dir)) as connection:
+        digests = _live(connection, line) if checkpoint is None else [checkpoint]
+        return _monitors(store_dir, connection, line, digests[0]) if digests else {}
+
+
+def _connect(store_dir: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"file:{store_dir / 'registry.db'}?mode=ro", uri=True, timeout=30)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _live(connection: sqlite3.Connection, line: str) -> list[str]:
+    query = """SELECT artifact.digest FROM alias JOIN artifact ON artifact.id = alias.artifact_id
+               WHERE alias.line = ? AND alias.name = 'live'"""
+    return [row["digest"] for row in connection.execute(query, (line,))]
+
+
+def _monitors(store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str) -> dict[str, Any]:
+    query = """SELECT digest FROM artifact WHERE kind = 'line_state' AND line = ? AND state = 'committed'
+               AND json_extract(meta, '$.checkpoint') = ? ORDER BY version DESC LIMIT 1"""
+    row = connection.execute(query, (line, checkpoint)).fetchone()
+    if row is None:
+        return {}
+    algorithm, _, name = row["digest"].partition(":")
+    path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
+    return found if "schema" in found else {}
+
+
+def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:
+    found: dict[str, list[Said]] = {}
+    query = "SELECT entity_id, to_state, by, at, data FROM event WHERE entity = ? ORDER BY seq"
+    for row in connection.execute(query, (ENTITY,)):
+        reason = json.loads(row["data"]).get("reason", "")
+        found.setdefault(row["entity_id"], []).append(Said(row["to_state"], row["by"], row["at"], reason))
+    return found
+
+
+def _standing(alarm: dict[str, Any], said: Sequence[Said]) -> Standing:
+    acknowledged = next((one for one in said if one.what == ACKNOWLEDGED), None)
+    return Standing(alarm, acknowledged, any(one.what == TOLD for one in said))

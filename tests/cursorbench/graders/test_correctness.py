@@ -1,0 +1,95 @@
+"""Grades of diffs, in a real sandbox with the real pytest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cursorbench.errors import IntegrityError
+from cursorbench.graders.correctness import grade
+from cursorbench.sandbox import open_backend
+from cursorbench.sandbox.protocol import Backend
+from tests.cursorbench.graders.forging import COMMAND, CORE, FILE, LIMITS, SOLVED, World
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    return open_backend()
+
+
+@pytest.fixture(scope="module")
+def world(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("forging")
+    for place in (folder, folder.parent):
+        place.chmod(0o755)
+    return World(folder, backend)
+
+
+def test_a_solution_passes_and_was_challenged(world: World) -> None:
+    found = grade(world.task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
+    assert found.passed, found
+    assert (found.passed_tests, found.expected_tests) == (3, 3)
+    assert found.canaries == 4
+    assert found.challenged >= 1
+    assert (found.flags, found.restored) == ((), ())
+
+
+def test_nothing_done_fails(world: World) -> None:
+    found = grade(world.task, world.environment, "", world.backend, LIMITS)
+    assert (found.passed, found.reason, found.passed_tests) == (False, "failed", 1)
+    assert set(found.failed) == set(world.task.tests.fail_to_pass)
+
+
+def test_what_breaks_another_test_fails(world: World) -> None:
+    broken = {"calc/core.py": SOLVED["calc/core.py"].replace("max(", "min(")}
+    found = grade(world.task, world.environment, world.diff({**broken}), world.backend, LIMITS)
+    assert found.failed == (f"{FILE}::test_largest",)
+
+
+@pytest.mark.parametrize(
+    ("core", "reason"),
+    [
+        ("import nowhere\n", "missing"),
+        ("import sys\nsys.exit(3)\n", "missing"),
+        ("import os\nos._exit(0)\n", "no_report"),
+    ],
+)
+def test_why_it_did_not_pass(world: World, core: str, reason: str) -> None:
+    found = grade(world.task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
+    assert not found.passed
+    assert found.reason == reason, found
+
+
+def test_tests_that_do_not_end(world: World) -> None:
+    hasty = replace(world.task, verifier_timeout_s=3.0)
+    diff = world.diff({"calc/core.py": CORE + "\nwhile True:\n    pass\n"})
+    assert grade(hasty, world.environment, diff, world.backend, LIMITS).reason == "timeout"
+
+
+def test_a_diff_that_does_not_apply(world: World) -> None:
+    diff = world.diff({**SOLVED}).replace("return 0", "return 7")
+    for text in (diff, "no diff at all\n", diff[:150], "diff --git a/../x b/../x\nnew file mode 100644\n"):
+        found = grade(world.task, world.environment, text, world.backend, LIMITS)
+        assert (found.passed, found.reason) == (False, "patch"), text
+
+
+def test_a_task_that_expects_nothing_is_refused(world: World) -> None:
+    none = replace(world.task.tests, fail_to_pass=(), pass_to_pass=())
+    with pytest.raises(IntegrityError, match="expects no tests"):
+        grade(replace(world.task, tests=none), world.environment, "", world.backend, LIMITS)
+
+
+def test_ids_by_class_names_are_graded_too(world: World) -> None:
+    """Reports of other runners, and old suites, have no file: `classname::name`."""
+    command = (*COMMAND, "-o", "junit_family=xunit2")
+    tests = replace(
+        world.task.tests,
+        command=command,
+        fail_to_pass=("tests.test_core::test_total",),
+        pass_to_pass=("tests.test_core::test_largest",),
+    )
+    task = replace(world.task, tests=tests)
+    found = grade(task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
+    assert found.passed, found
+    assert found.challenged

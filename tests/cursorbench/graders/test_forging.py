@@ -1,0 +1,69 @@
+"""Every forgery is graded as failed, and each would have been believed by a grader that reads the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cursorbench.graders.correctness import grade
+from cursorbench.sandbox import open_backend
+from tests.cursorbench.graders.forgeries import FORGERIES, Forgery, patched
+from tests.cursorbench.graders.forging import CORE, LIMITS, SOLVED, World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("forging")
+    for place in (folder, folder.parent):
+        place.chmod(0o755)
+    return World(folder, open_backend())
+
+
+def placed(world: World, forgery: Forgery) -> None:
+    """Plugins, where the forgery needs them."""
+    if forgery.plugins:
+        variables = dict(world.environment.variables)
+        del variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
+        world.environment = replace(world.environment, variables=variables)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_believed_by_the_naive_and_fails_here(world: World, name: str) -> None:
+    forgery = FORGERIES[name]
+    before = world.environment
+    try:
+        placed(world, forgery)
+        diff = world.diff(forgery.files, forgery.links)
+        assert world.naive(diff), "else it shows nothing"
+        found = grade(world.task, world.environment, diff, world.backend, LIMITS)
+    finally:
+        world.environment = before
+    assert not found.passed
+    assert found.reason == forgery.reason, found
+    assert forgery.flags <= set(found.flags), found.flags
+
+
+def test_a_solution_beside_a_forgery_counts_and_is_flagged(world: World) -> None:
+    """Files that decide are put back; what was solved is solved."""
+    files = {**SOLVED, **FORGERIES["hook in a new conftest"].files}
+    found = grade(world.task, world.environment, world.diff(files), world.backend, LIMITS)
+    assert found.passed, found
+    assert found.restored == ("conftest.py",)
+    assert found.flags == ("deciding", "source:pytest")
+
+
+def test_what_remains_open_is_flagged(world: World) -> None:
+    """Objects equal to everything answer the tests themselves, not the report: only a flag says so."""
+    answer = "class Any:\n    def __eq__(self, other):\n        return True\n\n\n"
+    core = answer + CORE.replace("return 0", "return Any()")
+    found = grade(world.task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
+    assert found.passed
+    assert found.flags == ("source:always_equal",)
+
+
+def test_the_patch_itself_is_what_lies(world: World) -> None:
+    """The same lie on a solved task changes nothing that is true, and is still found out."""
+    files: dict[str, str | bytes] = {"calc/core.py": SOLVED["calc/core.py"] + patched()}
+    found = grade(world.task, world.environment, world.diff(files), world.backend, LIMITS)
+    assert (found.passed, found.reason) == (False, "forged")

@@ -1,0 +1,119 @@
+"""Models that misbehave, each in its own way: every trial ends, with the right cause and grade."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import UsageError
+from cursorbench.graders.efficiency import Price
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.budget import Budget
+from cursorbench.harness.driver import Endpoint
+from cursorbench.harness.task_tools import ToolSettings
+from evals.trials.attempt import Job, Setting, attempt
+from evals.trials.record import Record
+from tests.cursorbench.suites import make_suite
+from tests.evals.trials.scripted import Scripted, serving
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Scripted]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a suite, which the sandbox's user can read."""
+    folder = tmp_path_factory.mktemp("trials")
+    for place in (folder, folder.parent):
+        place.chmod(0o755)
+    make_suite(folder / "suite")
+    return folder
+
+
+def job(home: Path, server: Scripted, model: str, **changes: object) -> Job:
+    budget = Budget(turns=3, wall_s=60.0)
+    setting = Setting(
+        Endpoint(server.url, model=model, answer_s=1.0, patience_s=0.3),
+        AgentConfig(budget=budget, tools=ToolSettings(command_s=20.0)),
+        home / "cache",
+        home / "out",
+        quality=False,
+        prices={"*": Price(1.0, 2.0)},
+    )
+    task = home / "suite" / "tasks" / "word-debug"
+    return Job(replace(setting, **changes), task, 0, f"{model:0<64}", "words/counting", "word-debug")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "cause", "passed", "reason"),
+    [
+        ("solver", "solved", True, ""),
+        ("failer", "failed", False, "failed"),
+        ("forger", "failed", False, "failed"),
+        ("silent", "no_answer", False, "failed"),
+        ("asker", "failed", False, "failed"),
+        ("looper", "max_turns", False, "failed"),
+        ("flooder", "output_flood", False, "failed"),
+        ("breaker", "broken_call", False, "failed"),
+        ("long", "truncated", False, "failed"),
+        ("full", "context_full", False, "failed"),
+        ("down", "engine_down", None, None),
+        ("slow", "engine_timeout", None, None),
+    ],
+)
+def test_every_trial_ends_with_its_cause(
+    home: Path, server: Scripted, model: str, cause: str, passed: bool | None, reason: str | None
+) -> None:
+    found = attempt(job(home, server, model))
+    assert (found.cause, found.passed) == (cause, passed), found.detail
+    assert found.correctness.get("reason") == reason
+    assert found.infrastructure is (passed is None)
+    assert found.tries == (2 if passed is None else 1)
+
+
+def test_what_a_trial_says_of_itself(home: Path, server: Scripted) -> None:
+    found = attempt(job(home, server, "solver", quality=True))
+    assert (found.did, found.right, found.stop) == ("acted", True, "answered")
+    assert (found.usage.calls, found.usage.tool_calls, found.usage.tokens) == (2, 1, 220)
+    assert found.cost == pytest.approx((200 * 1.0 + 20 * 2.0) / 1e6)
+    assert found.quality["size_ratio"] == 1.0
+    assert found.quality["lint"] == found.quality["types"] == 0
+    assert "text.split()" in found.diff
+    assert found.correctness["challenged"] >= 1
+    assert math.isfinite(found.seconds)
+    told = json.loads((home / "out" / "trajectories" / "so" / f"{found.key}.json").read_text())
+    assert told["schema_version"].startswith("ATIF-")
+    assert told["trajectory_id"] == found.key
+    assert [step["source"] for step in told["steps"]] == ["system", "user", "agent", "agent"]
+
+
+def test_who_asks_where_all_is_said_is_wrong(home: Path, server: Scripted) -> None:
+    found = attempt(job(home, server, "asker"))
+    assert (found.did, found.right, found.diff) == ("asked", False, "")
+
+
+def test_a_forger_is_flagged(home: Path, server: Scripted) -> None:
+    found = attempt(job(home, server, "forger"))
+    assert "deciding" in found.correctness["flags"]
+    assert found.correctness["restored"] == ("conftest.py",)
+
+
+@pytest.mark.parametrize("model", ["locked", "other"])
+def test_what_the_user_has_to_mend_ends_the_run(home: Path, server: Scripted, model: str) -> None:
+    with pytest.raises(UsageError):
+        attempt(job(home, server, model))
+
+
+def test_a_record_is_plain_data(home: Path, server: Scripted) -> None:
+    import msgspec
+
+    found = attempt(job(home, server, "silent"))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Record).cause == found.cause

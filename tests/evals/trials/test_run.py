@@ -1,0 +1,202 @@
+"""What is made, found, reused and given up, by trials made in this process; one real run that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.driver import Endpoint
+from cursorbench.tasks.suite import Suite
+from evals.trials import run as runner
+from evals.trials.attempt import Job, Setting
+from evals.trials.conditions import Conditions
+from evals.trials.plan import Plan
+from evals.trials.record import Folder, Record
+from evals.trials.run import run
+from evals.trials.workers import Lost, Raised
+from tests.cursorbench.suites import make_suite
+from tests.evals.trials.scripted import serving
+
+CONDITIONS = Conditions("sha256:h", "sha256:e", "sha256:s", "sha256:g")
+Make = Callable[[Job], Any]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return make_suite(tmp_path_factory.mktemp("run") / "suite")
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Callable[[Make], list[str]]:
+    """Trials are made in this process by the given function; returns the list of those asked for."""
+
+    def place(make: Make) -> list[str]:
+        asked: list[str] = []
+
+        def ran(_: object, jobs: list[Job], *__: object) -> Iterator[tuple[int, Any]]:
+            for number, job in enumerate(jobs):
+                asked.append(f"{job.name}#{job.attempt}")
+                yield number, make(job)
+
+        monkeypatch.setattr(runner.workers, "run", ran)
+        return asked
+
+    return place
+
+
+def record(job: Job, cause: str = "solved") -> Record:
+    passed = None if cause.endswith(("died", "down")) else cause == "solved"
+    return Record(
+        key=job.key, task=job.name, cluster=job.cluster, attempt=job.attempt, cause=cause, passed=passed
+    )
+
+
+def plan(suite: Suite, out: Path, **changes: Any) -> Plan:
+    setting = Setting(Endpoint("http://127.0.0.1:1/v1", model="m"), AgentConfig(), out / "env", out)
+    return replace(Plan(suite.tasks, 2, setting, CONDITIONS), **changes)
+
+
+def test_the_same_run_again_makes_nothing(suite: Suite, tmp_path: Path, here: Any) -> None:
+    asked = here(record)
+    first = run(plan(suite, tmp_path))
+    assert (first.made, first.resumed) == (6, 0)
+    assert asked[:3] == [f"{task.name}#0" for task in suite.tasks]  # every task before any a second time
+    again = run(plan(suite, tmp_path))
+    assert (again.made, again.resumed) == (0, 6)
+    assert len(asked) == 6
+    more = run(plan(suite, tmp_path, attempts=3))
+    assert (more.made, more.resumed) == (3, 6)
+
+
+def test_other_conditions_are_other_trials(suite: Suite, tmp_path: Path, here: Any) -> None:
+    here(record)
+    run(plan(suite, tmp_path))
+    assert run(plan(suite, tmp_path, conditions=replace(CONDITIONS, engine="sha256:f"))).made == 6
+
+
+def test_what_infrastructure_took_is_made_again_the_next_time(
+    suite: Suite, tmp_path: Path, here: Any
+) -> None:
+    here(lambda job: record(job, "sandbox_died" if job.attempt else "failed"))
+    first = run(plan(suite, tmp_path))
+    assert first.summary.infrastructure == 3
+    assert "3 of 6" in first.summary.void
+    here(record)
+    again = run(plan(suite, tmp_path))
+    assert (again.made, again.resumed, again.summary.void) == (3, 3, "")
+
+
+def test_a_worker_that_dies_is_given_another_try(suite: Suite, tmp_path: Path, here: Any) -> None:
+    seen: set[str] = set()
+
+    def make(job: Job) -> Any:
+        if job.key in seen:
+            return record(job)
+        seen.add(job.key)
+        return Lost("died") if job.attempt == 0 else Lost("hung")
+
+    here(make)
+    found = run(plan(suite, tmp_path))
+    assert found.summary.causes == {"solved": 3, "worker_hung": 3}
+
+
+def test_a_bug_in_a_trial_is_no_zero(suite: Suite, tmp_path: Path, here: Any) -> None:
+    here(lambda job: Raised(RuntimeError("bug"), "Traceback: bug"))
+    found = run(plan(suite, tmp_path, attempts=1))
+    assert found.summary.causes == {"grader_died": 3}
+    assert {one.passed for one in found.records} == {None}
+    assert {one.tries for one in found.records} == {3}
+
+
+def test_what_the_user_mends_ends_the_run_and_keeps_what_there_is(
+    suite: Suite, tmp_path: Path, here: Any
+) -> None:
+    here(lambda job: record(job) if job.name == "word-debug" else Raised(UsageError("the key"), ""))
+    with pytest.raises(UsageError, match="the key"):
+        run(plan(suite, tmp_path))
+    assert len(list(Folder(tmp_path).names())) == 1
+
+
+def test_nobody_waits_for_an_engine_that_is_down(suite: Suite, tmp_path: Path, here: Any) -> None:
+    asked = here(lambda job: record(job, "engine_down"))
+    with pytest.raises(DependencyDownError, match="in a row"):
+        run(plan(suite, tmp_path, attempts=20))
+    assert len(asked) == runner.GIVE_UP
+
+
+def test_a_cache_gives_what_agrees(suite: Suite, tmp_path: Path, here: Any) -> None:
+    cache = tmp_path / "cache"
+    here(record)
+    run(plan(suite, tmp_path / "one", cache=cache))
+    asked = here(record)
+    found = run(plan(suite, tmp_path / "two", cache=cache))
+    assert (found.reused, found.made, len(asked)) == (6, 0, 1)  # a tenth of six, and at least one
+    assert "agree" in found.notes[0]
+    assert run(plan(suite, tmp_path / "two", cache=cache)).resumed == 6
+
+
+def test_a_cache_that_does_not_agree_is_not_used(
+    suite: Suite, tmp_path: Path, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    here(record)
+    run(plan(suite, tmp_path / "one", cache=cache))
+    monkeypatch.setattr(runner, "disagreement", lambda again, stored, spec: 1e-6)
+    asked = here(lambda job: record(job, "failed"))
+    found = run(plan(suite, tmp_path / "two", cache=cache))
+    assert (found.reused, found.made, len(asked)) == (0, 6, 6)
+    assert found.summary.causes == {"failed": 6}
+    assert "none is reused" in found.notes[0]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from cursorbench.harness.agent import AgentConfig
+from cursorbench.harness.driver import Endpoint
+from cursorbench.tasks.suite import Suite
+from evals.trials.attempt import Setting
+from evals.trials.conditions import Conditions
+from evals.trials.plan import Plan
+from evals.trials.run import run
+
+if __name__ == "__main__":
+    home, url = Path(sys.argv[1]), sys.argv[2]
+    endpoint, out = Endpoint(url, model="silent"), home / "out"
+    setting = Setting(endpoint, AgentConfig(), home / "cache", out, quality=False)
+    plan = Plan(Suite.open(home / "suite").tasks, 1, setting, Conditions("h", "e", "s", "g"))
+    found = run(plan, lambda n, note: print(n, note, flush=True))
+    print("made", found.made, "resumed", found.resumed, found.summary.causes)
+"""
+
+
+def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    make_suite(tmp_path / "suite")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    with serving() as server:
+        command = [sys.executable, str(script), str(tmp_path), server.url]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while not list(Folder(tmp_path / "out").names()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        first.stdout.close()  # type: ignore[union-attr]
+        there = len(list(Folder(tmp_path / "out").names()))
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert 1 <= there < 3
+    assert f"made {3 - there} resumed {there} {{'no_answer': 3}}" in done.stdout, done.stderr

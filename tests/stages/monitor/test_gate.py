@@ -1,0 +1,175 @@
+"""Alarms in a line's state: they block the gate, are acknowledged, go with a rollback, are told once."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rtrl_cli.main import app
+from stages.deploy.run import DeployStage
+from stages.errors import GateRejectedError, InputMissingError, UsageError
+from stages.eval.run import EvalStage
+from stages.linestate import LineState
+from stages.monitor import alert
+from stages.monitor.charts import update
+from stages.monitor.gate import acknowledge, alarmed
+from stages.monitor.history import History
+from stages.monitor.standing import standing
+from stages.workspace import Workspace
+from tests.stages.monitor.cycles import made
+from tests.stages.world import World
+
+
+@pytest.fixture(scope="module")
+def alarming() -> History:
+    """Twelve cycles; in the last questions take over."""
+    random, history = np.random.default_rng(3), History()
+    for at in range(12):
+        moved = {"clarified": 2.0} if at == 11 else {}
+        history = update(history, made(at * 3_600_000, random, **moved)).history
+    assert [alarm.behaviour for alarm in history.alarms] == ["ask_rate"]
+    return history
+
+
+@pytest.fixture
+def world(tmp_path: Path, alarming: History) -> Iterator[World]:
+    """What is live is as ever; its child was trained on what alarmed."""
+    made_ = World(tmp_path)
+    state = LineState(monitors=alarming.to_state())
+    made_.child = made_.checkpoint(parent=made_.live, state=state)  # type: ignore[attr-defined]
+    yield made_
+    made_.close()
+
+
+def child(world: World) -> Any:
+    return world.store.artifact(world.child)  # type: ignore[attr-defined]
+
+
+def live(world: World) -> Any:
+    return world.store.alias("auto", "live")
+
+
+def test_an_alarm_blocks_until_it_is_acknowledged(world: World, alarming: History) -> None:
+    (alarm,) = alarming.alarms
+    refused = alarmed(world.workspace, world.store, child(world), live(world))
+    assert isinstance(refused, GateRejectedError)
+    assert refused.code == 3
+    assert "ask_rate rose to" in refused.message
+    assert f"rtrl monitor ack {alarm.id} --reason" in refused.hint
+    for stage in (EvalStage(), DeployStage()):
+        with pytest.raises(GateRejectedError):
+            stage.resolve(world.workspace, world.store, {"checkpoint": child(world).ref})
+    (done,) = acknowledge(world.store, "auto", [alarm.id[:4]], reason="a new client asks more", by="ada")
+    assert done.alarm["id"] == alarm.id
+    assert alarmed(world.workspace, world.store, child(world), live(world)) is None
+    assert acknowledge(world.store, "auto", [alarm.id], reason="again") == []
+    (one,) = standing(world.store.dir, "auto", [child(world).digest])
+    assert one.acknowledged is not None
+    assert (one.acknowledged.by, one.acknowledged.reason) == ("ada", "a new client asks more")
+
+
+def test_what_is_live_is_no_candidate_and_a_rollback_takes_the_alarm_back(world: World) -> None:
+    assert standing(world.store.dir, "auto") == []
+    before = live(world)
+    world.promote(child(world).digest)
+    assert len(standing(world.store.dir, "auto")) == 1
+    assert alarmed(world.workspace, world.store, child(world), live(world)) is None
+    world.promote(before.digest)
+    assert standing(world.store.dir, "auto") == []
+
+
+def test_an_acknowledgement_wants_a_reason_and_an_alarm(world: World, alarming: History) -> None:
+    with pytest.raises(UsageError, match="needs a reason"):
+        acknowledge(world.store, "auto", [alarming.alarms[0].id], reason=" ")
+    with pytest.raises(InputMissingError, match="no alarm"):
+        acknowledge(world.store, "auto", ["zzz"], reason="x")
+
+
+def test_blocking_can_be_switched_off(tmp_path: Path, alarming: History) -> None:
+    world = World(tmp_path, "[monitor]\nblock = false\n")
+    digest = world.checkpoint(parent=world.live, state=LineState(monitors=alarming.to_state()))
+    assert alarmed(world.workspace, world.store, world.store.artifact(digest), live(world)) is None  # type: ignore[arg-type]
+    world.close()
+
+
+def run(world: World, *arguments: str) -> Any:
+    done = CliRunner().invoke(app, [*arguments, "-w", str(world.workspace.root)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_command_shows_acknowledges_and_draws(world: World, alarming: History, tmp_path: Path) -> None:
+    assert "no cycle was distilled" in run(world, "monitor")
+    world.promote(child(world).digest)
+    shown = run(world, "monitor", "--plot", str(tmp_path / "charts.png"))
+    assert (tmp_path / "charts.png").stat().st_size > 10_000
+    (row,) = [line for line in shown.splitlines() if line.startswith("ask_rate")]
+    assert "▁" in row
+    assert "↑" in row
+    assert f"ALARM {alarming.alarms[0].id}" in shown
+    assert f"ALARM {alarming.alarms[0].id}" in run(world, "status")
+    found = json.loads(run(world, "monitor", "--json"))["metrics"]
+    assert found["windows"] == 12
+    assert found["alarms"][0]["acknowledged"] is None
+    assert found["charts"]["ask_rate"]["points"][-1]["alarm"] == "up"
+    told = run(world, "monitor", "ack", alarming.alarms[0].id, "--reason", "seen")
+    assert told.startswith(f"acknowledged {alarming.alarms[0].id}")
+    assert "acknowledged by" in run(world, "monitor")
+    assert "ALARM" not in run(world, "status")
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Answers 503 to the first post, then takes all."""
+
+    taken: ClassVar[list[dict[str, Any]]] = []
+    posts = 0
+
+    def do_POST(self) -> None:
+        Hook.posts += 1
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if Hook.posts > 1:
+            Hook.taken.append(body)
+        self.send_response(200 if Hook.posts > 1 else 503)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_webhook_is_told_once_and_tried_again(
+    world: World, alarming: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert, "_WAIT_S", 0.01)
+    world.promote(child(world).digest)
+    server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/secret-path"
+    monkeypatch.setenv("RTRL_MONITOR__WEBHOOK", url)
+    workspace = Workspace.find(world.workspace.root)
+    assert "secret-path" not in repr(workspace.settings)
+    assert alert.tell(workspace, world.store) == []
+    assert alert.tell(workspace, world.store) == []
+    server.shutdown()
+    server.server_close()
+    (body,) = Hook.taken
+    assert Hook.posts == 2
+    assert (body["kind"], body["line"], body["alarm"]["id"]) == ("rtrl.alarm", "auto", alarming.alarms[0].id)
+
+
+def test_a_webhook_that_is_away_costs_a_warning_without_its_path(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert, "_WAIT_S", 0.01)
+    monkeypatch.setenv("RTRL_MONITOR__WEBHOOK", "http://127.0.0.1:9/secret-path")
+    world.promote(child(world).digest)
+    (warning,) = alert.tell(Workspace.find(world.workspace.root), world.store)
+    assert "http://127.0.0.1: ConnectError" in warning
+    assert "secret-path" not in warning
