@@ -147,7 +147,7 @@ def collect(root: int, layers: Sequence[int]) -> Iterator[Change]:
     Raises TooLargeError for more than LARGEST bytes, MOST files or too deep folders.
     """
     reading = _Reading(root, layers)
-    return reading.compare(reading.overlay(), root, b"", True)
+    yield from reading.compare(reading.overlay(), root, b"", True)
 
 
 def write(changes: Iterator[Change], out: BinaryIO) -> None:

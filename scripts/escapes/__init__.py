@@ -1,0 +1,1 @@
+"""The attempts of `scripts/escape.py`."""
