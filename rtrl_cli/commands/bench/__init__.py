@@ -1,4 +1,4 @@
-"""`rtrl bench ...`: suites of tasks. One module per subcommand, one line for it here.
+"""`rtrl bench ...`: suites of tasks. One module per subcommand, two lines for it here.
 
 They need no workspace: a suite is a folder. Not here: what they do (`cursorbench/`, `evals/`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typer
 
+from rtrl_cli.commands.bench.build import command as build
 from rtrl_cli.commands.bench.export import command as export
 from rtrl_cli.commands.bench.import_ import command as import_
 from rtrl_cli.commands.bench.power import command as power
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Make, show, exchange and run suites of tasks.",
 )
+app.command("build")(build)
 app.command("show")(show)
 app.command("run")(run)
 app.command("power")(power)
