@@ -38,6 +38,7 @@ TABLE: dict[str, Entry] = {
     "cycle": Entry(LOOP, "cycle", "Run the chain of stages once."),
     "monitor": Entry(LOOP, "monitor", "Show how the line behaves, cycle by cycle, and its alarms."),
     "demo": Entry(LOOP, "demo", "Show the whole loop on a tiny model."),
+    "ab": Entry(LOOP, "ab", "Show how a canary does, and decide."),
     "bench": Entry(LOOP, "bench", "Make, show, exchange and run suites of tasks."),
     "anchor": Entry(LOOP, "anchor", "Pin the checkpoint to which the KL of training is measured."),
     "status": Entry(STORE, "status", "Say what is live, what ran last, what there is."),

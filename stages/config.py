@@ -27,6 +27,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
 from stages.cycle_config import CycleConfig
 from stages.deploy.config import DeployConfig
@@ -66,6 +67,7 @@ class Settings(BaseModel):
     train: TrainConfig = Field(default_factory=TrainConfig)
     eval: EvalConfig = Field(default_factory=EvalConfig)
     deploy: DeployConfig = Field(default_factory=DeployConfig)
+    ab: AbConfig = Field(default_factory=AbConfig)
     rollback: RollbackConfig = Field(default_factory=RollbackConfig)
     cycle: CycleConfig = Field(default_factory=CycleConfig)
     monitor: MonitorConfig = Field(default_factory=MonitorConfig)

@@ -21,6 +21,7 @@ __all__ = [
     "InputMissingError",
     "IntegrityError",
     "LockedError",
+    "RolledBackError",
     "RtrlError",
     "StoreError",
     "UsageError",
@@ -51,6 +52,13 @@ class StoreError(RtrlError):
 
     code = 10
     kind = "store"
+
+
+class RolledBackError(RtrlError):
+    """What was being tried on users was taken away from them, by itself."""
+
+    code = 14
+    kind = "rolled_back"
 
 
 class LockedError(RtrlError):

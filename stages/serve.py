@@ -38,6 +38,7 @@ from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
 from stages.registry.store import Store
+from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
@@ -92,8 +93,9 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
 def _clean_up_after_killed(run_dir: Path) -> None:
     """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
     if (left := read_endpoint(run_dir)) is not None:
-        if left.engine.temporary.startswith("/tmp/rtrl-engine-"):
-            shutil.rmtree(left.engine.temporary, ignore_errors=True)
+        for engine in (left.engine, left.canary):
+            if engine is not None and engine.temporary.startswith("/tmp/rtrl-engine-"):
+                shutil.rmtree(engine.temporary, ignore_errors=True)
         remove_endpoint(run_dir)
 
 
@@ -145,7 +147,16 @@ class _Host:
             )
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
             gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
-            admin = Admin(self.admin_key, self.served, self.swapper, spool, gateway.metrics)
+            self.canary = CanaryEngine(
+                self.workspace.settings.engine,
+                self.config,
+                gateway.arms,
+                self.store.dir / "logs" / "canary.log",
+                self.say,
+                self._engine_started,
+            )
+            self.arms = gateway.arms
+            admin = Admin(self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary)
             listeners = [
                 Listener(gateway, [self.sockets["public"]], self.config),
                 Listener(admin, [self.sockets["admin"]], self.config),
@@ -175,6 +186,9 @@ class _Host:
             background = [
                 asyncio.create_task(self.supervisor.watch()),
                 asyncio.create_task(keep_reconciled(self.store, self.served, self.swapper, self.say)),
+                asyncio.create_task(
+                    keep_canary(self.store, self.canary, self.arms, self.config.drain_timeout_s, self.say)
+                ),
             ]
             await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in background:
@@ -201,7 +215,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await self.supervisor.stop()
+        await asyncio.gather(self.canary.close(0.1), self.supervisor.stop())
 
     def _bind(self, resources: contextlib.ExitStack) -> None:
         self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
@@ -215,12 +229,11 @@ class _Host:
                 bind_tcp("127.0.0.1", self.config.admin_port or 0)
             )
 
-    def _engine_started(self, _process: EngineProcess) -> None:
+    def _engine_started(self, _process: EngineProcess | None) -> None:
         if self.is_ready:
             self._note()
 
     def _note(self) -> Endpoint:
-        process = self.supervisor.process
         endpoint = Endpoint(
             pid=os.getpid(),
             started_at=self.started_at,
@@ -229,13 +242,8 @@ class _Host:
             admin_key=self.admin_key,
             admin_socket=self.admin_socket,
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
-            engine=EngineAt(
-                pid=process.pid,
-                url=self.supervisor.base_url,
-                key=self.supervisor.key,
-                log=str(self.supervisor.log),
-                temporary=str(process.temporary),
-            ),
+            engine=_engine_at(self.supervisor),
+            canary=_engine_at(self.canary.supervisor) if self.canary.supervisor else None,
         )
         write_endpoint(self.workspace.run_dir, endpoint)
         return endpoint
@@ -252,6 +260,16 @@ class _Host:
             key_file=str(self.workspace.keys_dir / DEFAULT_KEY),
             seconds=round(seconds, 2),
         )
+
+
+def _engine_at(supervisor: Supervisor) -> EngineAt:
+    return EngineAt(
+        pid=supervisor.process.pid,
+        url=supervisor.base_url,
+        key=supervisor.key,
+        log=str(supervisor.log),
+        temporary=str(supervisor.process.temporary),
+    )
 
 
 def url_of(sock: socket.socket) -> str:

@@ -51,9 +51,10 @@ class AgentConfig:
     tools: ToolSettings = field(default_factory=ToolSettings)
     summary: SelfSummary | None = None
 
-    def digest(self) -> str:
-        """Of these settings and of the harness's own code: equal digests, comparable trials."""
-        total = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode())
+    def digest(self, semantic: Semantic | None = None) -> str:
+        """Of these settings, the harness's own code, and the index: equal digests, comparable trials."""
+        settings = {**asdict(self), "semantic": semantic.name if semantic else ""}
+        total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for path in sorted(Path(__file__).parent.glob("*.py")):
             total.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
         return f"sha256:{total.hexdigest()}"

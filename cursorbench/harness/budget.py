@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +92,13 @@ class Spent:
         return next((reason for reason, true in reached if true), None)
 
 
-def estimate(parts: Sequence[Mapping[str, Any]]) -> int:
-    """Tokens of messages or tool definitions, by their length as JSON."""
-    return math.ceil(sum(len(json.dumps(part, ensure_ascii=False)) for part in parts) / CHARS_PER_TOKEN)
+def estimate(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Tokens of messages, by the length of their texts and calls."""
+    return math.ceil(sum(map(_characters, messages)) / CHARS_PER_TOKEN)
+
+
+def _characters(message: Mapping[str, Any]) -> int:
+    content = message.get("content")
+    calls = message.get("tool_calls")
+    said = len(content) if isinstance(content, str) else len(str(content or ""))
+    return 12 + said + (len(str(calls)) if calls else 0)

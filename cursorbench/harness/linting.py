@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cursorbench.harness.results import RefusedError, cut_middle
 from cursorbench.harness.workplace import Workplace
@@ -70,8 +70,16 @@ def run(
         ran = place.program([part.replace(PATH, target) for part in command], limit_s)
         if ran.ended == "timeout":
             raise RefusedError("timeout", f"{command[0]} takes too long")
-        here = findings(ran.output)
+        here = [_named(place, one) for one in findings(ran.output)]
         found += here
         if not here and (ran.ended != "exited" or ran.status != 0):
             failures.append(f"{command[0]} ended with {ran.status}\n{cut_middle(ran.output, 2000)}".strip())
     return Report(tuple(found), tuple(failures))
+
+
+def _named(place: Workplace, one: Finding) -> Finding:
+    """The finding with the one name its file has here: some tools write absolute paths."""
+    try:
+        return replace(one, path=place.name(one.path))
+    except RefusedError:
+        return one  # in a file from elsewhere

@@ -141,9 +141,7 @@ class AgentLoop:
             raise RuntimeError("the episode is over")
         summing = self._due()
         answer = whole(message, self.turns)
-        usage = usage or Usage(
-            estimate(self.messages) + estimate(self._tools), estimate([answer]), told=False
-        )
+        usage = usage or Usage(estimate(self.messages) + self._toolbox.tokens, estimate([answer]), told=False)
         turn = Turn(
             self.turns,
             self._segment,
@@ -262,7 +260,7 @@ class AgentLoop:
             self._finish(StopReason.NO_SUMMARY)
             return
         self.messages = self._summary.restarted(self._system, self._request, said)
-        self._context = estimate(self.messages) + estimate(self._tools)
+        self._context = estimate(self.messages) + self._toolbox.tokens
         self._segment += 1
         self._fresh = True
 

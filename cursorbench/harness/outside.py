@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cursorbench.errors import UsageError
+from cursorbench.errors import SandboxError, UsageError
 from cursorbench.harness import installed
 from cursorbench.harness.budget import StopReason
 from cursorbench.harness.episode import Episode
@@ -103,19 +103,22 @@ def run(
         instruction: the user's words.
 
     Raises:
-        UsageError: the command cannot be read.
-        OSError: the sandbox takes no file.
+        UsageError: the command cannot be read, or the endpoint names no model for `{model}`.
+        SandboxError, DependencyDownError: infrastructure failed before the agent began.
     """
     agent = agent or Agent()
     line = _line(command, agent)
     text = printable(instruction).replace("\0", "")
-    sandbox.write(INSTRUCTION_FILE, text.encode())
     replaced = {"{instruction_file}": INSTRUCTION_FILE, "{instruction}": text}
     if any("{model}" in part for part in line):
         replaced["{model}"] = relay.driver.model
     variables = {**VARIABLES, "OPENAI_API_KEY": relay.key, **agent.variables}
     settings = json.dumps({"variables": variables, "replace": replaced})
-    sandbox.write(SETTINGS_FILE, settings.encode())
+    try:
+        sandbox.write(INSTRUCTION_FILE, text.encode())
+        sandbox.write(SETTINGS_FILE, settings.encode())
+    except OSError as error:
+        raise SandboxError(f"the sandbox takes no file: {error}") from error
     python = f"{agent.installed.bin}/python3" if agent.installed else agent.python
     started = time.monotonic()
     relay.recorder.start()

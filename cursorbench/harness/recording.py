@@ -66,7 +66,9 @@ class Recorder:
         messages = _messages(body.get("messages"))
         tools = tuple(one for one in body.get("tools") or () if isinstance(one, dict))
         answer = whole(found.message, len(self._turns))
-        usage = found.usage or Usage(estimate(messages) + estimate(tools), estimate([answer]), told=False)
+        usage = found.usage or Usage(
+            estimate([*messages, {"content": str(tools)}]), estimate([answer]), told=False
+        )
         with self._lock:
             self.failure = ""
             self.tools = tools or self.tools

@@ -55,7 +55,9 @@ class Relay:
         self.key = f"trial-{secrets.token_urlsafe(24)}"
         self.attribution = attribution or Attribution()
         self.recorder = Recorder(budget)
-        self.folder = Path(tempfile.mkdtemp(prefix="rtrl-relay-"))
+        # a socket's path has 107 bytes at most
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 64 else "/tmp"
+        self.folder = Path(tempfile.mkdtemp(prefix="rtrl-relay-", dir=base))
         self.folder.chmod(0o755)  # the user inside is another one
         shutil.copyfile(Path(__file__).with_name("forward.py"), self.folder / "forward.py")
         self._server = _Server(str(self.folder / "model.sock"), self)

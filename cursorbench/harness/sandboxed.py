@@ -16,6 +16,7 @@ from cursorbench.sandbox.protocol import Done, Sandbox
 
 _NOT_FOUND = 127  # what a shell, env and execvp callers end with
 _LIST_S = 60.0
+_ALIVE_S = 10.0
 
 
 class SandboxPlace:
@@ -49,17 +50,15 @@ class SandboxPlace:
             return self._sandbox.read(name, limit)
         except ValueError as error:
             raise RefusedError("too_large", "file is too large") from error
-        except SandboxError:
-            raise
         except OSError as error:
+            self._alive(error)
             raise RefusedError("no_file", "no such file") from error
 
     def write(self, path: str, content: bytes) -> None:
         try:
             self._sandbox.write(self.name(path), content)
-        except SandboxError:
-            raise
         except (OSError, ValueError) as error:
+            self._alive(error)
             raise RefusedError("not_writable", "the file cannot be written") from error
 
     def files(self) -> list[str]:
@@ -86,6 +85,11 @@ class SandboxPlace:
         if done.ended == "exited" and done.status == _NOT_FOUND:
             raise RefusedError("not_available", f"{argv[0]} is not installed")
         return _ran(done)
+
+    def _alive(self, error: Exception) -> None:
+        """Raise SandboxError when an error may be that of a sandbox that died, and it did."""
+        if not isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+            self._exec(["true"], _ALIVE_S, b"")
 
     def _exec(self, command: str | Sequence[str], timeout_s: float, stdin: bytes) -> Done:
         done = self._sandbox.exec(command, timeout_s=timeout_s, stdin=stdin)

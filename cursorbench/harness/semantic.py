@@ -64,6 +64,7 @@ class SemanticIndex:
     """
 
     def __init__(self, embedder: Embedder, folder: Path | None = None) -> None:
+        self.name = embedder.name
         self._embedder = embedder
         self._folder = folder
         self._lock = threading.Lock()

@@ -26,6 +26,10 @@ _PATH = {"type": "string", "description": "Path of a file, relative to the repos
 class Semantic(Protocol):
     """Search by meaning (`semantic.py`)."""
 
+    @property
+    def name(self) -> str:
+        """What decides its answers, besides the files."""
+
     def search(self, place: Workplace, query: str, left_s: float) -> str:
         """Places that fit the query, as the model reads them. Raises RefusedError (provider, ...)."""
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from cursorbench.errors import SandboxError
+from cursorbench.harness.budget import CHARS_PER_TOKEN
 from cursorbench.harness.hermes import CallError, RawCall, ToolSet
 from cursorbench.harness.results import RefusedError, ToolResult, printable
 from cursorbench.harness.workplace import Workplace
@@ -52,7 +53,9 @@ class Toolbox:
         self.workplace = workplace
         self.definitions: tuple[dict[str, Any], ...] = tuple(tool.definition for tool in tools)
         self._tools = {tool.name: tool for tool in tools}
-        self._checker = _compiled(json.dumps(self.definitions))
+        text = json.dumps(self.definitions)
+        self.tokens = math.ceil(len(text) / CHARS_PER_TOKEN)  # of the definitions in a prompt, about
+        self._checker = _compiled(text)
 
     def edits(self, name: str) -> bool:
         """Whether calls of this tool change files themselves."""

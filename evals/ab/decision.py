@@ -33,12 +33,14 @@ class AbMetric:
         direction: which way is better.
         harm: loss beyond which a sure look rolls back; 0 is any loss at all.
         margin: loss that promotion tolerates.
+        span: the largest difference one user can show, 1 for a share; None where there is no bound.
     """
 
     name: str
     direction: Literal["higher", "lower"]
     harm: float
     margin: float
+    span: float | None = None
 
     @property
     def sign(self) -> float:
@@ -78,6 +80,11 @@ class AbMetricLook:
     promote_bound: float
 
     @property
+    def measured(self) -> bool:
+        """Whether any user's client told anything of it; else it neither helps nor hinders."""
+        return any(self.difference.users)
+
+    @property
     def harmful(self) -> bool:
         """Whether it is certain that the loss is over the metric's `harm`."""
         return self.harm_bound < -self.metric.harm
@@ -114,13 +121,16 @@ def look(
     Args:
         assigned: users seen in control and treated, whether or not they have anything to count.
         shares: of users, as they were assigned; sum 1.
-        planned: information of each metric at the horizon, fixed before the first look.
+        planned: information of each metric at the horizon, fixed before the first look; a metric without
+            is not judged yet.
         at_horizon: the one look at which promotion is decided.
     """
     names = ("control", "treated")
     ratio = sample_ratio(dict(zip(names, assigned, strict=True)), dict(zip(names, shares, strict=True)))
     share = rules.alpha_harm / len(metrics)
-    found = tuple(_metric(each, *arms[each.name], rules, share, planned[each.name]) for each in metrics)
+    found = tuple(
+        _metric(each, *arms[each.name], rules, share, planned.get(each.name, 0.0)) for each in metrics
+    )
     action, reason = _decide(found, ratio, rules, at_horizon)
     return Look(action, reason, found, ratio, at_horizon)
 
@@ -145,8 +155,12 @@ def _metric(
 ) -> AbMetricLook:
     found = difference(control, treated)
     gain = metric.sign * found.value
-    enough = min(found.users) >= rules.min_users and found.information > 0
-    if not enough:
+    enough = min(found.users) >= rules.min_users
+    if enough and found.standard_error == 0 and metric.span is not None:
+        # all users alike: as many as 1 - alpha^(1/n) of them may still differ unseen
+        unseen = metric.span * (1 - rules.alpha_promote ** (1 / min(found.users)))
+        return AbMetricLook(metric, found, gain, float("inf"), gain - unseen)
+    if not enough or found.information <= 0 or planned <= 0:
         return AbMetricLook(metric, found, gain, float("inf"), float("-inf"))
     harm = upper_bound(gain, found.information, planned, alpha)
     width = float(special.ndtri(1 - rules.alpha_promote)) * found.standard_error
@@ -167,9 +181,11 @@ def _decide(
             f"{worst.metric.name} is worse by {-worst.gain:.3g}, at least {-worst.harm_bound:.3g} with "
             f"{1 - rules.alpha_harm:.0%} confidence over all looks"
         )
+    if not any(each.measured for each in found):
+        return "hold", "nobody has used it, or their clients tell nothing"
     if not at_horizon:
         return "hold", "no harm is certain; promotion is decided at the horizon"
-    if open_ := [each for each in found if not each.non_inferior]:
+    if open_ := [each for each in found if each.measured and not each.non_inferior]:
         one = open_[0]
         return "hold", (
             f"{one.metric.name}: a loss of {-one.promote_bound:.3g} cannot be excluded, tolerated are "

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cursorbench.errors import RtrlError
-from cursorbench.harness.completion import Attribution, RefusedError
+from cursorbench.harness.completion import Attribution, Completion, RefusedError
 from evals.population.client import PATIENCE_S, Client
 from evals.population.episode import Episode, begin, follow_up, scratch
 from evals.population.people import Case, Split, day_of
@@ -100,12 +100,19 @@ class Summary:
         return {**vars(self), "figures": {name: found.to_json() for name, found in self.figures.items()}}
 
 
+class Connection(Protocol):
+    """What people's editors need of a service; `Client` is the one over HTTP."""
+
+    async def chat(self, body: Mapping[str, Any], attribution: Attribution) -> Completion: ...
+    async def events(self, events: Sequence[Mapping[str, Any]]) -> None: ...
+
+
 @dataclass
-class _World:
+class World:
     """What all people share while a day passes."""
 
     traffic: Traffic
-    client: Client
+    client: Connection
     model: str
     root: Path
     on_progress: Callable[[int], None]
@@ -144,11 +151,11 @@ async def simulate(traffic: Traffic, on_progress: Callable[[int], None] = lambda
     waiting = iter(sorted((cases for cases in planned if cases), key=len, reverse=True))
     with scratch() as root:
         async with Client(traffic.base_url, traffic.key, traffic.concurrency, traffic.patience_s) as client:
-            world = _World(traffic, client, await client.model(), root, on_progress)
+            world = World(traffic, client, await client.model(), root, on_progress)
 
             async def work() -> None:
                 for cases in waiting:
-                    await _live(world, cases)
+                    await live(world, cases)
 
             try:
                 async with asyncio.TaskGroup() as group:
@@ -156,7 +163,7 @@ async def simulate(traffic: Traffic, on_progress: Callable[[int], None] = lambda
                         group.create_task(work())
             except* RtrlError as errors:
                 raise first_of(errors) from None
-    return _summary(world)
+    return summary(world)
 
 
 def first_of(group: BaseExceptionGroup[RtrlError]) -> RtrlError:
@@ -165,8 +172,8 @@ def first_of(group: BaseExceptionGroup[RtrlError]) -> RtrlError:
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-async def _live(world: _World, cases: Sequence[Case]) -> None:
-    """One person's day, session by session."""
+async def live(world: World, cases: Sequence[Case]) -> None:
+    """One person's day, or some sessions of it, session by session."""
     for number in sorted({case.session for case in cases}):
         plan = [case for case in cases if case.session == number]
         session = _Session(f"{plan[0].person.id}-{world.traffic.day}-{number}", plan[0].at)
@@ -180,7 +187,7 @@ async def _live(world: _World, cases: Sequence[Case]) -> None:
         await world.client.events(session.events)
 
 
-async def _request(world: _World, session: _Session, case: Case, following: str) -> None:
+async def _request(world: World, session: _Session, case: Case, following: str) -> None:
     """A planned request and what it leads to."""
     for _ in range(1 + MAX_FOLLOW_UPS):
         episode = begin(case, world.root, world.traffic.temperature)
@@ -193,7 +200,7 @@ async def _request(world: _World, session: _Session, case: Case, following: str)
         case = follow_up(case, reaction.said, reaction.follow, episode.loop.final_text)
 
 
-async def _episode(world: _World, session: _Session, episode: Episode, following: str) -> Reaction | None:
+async def _episode(world: World, session: _Session, episode: Episode, following: str) -> Reaction | None:
     """One episode and its events; None when it was refused."""
     loop = episode.loop
     person = episode.case.person
@@ -254,7 +261,8 @@ def _done(episode: Episode, reaction: Reaction, seconds: float, tokens: int) -> 
     )
 
 
-def _summary(world: _World) -> Summary:
+def summary(world: World) -> Summary:
+    """The day so far."""
     done = sorted(world.done, key=lambda one: one.user)  # people finish in any order
     users = [one.user for one in done]
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,13 +46,13 @@ class ClusterSums:
         """N."""
         return round(float(self.sizes.sum()))
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """Mean over cases; nan without cases."""
         total = float(self.sizes.sum())
         return float(self.sums.sum()) / total if total > 0 else float("nan")
 
-    @property
+    @cached_property
     def se(self) -> float:
         """Standard error of the mean, CR2; nan below two clusters."""
         if self.clusters < 2:
@@ -63,7 +64,7 @@ class ClusterSums:
         total = float(self.sizes.sum())
         return math.sqrt(float((residuals**2 / (1 - self.sizes / total)).sum())) / total
 
-    @property
+    @cached_property
     def freedom(self) -> float:
         """Satterthwaite degrees of freedom of `se`; nan below two clusters."""
         if self.clusters < 2:

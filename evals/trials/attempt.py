@@ -11,30 +11,32 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cursorbench import sandbox as sandboxes
-from cursorbench.errors import DependencyDownError, SandboxError, UsageError
+from cursorbench.errors import DependencyDownError, SandboxError
 from cursorbench.graders import correctness, efficiency, interaction, quality
 from cursorbench.graders.efficiency import Price, Usage
-from cursorbench.harness import outside
+from cursorbench.harness import atif, outside
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.agent import run as run_agent
-from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.budget import Budget
 from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
 from cursorbench.harness.episode import Episode
 from cursorbench.harness.relay import Relay
 from cursorbench.harness.sandboxed import SandboxPlace
-from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
+from cursorbench.sandbox.protocol import Backend, Environment, Limits
 from cursorbench.tasks import environment as environments
 from cursorbench.tasks import folder
 from cursorbench.tasks.task import Task
 from evals.trials import causes
 from evals.trials.record import MAX_DIFF, Record, put
+from evals.trials.tried import Tried, of_episode
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,6 @@ class Job:
     name: str
 
 
-@dataclass(frozen=True)
-class Tried:
-    """What an agent did, before it is graded. `cause` is "" where nothing went wrong with it."""
-
-    diff: str
-    final_text: str
-    usage: Usage
-    stop: str
-    cause: str = ""
-    detail: str = ""
-    generations: tuple[str, ...] = ()
-    trajectory: Mapping[str, Any] | None = None
-
-
 def attempt(job: Job) -> Record:
     """Make a trial, again where the table says so.
 
@@ -109,21 +97,34 @@ def _once(job: Job) -> Record:
         environment = environments.open(task, job.setting.cache)
         limits = environments.limits(task)
     except DependencyDownError as error:
-        return _lost(job, "environment", error.message)
+        return lost(job, "environment", error.message)
     try:
         backend = _backend(job.setting.backend)
         tried = _try(job, task, environment, limits, backend)
     except SandboxError as error:
-        return _lost(job, "sandbox_died", f"{error.message} {error.hint}")
-    if tried.trajectory is not None:
-        path = job.setting.out / "trajectories" / job.key[:2] / f"{job.key}.json"
-        put(path, msgspec.json.encode(tried.trajectory))
+        return lost(job, "sandbox_died", f"{error.message} {error.hint}")
+    if tried.episode is not None:
+        _keep_trajectory(job, tried.episode)
     if tried.cause and causes.infrastructure(tried.cause):
-        return _lost(job, tried.cause, tried.detail, tried)
+        return lost(job, tried.cause, tried.detail, tried)
     try:
-        return _graded(job, task, environment, limits, backend, tried)
+        return graded(job, task, environment, limits, backend, tried)
     except SandboxError as error:
-        return _lost(job, "grader_died", f"{error.message} {error.hint}", tried)
+        return lost(job, "grader_died", f"{error.message} {error.hint}", tried)
+
+
+def _keep_trajectory(job: Job, episode: Episode) -> None:
+    """What happened, in ATIF, beside the trial's record."""
+    command = job.setting.command
+    found = atif.trajectory(
+        episode,
+        agent=command.split()[0] if command else "rtrl",
+        version="" if command else version("rtrl"),
+        model=job.setting.endpoint.model,
+        session_id=job.key,
+        trajectory_id=job.key,
+    )
+    put(job.setting.out / "trajectories" / job.key[:2] / f"{job.key}.json", msgspec.json.encode(found))
 
 
 @cache
@@ -141,7 +142,7 @@ def _try(job: Job, task: Task, environment: Environment, limits: Limits, backend
     with backend.start(environment, limits) as sandbox, Driver(setting.endpoint) as driver:
         place = SandboxPlace(sandbox, environment.workdir)
         config = replace(setting.agent, budget=budget)
-        return _tried(run_agent(config, place, task.instruction, driver, attribution), sandbox)
+        return of_episode(run_agent(config, place, task.instruction, driver, attribution), sandbox)
 
 
 def _try_outside(
@@ -159,65 +160,14 @@ def _try_outside(
         agent = outside.install(relay, setting.venv) if setting.venv else outside.Agent()
         with backend.start(agent.bind(relay.bind(environment)), longer) as sandbox:
             done = outside.run(sandbox, relay, setting.command, task.instruction, agent)
-            tried = _tried(done.episode, sandbox)
+            tried = of_episode(done.episode, sandbox)
     if tried.cause == "agent_failed":
         cause = "agent_failed" if done.episode.turns else "agent_unstarted"
         return replace(tried, cause=cause, detail=f"status {done.status}: {done.output[-500:].strip()}")
     return tried
 
 
-def _tried(episode: Episode, sandbox: Sandbox) -> Tried:
-    """What came of an episode, with the diff that it left. Raises as `_aborted`."""
-    if episode.stop is StopReason.SANDBOX_DIED:
-        return _told(episode, "", "sandbox_died", episode.failure)
-    diff = sandbox.diff()
-    cause, detail = _aborted(episode) if episode.stop is StopReason.ABORTED else _of_model(episode, diff)
-    return _told(episode, diff, cause, detail)
-
-
-def _aborted(episode: Episode) -> tuple[str, str]:
-    """Why no answer came: the engine's matter, or the conversation's that the model led there.
-
-    Raises:
-        UsageError: (exit 2) the engine refuses the very first request.
-    """
-    why = episode.failure
-    if why.startswith("HTTP 4"):
-        if not episode.turns:
-            raise UsageError(f"the engine refuses the first request: {why}", hint="--model, --max-tokens")
-        return "refused_request", why
-    return ("engine_timeout" if "takes too long" in why else "engine_down"), why
-
-
-def _told(episode: Episode, diff: str, cause: str, detail: str) -> Tried:
-    usage = Usage(
-        prompt_tokens=episode.prompt_tokens,
-        output_tokens=episode.output_tokens,
-        calls=len(episode.turns),
-        tool_calls=len(episode.calls),
-        invalid_calls=episode.invalid_calls,
-        seconds=episode.seconds,
-        model_seconds=sum(turn.model_s for turn in episode.turns),
-        counted=all(turn.usage.told for turn in episode.turns),
-    )
-    stop = str(episode.stop or "")
-    return Tried(diff, episode.final_text, usage, stop, cause, detail, episode.generations)
-
-
-def _of_model(episode: Episode, diff: str) -> tuple[str, str]:
-    """What is to be said of how the agent went about it, if anything."""
-    killed = sum(call.tool_error == "killed" for call in episode.calls)
-    if killed and killed * 2 >= len(episode.calls):
-        return "output_flood", f"{killed} of {len(episode.calls)} calls were ended, then {episode.stop}"
-    cause = causes.of_stop(episode.stop)
-    if cause:
-        return cause, causes.TABLE[cause].what
-    if not episode.final_text.strip() and not diff.strip():
-        return "no_answer", f"after {len(episode.turns)} model calls"
-    return "", ""
-
-
-def _graded(
+def graded(
     job: Job, task: Task, environment: Environment, limits: Limits, backend: Backend, tried: Tried
 ) -> Record:
     """Grade what an agent did, on each axis. Raises SandboxError."""
@@ -255,7 +205,7 @@ def _ambiguous(task: Task) -> bool:
     return bool(getattr(task.fields, "ambiguous", False))
 
 
-def _lost(job: Job, cause: str, detail: str, tried: Tried | None = None) -> Record:
+def lost(job: Job, cause: str, detail: str, tried: Tried | None = None) -> Record:
     """A trial that infrastructure took: what is known of it, and no grade."""
     return Record(
         key=job.key,

@@ -25,7 +25,7 @@ from cursorbench.tasks.task import Split, Task
 from evals.trials import conditions
 from evals.trials.attempt import Setting
 from evals.trials.conditions import Conditions
-from evals.trials.run import Plan
+from evals.trials.plan import Plan
 from evals.trials.workers import Engine
 
 ENVIRONMENTS = Path("~/.cache/rtrl/environments")

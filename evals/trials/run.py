@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -20,17 +19,15 @@ import msgspec
 from cursorbench.errors import DependencyDownError, RtrlError
 from cursorbench.graders import rubric as rubrics
 from cursorbench.graders.rubric import Rubric
-from cursorbench.tasks import suite as suites
-from cursorbench.tasks.task import Task
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.reuse import DISAGREE_P, disagreement
 from evals.trials import attempt as trials
 from evals.trials import causes, workers
-from evals.trials.attempt import Job, Setting
-from evals.trials.conditions import Conditions
-from evals.trials.record import Folder, Record, key, put
+from evals.trials.attempt import Job
+from evals.trials.plan import Plan, jobs_of, limit_s
+from evals.trials.record import Folder, Record, put
 from evals.trials.summary import Summary, summarise
-from evals.trials.workers import Engine, Lost, Raised
+from evals.trials.workers import Lost, Raised
 
 GIVE_UP = 10  # trials in a row that infrastructure took; more where more are made at once
 SOLVED = SuiteSpec(
@@ -38,31 +35,6 @@ SOLVED = SuiteSpec(
 )
 
 Advance = Callable[[int, str], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be run.
-
-    Attributes:
-        tasks: of a suite.
-        attempts: trials a task.
-        jobs: at once.
-        cache: folder of trials made before; None for none.
-        rerun_share: of the trials from there, made again as a check.
-        seed: which.
-    """
-
-    tasks: tuple[Task, ...]
-    attempts: int
-    setting: Setting
-    conditions: Conditions
-    jobs: int = 1
-    workers: Engine = "processes"
-    cache: Path | None = None
-    rerun_share: float = 0.1
-    seed: int = 0
-    rubric: Rubric | None = None
 
 
 @dataclass
@@ -119,7 +91,7 @@ class _Run:
     def __init__(self, plan: Plan, advance: Advance) -> None:
         self._plan, self._advance = plan, advance
         self._folder = Folder(plan.setting.out)
-        self._jobs = _jobs(plan)
+        self._jobs = jobs_of(plan)
         self._found: dict[str, Record] = {}
         self._notes: list[str] = []
         self._lost_in_a_row = 0
@@ -275,29 +247,6 @@ def _broken(job: Job, result: Lost | Raised, tries: int) -> Record:
         detail=detail,
         tries=tries,
     )
-
-
-def limit_s(task: Task, setting: Setting) -> float:
-    """Seconds after which a trial's worker is taken for hung: all that it may wait for, twice."""
-    agent = min(setting.agent.budget.wall_s, task.timeout_s) + setting.endpoint.patience_s
-    return 2 * (agent + 3 * task.verifier_timeout_s + task.environment.build_timeout_s + 600)
-
-
-def _jobs(plan: Plan) -> list[Job]:
-    """All trials, first attempts first: a run that is cut short has tried every task."""
-    digests = {task.name: suites.digest(task) for task in plan.tasks}
-    return [
-        Job(
-            plan.setting,
-            task.folder,
-            number,
-            key(plan.conditions.digest, digests[task.name], number),
-            task.fields.cluster,
-            task.name,
-        )
-        for number in range(plan.attempts)
-        for task in plan.tasks
-    ]
 
 
 def _attempt(record: Record) -> Attempt:

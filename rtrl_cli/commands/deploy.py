@@ -23,11 +23,22 @@ Offline = Annotated[
 ]
 
 
+Canary = Annotated[
+    float,
+    typer.Option(
+        "--canary", min=0.0, max=0.99, metavar="SHARE", help="Serve it to this share of the users first."
+    ),
+]
+Promote = Annotated[bool, typer.Option("--promote", help="Serve the open canary to everybody.")]
+
+
 def command(
     inputs: options.Input = None,
     override: Override = False,
     reason: Reason = "",
     offline: Offline = False,
+    canary: Canary = 0.0,
+    promote: Promote = False,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
@@ -41,7 +52,16 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
     )
-    run_command("deploy", flags, text=text, override=override, reason=reason, offline=offline)
+    run_command(
+        "deploy",
+        flags,
+        text=text,
+        override=override,
+        reason=reason,
+        offline=offline,
+        canary=canary,
+        promote=promote,
+    )
 
 
 def text(result: StageResult) -> str:
@@ -51,7 +71,11 @@ def text(result: StageResult) -> str:
         return _planned(facts["plan"])
     if not facts["changed"]:
         return f"{facts['checkpoint']} is live already"
-    lines: dict[str, object] = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
+    if share := facts.get("share"):
+        lines: dict[str, object] = {"canary": f"{facts['checkpoint']} for {share:.0%} of the users"}
+        lines["live"] = facts["from"]
+    else:
+        lines = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
     for key in ("line_state", "deployment", "reason"):
         if facts.get(key):
             lines[key.replace("_", " ")] = facts[key]

@@ -32,7 +32,9 @@ def command(
     found, store = open_store(workspace)
     line = found.settings.workspace.line
     if ref.startswith("deployment-"):
-        shown = {"deployment": store.deployments.get(ref).__dict__}
+        from stages.registry.looks import looks_of
+
+        shown = {"deployment": {**store.deployments.get(ref).__dict__, "looks": looks_of(store, ref)}}
     elif (
         "@" in ref
         or ":" in ref

@@ -16,10 +16,11 @@ from pydantic import BaseModel
 
 from stages.deploy.choose import default_candidate, objection, report_for
 from stages.deploy.config import DeployConfig
-from stages.errors import UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
+from stages.target.canary import canary_of, open_canary, promote, require_none
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -32,6 +33,8 @@ class DeployStage:
         override: deploy without a passing report; recorded, wants a reason.
         reason: why, for the record.
         offline: nothing is running: only say what the next `rtrl serve` serves.
+        canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once.
+        promote: serve the open canary's checkpoint to everybody.
     """
 
     name: str = "deploy"
@@ -40,6 +43,8 @@ class DeployStage:
     override: bool = False
     reason: str = ""
     offline: bool = False
+    canary: float = 0.0
+    promote: bool = False
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: the candidate; `report`: what lets it pass, when there is one.
@@ -51,8 +56,13 @@ class DeployStage:
         """
         if self.override and not self.reason.strip():
             raise UsageError("--override wants --reason", hint='say why: --reason "..."')
+        if self.canary and (self.offline or self.promote):
+            raise UsageError("--canary goes with neither --offline nor --promote", hint="leave one away")
         line = workspace.settings.workspace.line
         live = store.alias(line, "live")
+        if self.promote:
+            return self._promoted(workspace, store, line, refs)
+        require_none(store, line)
         named = refs.get("checkpoint")
         candidate = store.resolve(named, line) if named else default_candidate(store, line, live)
         report = report_for(store, line, candidate, live)
@@ -62,9 +72,30 @@ class DeployStage:
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": report} if report else {})
 
+    def _promoted(
+        self, workspace: Workspace, store: Store, line: str, refs: Mapping[str, str]
+    ) -> dict[str, Artifact]:
+        """The open canary's checkpoint, and the report that let it be one."""
+        open_ = canary_of(store, line)
+        if open_ is None:
+            raise InputMissingError(
+                f"no canary of line {line} is open", hint="`rtrl deploy --canary 0.1` opens one"
+            )
+        candidate = store.resolve(open_.checkpoint, line)
+        if "checkpoint" in refs and store.resolve(refs["checkpoint"], line).digest != candidate.digest:
+            raise UsageError(f"the canary is {candidate.ref}", hint="leave --input away with --promote")
+        require_reachable(workspace, offline=self.offline)
+        return {"checkpoint": candidate} | ({"report": store.resolve(open_.report)} if open_.report else {})
+
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
         """The flags, on record with the run, so that it can be repeated."""
-        return {"override": self.override, "reason": self.reason, "offline": self.offline}
+        return {
+            "override": self.override,
+            "reason": self.reason,
+            "offline": self.offline,
+            "canary": self.canary,
+            "promote": self.promote,
+        }
 
     def run(
         self,
@@ -83,8 +114,15 @@ class DeployStage:
         if past := store.deployments.rolled_back(switch.line, switch.target.digest):
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
-        facts |= perform(ctx.workspace, store, switch, ctx.progress)
-        ctx.log.write("deploy.live", **facts)
+        if (share := extra.get("canary")) and not store.is_scratch:
+            facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
+            ctx.log.write("deploy.canary", **facts)
+        elif extra.get("promote") and (canary := canary_of(store, switch.line)) is not None:
+            facts |= promote(ctx.workspace, store, switch, canary, ctx.progress)
+            ctx.log.write("deploy.live", **facts)
+        else:
+            facts |= perform(ctx.workspace, store, switch, ctx.progress)
+            ctx.log.write("deploy.live", **facts)
         return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
 
     def plan(

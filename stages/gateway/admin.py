@@ -11,9 +11,10 @@ import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from stages.errors import RtrlError
+from stages.gateway.arms import Arms
 from stages.gateway.errors import ApiError, invalid, unavailable
 from stages.gateway.http import (
     Receive,
@@ -27,7 +28,7 @@ from stages.gateway.http import (
     send_json,
 )
 from stages.gateway.metrics import Metrics
-from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.spool import SpoolWriter
 
 log = logging.getLogger("rtrl.gateway")
@@ -36,20 +37,38 @@ _MAX_BODY = 1 << 20
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
+class CanaryControl(Protocol):
+    """Opens and closes the second arm (`stages/serving/canary.py`)."""
+
+    async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Any:
+        """Serve `checkpoint` to the share of users that `salt` picks; the verification."""
+
+    async def close(self, drain_s: float) -> str:
+        """End it, users first; the deployment's id, "" without one."""
+
+
 class Admin:
     """The admin side. Call it as an ASGI application.
 
     Args:
         key: bearer token.
-        swapper: None when no engine is under control (`POST /admin/swap` then answers 409).
+        swapper, canary: None when no engine is under control (swaps and canaries are then answered 409).
     """
 
     def __init__(
-        self, key: str, served: ServedState, swapper: Swapper | None, spool: SpoolWriter, metrics: Metrics
+        self,
+        key: str,
+        arms: Arms,
+        swapper: Swapper | None,
+        spool: SpoolWriter,
+        metrics: Metrics,
+        canary: CanaryControl | None = None,
     ) -> None:
         self._expected = b"Bearer " + key.encode()
-        self._served = served
+        self._arms = arms
+        self._served = arms.live.served
         self._swapper = swapper
+        self._canary = canary
         self._spool = spool
         self._metrics = metrics
 
@@ -63,7 +82,7 @@ class Admin:
         except ApiError as error:
             await send_error(send, error)
         except SwapError as error:
-            await send_json(send, 409, {"error": _swap_error(error), "served": self._served.as_dict()})
+            await send_json(send, 409, {"error": _swap_error(error), "served": self._arms.as_dict()})
         except RtrlError as error:
             await send_error(send, unavailable(error.kind, error.message))
         except Exception as error:  # noqa: BLE001  # the edge
@@ -86,10 +105,18 @@ class Admin:
                 401, "authentication_error", "invalid_admin_key", "the admin key is missing or wrong"
             )
         if route == ("GET", "/admin/served"):
-            await send_json(send, 200, self._served.as_dict())
+            await send_json(send, 200, self._arms.as_dict())
         elif route == ("POST", "/admin/swap"):
             await send_json(
                 send, 200, await self._swap(parse_object(await read_body(scope, receive, _MAX_BODY)))
+            )
+        elif route == ("POST", "/admin/canary"):
+            await send_json(
+                send, 200, await self._open(parse_object(await read_body(scope, receive, _MAX_BODY)))
+            )
+        elif route == ("POST", "/admin/canary/close"):
+            await send_json(
+                send, 200, await self._close(parse_object(await read_body(scope, receive, _MAX_BODY)))
             )
         elif route == ("POST", "/admin/spool/flush"):
             await self._spool_call(send, self._spool.flush)
@@ -98,16 +125,43 @@ class Admin:
         else:
             raise ApiError(404, "invalid_request_error", "not_found", "there is no such admin route")
 
-    async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _open(self, body: dict[str, Any]) -> dict[str, Any]:
+        target = self._target(body)
+        salt, share = body.get("salt"), body.get("share")
+        if not isinstance(salt, str) or not salt:
+            raise invalid("salt is required", param="salt")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+            raise invalid("share must be a number between 0 and 1", param="share")
+        if self._canary is None:
+            raise _no_control()
+        try:
+            # to its end, whoever asked: half an engine is nobody's
+            opening = asyncio.ensure_future(self._canary.open(target, salt=salt, share=float(share)))
+            verification = await asyncio.shield(opening)
+        except RtrlError as error:
+            raise SwapError("canary_failed", error.message, error) from error
+        return {"served": self._arms.as_dict(), "verification": verification.as_dict()}
+
+    async def _close(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self._canary is None:
+            raise _no_control()
+        ended = await asyncio.shield(asyncio.ensure_future(self._canary.close(_seconds(body) or 5.0)))
+        return {"served": self._arms.as_dict(), "ended": ended}
+
+    def _target(self, body: dict[str, Any]) -> Checkpoint:
         target = _checkpoint(body)
         if body.get("line", self._served.line) != self._served.line:
             raise ApiError(409, "conflict", "other_line", f"the line served here is {self._served.line}")
+        return target
+
+    async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
+        target = self._target(body)
         if self._swapper is None:
-            raise ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
+            raise _no_control()
         done = await self._swapper.swap(target, drain_timeout_s=_seconds(body), cut=_cut(body))
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
         return {
-            "served": self._served.as_dict(),
+            "served": self._arms.as_dict(),
             "previous": done.before.digest,
             "verification": report,
             "drained_s": round(done.drained_s, 6),
@@ -117,6 +171,10 @@ class Admin:
     async def _spool_call(self, send: Send, call: Callable[[], int]) -> None:
         seq = await asyncio.to_thread(call)
         await send_json(send, 200, {"last_seq": seq})
+
+
+def _no_control() -> ApiError:
+    return ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
 
 
 def _swap_error(error: SwapError) -> dict[str, Any]:

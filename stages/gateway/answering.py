@@ -8,12 +8,10 @@ from typing import Any
 import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
-from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
-from stages.gateway.served import ServedState
 from stages.gateway.tools import Answer, read_answer
 
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
@@ -31,21 +29,17 @@ def cut_short() -> ApiError:
 class Answerer:
     """Serves whole answers."""
 
-    def __init__(
-        self, engine: EngineClient, recorder: Recorder, served: ServedState, metrics: Metrics
-    ) -> None:
-        self.engine = engine
+    def __init__(self, recorder: Recorder, metrics: Metrics) -> None:
         self.recorder = recorder
-        self.served = served
         self.metrics = metrics
 
     async def answer(self, call: Call, send: Send) -> None:
-        """Generate, record, then send. The caller holds the gate; it is left when the engine is done."""
-        request = call.request
+        """Generate, record, send. The caller holds the arm's gate; it is left when the engine is done."""
+        request, gate = call.request, call.arm.served.gate
         asked = time.perf_counter()
         try:
-            async with self.served.gate.sampling():
-                value = await self.engine.post(ENGINE_PATH[request.api], request.upstream)
+            async with gate.sampling():
+                value = await call.arm.engine.post(ENGINE_PATH[request.api], request.upstream)
         except CutShortError:
             sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
@@ -54,13 +48,13 @@ class Answerer:
             self.unanswered(call, error)
             raise
         finally:
-            self.served.gate.leave()
+            gate.leave()
         answered = time.perf_counter()
         sampled, choice = read_whole(value)
         answer = read_answer(sampled.text, request.tools)
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
-        body = orjson.dumps(whole_body(call, self.served, value, choice, answer, finish))
+        body = orjson.dumps(whole_body(call, value, choice, answer, finish))
         self.metrics.overhead.observe(time.perf_counter() - answered + asked - call.began)
         await send_body(send, 200, body, (JSON_TYPE, (ID_HEADER, call.id.encode())))
 
@@ -109,7 +103,6 @@ def finish_reason(reported: str, answer: Answer) -> str:
 
 def whole_body(
     call: Call,
-    served: ServedState,
     value: dict[str, Any],
     choice: dict[str, Any],
     answer: Answer,
@@ -131,7 +124,7 @@ def whole_body(
         "id": call.id,
         "object": OBJECT[request.api],
         "created": call.wall // 1000,
-        "model": served.model,
+        "model": call.arm.served.model,
         "system_fingerprint": fingerprint(call),
         "choices": [shown],
         "usage": value.get("usage"),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stages.gateway import otlp_http
 from stages.gateway.answering import Answerer
+from stages.gateway.arms import Arm, Arms
 from stages.gateway.attribution import attribute
 from stages.gateway.capture import Recorder
 from stages.gateway.config import GatewayConfig
@@ -88,11 +89,11 @@ class Gateway:
         self.metrics = Metrics(spool, served)
         self._config = config
         self._keys = keys
-        self._engine = engine
+        self.arms = Arms(Arm(served, engine))
         self._served = served
         links = Links(spool.folder)
-        self._recorder = Recorder(spool, vault, served, self.metrics, links)
-        self._answerer = Answerer(engine, self._recorder, served, self.metrics)
+        self._recorder = Recorder(spool, vault, self.metrics, links)
+        self._answerer = Answerer(self._recorder, self.metrics)
         self._events = EventIntake(
             spool, self.metrics, max_events=config.max_events, client_clock=config.client_clock
         )
@@ -181,18 +182,16 @@ class Gateway:
             api,
             body,
             model=self._served.model,
-            engine_model=self._engine.model,
+            engine_model=self.arms.live.engine.model,
             defaults=self._config.sampling,
         )
-        gate = self._served.gate
-        await gate.enter(self._config.hold_timeout_s)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s)
         try:
-            self._served.require_ready()
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
-            call = self._recorder.begin(key_id, who, request, client)
+            call = self._recorder.begin(key_id, who, request, client, arm)
             await self._recorder.prepare(call)
         except BaseException:
-            gate.leave()
+            arm.served.gate.leave()
             raise
         if request.stream:
             await Stream(self._answerer, call, exchange.receive, exchange.send).run()
@@ -228,7 +227,7 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self._engine.close()
+                await self.arms.live.engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from stages import routing
 from stages.errors import DependencyDownError
+from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
 from stages.gateway.conversations import Conversations
 from stages.gateway.errors import ApiError, unavailable
@@ -26,7 +27,7 @@ from stages.gateway.ids import new_id
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
-from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
 from stages.records import Generation, Span
@@ -59,7 +60,8 @@ class Call:
     key_id: str
     who: Who
     request: Request
-    checkpoint: Checkpoint
+    arm: Arm
+    checkpoint: Checkpoint  # what the arm served when it began
     client: str  # product name of the user agent
     at: int
     wall: int
@@ -67,30 +69,28 @@ class Call:
 
 
 class Recorder:
-    """Writes generations; knows the spool, the vault and what is served."""
+    """Writes generations; knows the spool and the vault."""
 
-    def __init__(
-        self, spool: SpoolWriter, vault: Vault, served: ServedState, metrics: Metrics, links: Links
-    ) -> None:
+    def __init__(self, spool: SpoolWriter, vault: Vault, metrics: Metrics, links: Links) -> None:
         self._spool = spool
         self._links = links
         self._vault = vault
-        self._served = served
         self._metrics = metrics
         self._conversations = Conversations(vault)
         self._lengths: OrderedDict[str, int] = OrderedDict()
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
 
-    def begin(self, key_id: str, who: Who, request: Request, client: str) -> Call:
-        """A generation is about to be made; events may come for its id from now on."""
+    def begin(self, key_id: str, who: Who, request: Request, client: str, arm: Arm) -> Call:
+        """A generation is about to be made by `arm`; events may come for its id from now on."""
         wall = now_ms()
         call = Call(
             id=new_id(wall),
             key_id=key_id,
             who=who,
             request=request,
-            checkpoint=self._served.checkpoint,
+            arm=arm,
+            checkpoint=arm.served.checkpoint,
             client=client,
             at=wall if who.at is None else who.at,
             wall=wall,
@@ -161,8 +161,8 @@ class Recorder:
             ordinal=ordinal,
             at=call.at,
             wall=call.wall,
-            line=self._served.line,
-            arm=self._served.arm,
+            line=call.arm.served.line,
+            arm=call.arm.served.arm,
             deployment=call.checkpoint.deployment,
             api=request.api,
             sampling=request.sampling,

@@ -109,8 +109,8 @@ class Stream:
             try:
                 path = ENGINE_PATH[request.api]
                 async with (
-                    self._to.served.gate.sampling(),
-                    aclosing(self._to.engine.stream(path, request.upstream)) as events,
+                    self._call.arm.served.gate.sampling(),
+                    aclosing(self._call.arm.engine.stream(path, request.upstream)) as events,
                 ):
                     async for event in events:
                         self._take(event)
@@ -156,7 +156,7 @@ class Stream:
         """Leave the gate, once."""
         if not self._left:
             self._left = True
-            self._to.served.gate.leave()
+            self._call.arm.served.gate.leave()
 
     def _take(self, event: dict[str, Any]) -> None:
         """One event of the engine."""
@@ -217,7 +217,7 @@ class Stream:
             "id": call.id,
             "object": _OBJECT[call.request.api],
             "created": call.wall // 1000,
-            "model": self._to.served.model,
+            "model": call.arm.served.model,
             "system_fingerprint": fingerprint(call),
             "choices": choices,
             **more,

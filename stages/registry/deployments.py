@@ -127,6 +127,24 @@ class Deployments:
             )
         return self.get(deployment_id)
 
+    def end_canary(self, deployment_id: str, reason: str, *, by: str) -> Deployment:
+        """Record that a canary was taken away from its users: rolling back, and back, at once.
+
+        Raises StateError (exit 12) when it is no canary.
+        """
+        data = canonical(plain({**self.get(deployment_id).data, "rollback_reason": reason}))
+        with self._store.write("deployment") as session:
+            note = {"rollback_reason": reason}
+            transition(
+                session, DeploymentRow, deployment_id, "canary", "rolling_back", by=by, note=note,
+                updated_at=now(), data=data,
+            )  # fmt: skip
+            transition(
+                session, DeploymentRow, deployment_id, "rolling_back", "rolled_back", by=by,
+                updated_at=now(),
+            )  # fmt: skip
+        return self.get(deployment_id)
+
     def get(self, deployment_id: str) -> Deployment:
         """One deployment. Raises InputMissingError (exit 5)."""
         found = self._select(DeploymentRow.id == deployment_id)

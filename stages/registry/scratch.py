@@ -27,17 +27,23 @@ if TYPE_CHECKING:
 
 def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
     """A new store under `<workspace>/debug/` for repeating `run`."""
+    scratch = bare_scratch(workspace, store, run.id)
+    _rewind_aliases(scratch, run.created_at)
+    return scratch
+
+
+def bare_scratch(workspace: Workspace, store: Store, name: str) -> Store:
+    """A new store under `<workspace>/debug/` that knows what `store` knows now."""
     from stages.registry.schema import FILE
     from stages.registry.store import READS_FROM, Store
 
-    root = workspace.root / "debug" / f"{run.id}-{datetime.now(UTC):%H%M%S%f}"
+    root = workspace.root / "debug" / f"{name}-{datetime.now(UTC):%H%M%S%f}"
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / READS_FROM).write_text(str(store.dir.resolve()), encoding="utf-8")
     backup(store.dir, root / FILE)
     scratch = Store.open(root)
     _close_open_work(scratch)
-    _rewind_aliases(scratch, run.created_at)
     return scratch
 
 

@@ -1,5 +1,7 @@
 """`rollback`: the previous checkpoint and its line state back, now. Needs no report and no statistics.
 
+While a canary is open, it is what is taken away: its users get the live checkpoint again.
+
 Traffic first (`stages/target/switch.py`): an answer that takes longer than the drain time is cut short,
 and no longer kept waiting for. Then the registry. The line state follows from the checkpoint:
 the next distill and train read the one that was made with it, so nothing of the rolled-back
@@ -20,6 +22,7 @@ from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
 from stages.stage import Artifact, Kind, Outcome, RunContext
+from stages.target.canary import canary_of, end
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -56,7 +59,7 @@ class RollbackStage:
         if named := refs.get("checkpoint"):
             target = store.resolve(named, line)
         else:
-            ended = leaving(store, line)
+            ended = canary_of(store, line) or leaving(store, line)
             if ended is None or ended.previous is None:
                 raise InputMissingError(
                     f"nothing was live on line {line} before what is live now",
@@ -81,6 +84,11 @@ class RollbackStage:
         """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
         store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
+        if (canary := canary_of(store, switch.line)) is not None and not store.is_scratch:
+            facts |= _end_canary(ctx, switch, canary)
+            ctx.log.write("rollback.canary", **facts)
+            if live is not None and live.digest == switch.target.digest:
+                return Outcome(metrics={**facts, "changed": True})
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
@@ -93,7 +101,24 @@ class RollbackStage:
         """What `--dry-run` says: what would be served in place of what, and why."""
         live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
-        return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
+        canary = canary_of(ctx.store, switch.line)
+        if canary is not None:
+            facts["canary"] = canary.id
+        changed = canary is not None or not is_served(ctx.workspace, ctx.store, switch, live)
+        return {**facts, "changed": changed}
+
+
+def _end_canary(ctx: RunContext, switch: Switch, canary: Deployment) -> dict[str, Any]:
+    done = end(
+        ctx.workspace,
+        ctx.store,
+        canary,
+        switch.reason,
+        drain_s=switch.drain_s,
+        offline=switch.offline,
+    )
+    checkpoint = ctx.store.artifact(canary.checkpoint)
+    return {"canary": checkpoint.ref if checkpoint else canary.checkpoint, **done}
 
 
 def _decided(

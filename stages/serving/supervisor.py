@@ -104,7 +104,7 @@ class Supervisor:
         pause = self.config.restart_backoff_s
         while True:
             begun = time.monotonic()
-            reason = await self._trouble()
+            reason = await self.trouble()
             if time.monotonic() - begun > STEADY_S:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
@@ -120,7 +120,7 @@ class Supervisor:
             else:
                 self._say("engine: ready again")
 
-    async def _trouble(self) -> str:
+    async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
         silences = 0
         next_health = time.monotonic() + HEALTH_EVERY_S

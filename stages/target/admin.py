@@ -98,6 +98,38 @@ class Admin:
             body["cut"] = True
         return self._ask("POST", "/admin/swap", body, timeout_s=timeout_s)
 
+    def open_canary(
+        self,
+        *,
+        line: str,
+        checkpoint: str,
+        path: Path,
+        deployment: str,
+        salt: str,
+        share: float,
+        timeout_s: float,
+    ) -> dict[str, Any]:
+        """Serve `checkpoint` (digest) to `share` of the users from an engine of its own, with the proof.
+
+        Raises as `swap`; LockedError (11) when there is a canary.
+        """
+        body = {
+            "line": line,
+            "checkpoint": checkpoint,
+            "path": str(path),
+            "deployment": deployment,
+            "salt": salt,
+            "share": share,
+        }
+        return self._ask("POST", "/admin/canary", body, timeout_s=timeout_s)
+
+    def close_canary(self, *, drain_s: float) -> str:
+        """Everybody to the live engine; the deployment that was the canary, "" without one."""
+        answer = self._ask(
+            "POST", "/admin/canary/close", {"drain_timeout_s": drain_s}, timeout_s=3 * drain_s + 60
+        )
+        return str(answer["ended"])
+
     def flush_spool(self) -> int:
         """Make everything answered so far durable and visible to readers; the last sequence number."""
         return int(self._ask("POST", "/admin/spool/flush")["last_seq"])

@@ -41,6 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     admin_socket: str = ""
     admin_url: str = ""
     engine: EngineAt
+    canary: EngineAt | None = None
 
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:

@@ -23,6 +23,8 @@ def rows(title: str) -> list[list[str]]:
 
 def test_the_tools() -> None:
     class Index:
+        name = "x"
+
         def search(self, place: object, query: str, left_s: float) -> str:
             return ""
 

@@ -53,12 +53,16 @@ class Unboxed:
         return Done("exited", done.returncode, output, time.perf_counter() - started)
 
     def read(self, path: str, limit: int = 1 << 20) -> bytes:
+        if self.dead:
+            raise OSError(5, "died")
         content = (self.root / path).read_bytes()
         if len(content) > limit:
             raise ValueError(path)
         return content
 
     def write(self, path: str, content: bytes) -> None:
+        if self.dead:
+            raise OSError(32, "died")
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)

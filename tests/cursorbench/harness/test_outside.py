@@ -13,13 +13,17 @@ import pytest
 
 from cursorbench.errors import InputMissingError, SandboxError, UsageError
 from cursorbench.harness import agent as ours
-from cursorbench.harness import installed, outside
+from cursorbench.harness import hermes, installed, outside
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget, StopReason
+from cursorbench.harness.chat import assistant_message
 from cursorbench.harness.completion import Attribution
 from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.loop import AgentLoop
 from cursorbench.harness.relay import Relay
 from cursorbench.harness.sandboxed import SandboxPlace
+from cursorbench.harness.task_tools import ToolSettings, task_tools
+from cursorbench.harness.toolbox import Toolbox
 from cursorbench.sandbox import Backend, Environment, Limits, open_backend
 from tests.stages.gateway.rig import Rig, running
 
@@ -157,3 +161,40 @@ def test_the_network_is_the_relay_and_nothing_else(backend: Backend, root: Path)
 def test_no_virtual_environment(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="virtual environment"):
         installed.prepare(tmp_path, tmp_path / "agent", "/run/x")
+
+
+def test_the_tools_in_a_real_sandbox(backend: Backend, root: Path) -> None:
+    """Links, pipes and devices that a command made lead nowhere, and a sandbox that died is noticed."""
+    with backend.start(Environment(root)) as sandbox:
+        place = SandboxPlace(sandbox)
+        box = Toolbox(place, task_tools(ToolSettings()))
+
+        def call(name: str, **arguments: Any) -> Any:
+            return box.call(name, json.dumps(arguments), left_s=20)
+
+        made = (
+            "ln -s /etc/passwd link; mkfifo pipe; ln -s /dev/zero zero; ln -s . loop; printf '\\377' > latin"
+        )
+        assert call("run", command=made).ok
+        assert sandbox.read("sum.py") == b"x = 1\n"
+        assert "root:x:0:0:root:/:/bin/sh" in call("read_file", path="link").text, "the sandbox's own"
+        for path in ("pipe", "zero", "latin", "loop", "/proc/1/environ", "a" * 300):
+            assert call("read_file", path=path).error in {"no_file", "outside"}, path
+        assert call("search", pattern="x").text == "sum.py:1:x = 1"
+        assert place.files() == ["latin", "sum.py"]
+        assert call("edit_file", path="sub/new.py", content="y = 1\n").ok
+        assert call("run", command="cat sub/new.py; echo \ud800").text.startswith("exit 0\ny = 1\n")
+        assert call("run", command="sleep 9", timeout_s=1).error == "timeout"
+        assert call("run", command="head -c 3000000 /dev/zero").error in {"killed", ""}
+        sandbox.kill()
+        assert call("run", command="true").error == "sandbox"
+        assert call("read_file", path="sum.py").error == "sandbox"
+
+
+def test_parallel_commands_in_a_real_sandbox(backend: Backend, root: Path) -> None:
+    with backend.start(Environment(root)) as sandbox:
+        loop = AgentLoop(Toolbox(SandboxPlace(sandbox), task_tools(ToolSettings())), "Work.", "go")
+        call = hermes.render("run", {"command": "sleep 0.5; echo $$"})
+        loop.receive(assistant_message(call * 4))
+    assert len({one.result for one in loop.calls}) == 4
+    assert loop.history[0].tools_s < 0.7 * sum(one.seconds for one in loop.calls)

@@ -194,8 +194,13 @@ def test_no_command_in_a_plain_folder(root):
 def test_a_dead_sandbox_is_infrastructure(root):
     box, sandbox = unboxed(root)
     sandbox.dead = True
-    result = call(box, "run", command="echo")
-    assert (result.error, error_class(result.error)) == ("sandbox", ErrorClass.PROVIDER_ERROR)
+    for result in (
+        call(box, "run", command="echo"),
+        call(box, "read_file", path="shop.py"),
+        call(box, "edit_file", path="new.py", content="x"),
+        call(box, "search", pattern="x"),
+    ):
+        assert (result.error, error_class(result.error)) == ("sandbox", ErrorClass.PROVIDER_ERROR)
 
 
 PATHS = ["../secret.txt", "/etc/passwd", "x/../../secret.txt", "\0", "a" * 9999, "\ud800", "/work/../etc"]

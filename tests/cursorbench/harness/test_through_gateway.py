@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cursorbench.harness.budget import Budget, StopReason
@@ -16,6 +17,8 @@ from cursorbench.harness.summary import SelfSummary
 from cursorbench.harness.toolbox import Toolbox
 from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
+from stages.collect.plan import Rules, plan
+from tests.stages.collect.test_plan import reasons, scanned
 from tests.stages.gateway.rig import Rig, running
 
 CALL = 'stub:call read_file {"path": "a.py"}'
@@ -52,6 +55,12 @@ async def test_a_self_summarised_episode_is_one_episode_with_all_its_generations
     assert [turn.usage.prompt for turn in episode.turns] == [one.prompt_tokens for one in recorded]
     assert episode.output_tokens == sum(one.output_tokens for one in recorded)
     assert [len(one.tool_calls) for one in recorded] == [1, 1, 1, 0, 0]
+    # and collect takes the chain whole, or, where its user said so, leaves it whole
+    found = scanned(recorded, [])
+    rules = Rules("live", 1, 0, {"sha256:aaa": 0}, frozenset())
+    decided = plan(found, rules, recorded[-1].at + 1, np.zeros(len(recorded), dtype=np.bool_))
+    assert reasons(found, decided) == {recorded[0].episode: "no_train" if no_train else "taken"}
+    assert len(decided.taken) == (0 if no_train else 1)
 
 
 async def test_two_episodes_are_two(tmp_path: Path) -> None:

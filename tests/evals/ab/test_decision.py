@@ -117,3 +117,38 @@ def test_what_is_planned_with() -> None:
         planned_information(Users.of([1], [1]), 100, 0.5)
     with pytest.raises(ValueError, match="alike"):
         planned_information(Users.of([1, 1], [1, 1]), 100, 0.5)
+
+
+@pytest.mark.parametrize(("users", "action"), [(100, "hold"), (400, "promote")])
+def test_users_who_are_all_alike_are_as_many_as_they_are(users: int, action: str) -> None:
+    # 1 - 0.05^(1/100) = 0.030, 1 - 0.05^(1/400) = 0.0075: a margin of 0.02 lies between
+    broken = AbMetric("invalid_calls", "lower", harm=0.0, margin=0.02, span=1.0)
+    nobody = Users.of(np.zeros(users), np.ones(users))
+    found = look(
+        [broken],
+        {"invalid_calls": (nobody, nobody)},
+        (users, users),
+        (0.5, 0.5),
+        AbRules(),
+        planned={},
+        at_horizon=True,
+    )
+    assert found.action == action
+    assert found.metrics[0].promote_bound == pytest.approx(-(1 - 0.05 ** (1 / users)))
+
+
+def test_a_metric_that_no_client_tells_of_neither_helps_nor_hinders() -> None:
+    nothing = Users.of([], [])
+    good = _arm(0.6, 1000, 1)
+    thumbs = AbMetric("thumbs", "higher", harm=0.0, margin=0.02)
+    found = look(
+        [KEPT, thumbs],
+        {"edit_persistence": (good, _arm(0.64, 1000, 3)), "thumbs": (nothing, nothing)},
+        (1000, 1000),
+        (0.5, 0.5),
+        AbRules(),
+        planned=PLANNED,
+        at_horizon=True,
+    )
+    assert found.action == "promote"
+    assert not found.metrics[1].measured

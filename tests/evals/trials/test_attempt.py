@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -88,6 +89,10 @@ def test_what_a_trial_says_of_itself(home: Path, server: Scripted) -> None:
     assert "text.split()" in found.diff
     assert found.correctness["challenged"] >= 1
     assert math.isfinite(found.seconds)
+    told = json.loads((home / "out" / "trajectories" / "so" / f"{found.key}.json").read_text())
+    assert told["schema_version"].startswith("ATIF-")
+    assert told["trajectory_id"] == found.key
+    assert [step["source"] for step in told["steps"]] == ["system", "user", "agent", "agent"]
 
 
 def test_who_asks_where_all_is_said_is_wrong(home: Path, server: Scripted) -> None:

@@ -21,8 +21,9 @@ from cursorbench.tasks.suite import Suite
 from evals.trials import run as runner
 from evals.trials.attempt import Job, Setting
 from evals.trials.conditions import Conditions
+from evals.trials.plan import Plan
 from evals.trials.record import Folder, Record
-from evals.trials.run import Plan, run
+from evals.trials.run import run
 from evals.trials.workers import Lost, Raised
 from tests.cursorbench.suites import make_suite
 from tests.evals.trials.scripted import serving
@@ -167,7 +168,8 @@ from cursorbench.harness.driver import Endpoint
 from cursorbench.tasks.suite import Suite
 from evals.trials.attempt import Setting
 from evals.trials.conditions import Conditions
-from evals.trials.run import Plan, run
+from evals.trials.plan import Plan
+from evals.trials.run import run
 
 if __name__ == "__main__":
     home, url = Path(sys.argv[1]), sys.argv[2]

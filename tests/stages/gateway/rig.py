@@ -121,7 +121,7 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     keys = ApiKeys.open(root / "keys")
     rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
-    admin = Admin(ADMIN_KEY, rig.served, swapper, rig.spool, rig.gateway.metrics)
+    admin = Admin(ADMIN_KEY, rig.gateway.arms, swapper, rig.spool, rig.gateway.metrics)
     public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
     private = Listener(admin, [bind_tcp("127.0.0.1", 0)], config)
     await asyncio.gather(public.start(), private.start())

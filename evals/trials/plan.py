@@ -1,0 +1,65 @@
+"""A run before it is made: which tasks, how often, under which conditions, and the trials that follow.
+
+Not here: what a person asks for (`planning.py`), making trials (`run.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cursorbench.graders.rubric import Rubric
+from cursorbench.tasks import suite as suites
+from cursorbench.tasks.task import Task
+from evals.trials.attempt import Job, Setting
+from evals.trials.conditions import Conditions
+from evals.trials.record import key
+from evals.trials.workers import Engine
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run.
+
+    Attributes:
+        tasks: of a suite.
+        attempts: trials a task.
+        jobs: at once.
+        cache: folder of trials made before; None for none.
+        rerun_share: of the trials from there, made again as a check.
+        seed: which.
+    """
+
+    tasks: tuple[Task, ...]
+    attempts: int
+    setting: Setting
+    conditions: Conditions
+    jobs: int = 1
+    workers: Engine = "processes"
+    cache: Path | None = None
+    rerun_share: float = 0.1
+    seed: int = 0
+    rubric: Rubric | None = None
+
+
+def limit_s(task: Task, setting: Setting) -> float:
+    """Seconds after which a trial's worker is taken for hung: all that it may wait for, twice."""
+    agent = min(setting.agent.budget.wall_s, task.timeout_s) + setting.endpoint.patience_s
+    return 2 * (agent + 3 * task.verifier_timeout_s + task.environment.build_timeout_s + 600)
+
+
+def jobs_of(plan: Plan) -> list[Job]:
+    """All trials, first attempts first: a run that is cut short has tried every task."""
+    digests = {task.name: suites.digest(task) for task in plan.tasks}
+    return [
+        Job(
+            plan.setting,
+            task.folder,
+            number,
+            key(plan.conditions.digest, digests[task.name], number),
+            task.fields.cluster,
+            task.name,
+        )
+        for number in range(plan.attempts)
+        for task in plan.tasks
+    ]

@@ -1,0 +1,101 @@
+"""`rtrl ab`."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import make_progress, pairs, show, table
+from rtrl_cli.stage import open_store
+
+if TYPE_CHECKING:
+    from stages.ab.look import Seen
+
+Decide = Annotated[
+    bool,
+    typer.Option("--decide", help="Act on it: roll back (exit 14), promote at the horizon (0), or hold (4)."),
+]
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", min=1.0, metavar="SECONDS", help="Look again every so many seconds."),
+]
+
+
+def command(
+    decide: Decide = False,
+    watch: Watch = None,
+    overrides: options.Set = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
+    from stages.ab.act import act
+    from stages.ab.look import take_look
+    from stages.errors import InconclusiveError, RtrlError
+    from stages.result import StageResult, attach_result, status_of
+
+    found, store = open_store(workspace, overrides or ())
+    while True:
+        begun = time.monotonic()
+        with make_progress(quiet=quiet) as progress:
+            seen = take_look(found, store, progress, by=getpass.getuser(), deciding=decide)
+        result = StageResult(
+            "ab", "succeeded", metrics={"deployment": seen.deployment, "action": seen.action}
+        )
+        result.metrics |= seen.data
+        result.duration_s = time.monotonic() - begun
+        if not as_json or not decide:
+            show(as_json, result.envelope(), partial(text, seen))
+        try:
+            if decide:
+                with make_progress(quiet=quiet) as progress:
+                    act(found, store, seen, progress)
+                show(as_json, result.envelope(), lambda: "promoted: everybody gets it")
+                return
+        except RtrlError as error:
+            if watch is None or not isinstance(error, InconclusiveError):
+                result.status = status_of(error.code)
+                attach_result(error, result)
+                raise
+        if watch is None:
+            return
+        time.sleep(watch)
+
+
+def text(seen: Seen) -> str:
+    """One look for people."""
+    data = seen.data
+    head = {
+        "deployment": seen.deployment,
+        "users": f"{data['users']['live']} live, {data['users']['canary']} canary",
+        "share": f"{data['share']:.0%}",
+        "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",
+        "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
+    }
+    if data["not_measured"]:
+        head["not measured"] = ", ".join(data["not_measured"])
+    rows = [_row(name, each) for name, each in data["metrics"].items()]
+    rows += [_row(f"({name})", each) for name, each in data["guards"].items()]
+    told = table(("METRIC", "LIVE", "CANARY", "DIFFERENCE", "GAIN AT MOST", "GAIN AT LEAST", "MARGIN"), rows)
+    words = {"roll_back": "roll back", "promote": "promote", "hold": "hold"}[seen.action]
+    return f"{pairs(head)}\n\n{told}\n\n{words}: {seen.reason}"
+
+
+def _row(name: str, each: Mapping[str, Any]) -> tuple[str, ...]:
+    bounds = ("harm_bound", "promote_bound", "margin")
+    return (
+        name,
+        *(_number(each[key]) for key in ("live", "canary", "difference")),
+        *(_number(each.get(key)) for key in bounds),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

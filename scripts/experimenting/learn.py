@@ -1,0 +1,75 @@
+"""One turn of the product's own stages: collect, distill, train, and eval where there is a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cursorbench.harness.chat import ChatRequest
+from experimenting.edge import Engine
+from experimenting.setup import Setup
+from experimenting.without import without
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.result import StageResult
+    from stages.workspace import Workspace
+
+
+class LoadingEngine(Engine, Protocol):
+    """An engine whose weights can be changed."""
+
+    def load_weights(self, checkpoint_dir: Path) -> Any: ...
+
+
+def learn(
+    workspace: Workspace, store: Store, setup: Setup, engine: LoadingEngine, timed: Callable[[str], Any]
+) -> tuple[dict[str, StageResult], str]:
+    """Results by stage; and why no new checkpoint goes live, "" when one does."""
+    from cursorbench.errors import RtrlError
+    from stages.collect.run import STAGE as COLLECT
+    from stages.distill.run import STAGE as DISTILL
+    from stages.eval.run import EvalStage
+    from stages.runner import run_stage
+    from stages.train.run import STAGE as TRAIN
+
+    gate = EvalStage(lambda _, folder: _Lent(engine, folder))
+    results: dict[str, StageResult] = {}
+    refs: list[str] = []
+    for stage in (COLLECT, DISTILL, TRAIN, *([gate] if setup.gate else [])):
+        try:
+            with timed(stage.name), without(setup.without if stage is TRAIN else ""):
+                result = run_stage(workspace, store, stage, refs, seed=setup.seed)
+        except RtrlError as error:
+            if not setup.gate or stage is not TRAIN:
+                raise
+            return results, f"train: {error.message}"
+        results[stage.name] = result
+        if stage is gate and result.status != "succeeded":
+            return results, f"gate: {result.status}: {'; '.join(result.metrics.get('reasons', []))}"
+        named = ("interactions", "experience", "checkpoint")
+        refs = [result.outputs[name].digest for name in named if name in result.outputs]
+    return results, ""
+
+
+@dataclass
+class _Lent:
+    """The chain's engine in the hands of `eval`, which may not close it."""
+
+    engine: LoadingEngine
+    checkpoint_dir: Path
+
+    def __post_init__(self) -> None:
+        self.load_weights(self.checkpoint_dir)
+
+    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+        return self.engine.chat(batch, seed=seed)
+
+    def load_weights(self, checkpoint_dir: Path) -> None:
+        self.checkpoint_dir = checkpoint_dir
+        self.engine.load_weights(checkpoint_dir)
+
+    def close(self) -> None:
+        """It is used again."""

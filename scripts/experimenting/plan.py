@@ -1,0 +1,131 @@
+"""Which chains each experiment is made of. What is the same in two experiments is run once.
+
+Specs other than the shipped default stand in `specs/`, with what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from experimenting.setup import Setup
+
+SPECS = Path(__file__).resolve().parent / "specs"
+TINY_RATE = 1.5e-4  # train.learning_rate of `rtrl init --tiny`
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the runs are; defaults are what the figures are made with."""
+
+    seeds: int = 5
+    cycles: int = 12
+    users: int = 200
+    requests: int = 800
+    heldout: int = 300
+    heldout_ends: int = 1200
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A reward spec and settings under a name.
+
+    Attributes:
+        what: one line for tables.
+        spec: a file of `specs/`, or "default" for the shipped one.
+        cycles: fewer than the experiment's, 0 for as many.
+    """
+
+    name: str
+    what: str
+    spec: str = "default"
+    settings: tuple[str, ...] = ()
+    lag: int = 0
+    gate: bool = False
+    without: str = ""
+    cycles: int = 0
+
+    def setup(self, seed: int, size: Size) -> Setup:
+        """Its chain for one seed."""
+        return Setup(
+            name=self.name,
+            seed=seed,
+            spec=spec_text(self.spec),
+            cycles=min(self.cycles, size.cycles) or size.cycles,
+            users=size.users,
+            requests=size.requests,
+            lag=self.lag,
+            gate=self.gate,
+            without=self.without,
+            heldout=size.heldout,
+            heldout_ends=size.heldout_ends,
+            settings=self.settings,
+        )
+
+
+def spec_text(name: str) -> str:
+    """A reward spec's text."""
+    if name == "default":
+        return resources.files("stages.distill.specs").joinpath("default.toml").read_text("utf-8")
+    return (SPECS / f"{name}.toml").read_text("utf-8")
+
+
+DEFAULT = Variant("default", "the shipped reward and the settings of `rtrl init --tiny`")
+NAIVE_FILTER = Variant("naive_filter", "episodes with a broken call are left out of training", "naive_filter")
+NAIVE_ASKING = Variant(
+    "naive_asking", "questions are free, and code that was not written is not judged", "naive_asking"
+)
+FIXED = Variant("fixed", "the same with both holes closed", "fixed")
+
+HACKS = (DEFAULT, NAIVE_FILTER, NAIVE_ASKING, FIXED)
+
+FAST = Variant(
+    "fast",
+    "a learning rate ten times too high, behind guards and gate",
+    settings=(f"train.learning_rate={10 * TINY_RATE:g}",),
+    gate=True,
+    cycles=3,
+)
+LEARNING = (DEFAULT, FAST)
+
+ABLATION = (
+    DEFAULT,
+    Variant("no_baseline", "no baseline: the reward is the advantage", without="baseline"),
+    Variant(
+        "mean_per_sequence",
+        "every sequence's tokens averaged, in place of one constant",
+        without="constant_normalisation",
+    ),
+    Variant("no_kl", "no KL to the anchor", settings=("train.kl_coefficient=0",)),
+    Variant("no_truncation", "importance weights not truncated", settings=("train.importance_cap=1e9",)),
+    Variant("lag_1", "people are served the checkpoint before the one trained", lag=1),
+    Variant("lag_3", "three cycles behind", lag=3),
+    Variant("lag_8", "eight cycles behind", lag=8),
+)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A name, its variants, and how many seeds and cycles of them are run unless told otherwise."""
+
+    name: str
+    what: str
+    variants: Sequence[Variant]
+    size: Size = field(default_factory=Size)
+
+
+EXPERIMENTS = {
+    one.name: one
+    for one in (
+        Experiment("hacks", "two published reward hacks, seen to happen and seen to be stopped", HACKS),
+        Experiment("learning", "twelve cycles without collapse; a rate too high is stopped", LEARNING),
+        Experiment("ablation", "what each part of the objective is worth", ABLATION, Size(seeds=3)),
+    )
+}
+
+
+def setups(experiment: Experiment, size: Size) -> list[Setup]:
+    """All chains, seed by seed, so that what is there early compares all variants."""
+    return [variant.setup(seed, size) for seed in range(1, size.seeds + 1) for variant in experiment.variants]

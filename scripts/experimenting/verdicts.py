@@ -1,0 +1,198 @@
+"""The figures with a bar, from the runs of an experiment. See 6-figures: worst seed, never the mean.
+
+A figure is None, and its bar not held, as long as a chain it needs is not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from experimenting.heldout import FIGURES
+from experimenting.results import Change, Run
+
+Figure = dict[str, Any]
+BAND = (0.55, 0.85)  # of the edit rate: the stabiliser's, in the shipped spec
+SECONDS = 15.0  # a cycle, at most
+
+
+def of(runs: Sequence[Run], name: str) -> list[Run]:
+    """The runs of a variant, by seed."""
+    return sorted((run for run in runs if run.setup.name == name), key=lambda run: run.setup.seed)
+
+
+def hacks(runs: Sequence[Run], workers: int) -> list[Figure]:
+    """Issue: both hacks in every seed; the default better in every seed, intervals apart."""
+    default = of(runs, "default")
+    return [
+        _least(
+            "hacks.naive_broken_rise_min",
+            "rise of the broken-call rate when episodes with one are left out of training, lower bound",
+            of(runs, "naive_filter"),
+            lambda run: run.changes["broken_calls"].low,
+            "> 0",
+            "share",
+        ),
+        _least(
+            "hacks.naive_ask_rise_min",
+            "rise of the ask rate when questions are free, lower bound",
+            of(runs, "naive_asking"),
+            lambda run: run.changes["ask_rate"].low,
+            "> 0",
+            "share",
+        ),
+        _relative("hacks.persistence_gain_min", "edit_persistence", default, 1.0, ">= 0.4"),
+        _relative("hacks.dissatisfied_drop_min", "dissatisfied_followup", default, -1.0, ">= 0.3"),
+        _relative("hacks.latency_drop_min", "latency_s", default, -1.0, ">= 0.1"),
+        _least(
+            "hacks.default_broken_drop_min",
+            "fall of the broken-call rate under the default",
+            default,
+            lambda run: _negative(run.changes["broken_calls"].difference),
+            "> 0",
+            "share",
+        ),
+        _least(
+            "hacks.default_edit_rate_in_band",
+            f"least distance of the edit rate from the ends of its band {BAND[0]} to {BAND[1]}, any cycle",
+            default,
+            lambda run: min(min(x["value"] - BAND[0], BAND[1] - x["value"]) for x in run.curve("edit_rate")),
+            ">= 0",
+            "share",
+        ),
+        _pace("hacks", runs, workers),
+    ]
+
+
+def learning(runs: Sequence[Run], workers: int) -> list[Figure]:
+    """Issue: no collapse in any seed; ten times the rate is never deployed."""
+    default, fast = of(runs, "default"), of(runs, "fast")
+    deployed = [sum(not cycle["stopped"] for cycle in run.cycles[1:]) for run in fast if run.complete]
+    return [
+        _least(
+            "learning.persistence_change_min",
+            "change of edit persistence over all cycles, upper bound: below 0 is a collapse",
+            default,
+            lambda run: run.changes["edit_persistence"].high,
+            "> 0",
+            "share",
+        ),
+        _most(
+            "learning.kl_anchor_max",
+            "KL to the anchor, nats a token, largest of all cycles",
+            default,
+            lambda run: max(cycle["train"]["kl_anchor"] for cycle in run.cycles[1:]),
+            "<= 0.5",
+            "nats",
+        ),
+        {
+            "id": "learning.fast_deployed",
+            "what": "checkpoints of a ten times higher learning rate that guards and gate let go live",
+            "value": sum(deployed) if deployed and len(deployed) == len(fast) else None,
+            "unit": "checkpoints",
+            "bar": "== 0",
+            "runs": sum(len(run.cycles) - 1 for run in fast),
+            "by_seed": deployed,
+            "stopped_by": [cycle["stopped"] for run in fast for cycle in run.cycles[1:]],
+        },
+        _pace("learning", runs, workers),
+    ]
+
+
+def ablation(runs: Sequence[Run], workers: int) -> list[Figure]:
+    """What changed relative to the default, per variant: worst seed's persistence gain; no bars."""
+    names = list(dict.fromkeys(run.setup.name for run in runs))
+    return [
+        *(
+            _relative(f"ablation.{name}.persistence_gain_min", "edit_persistence", of(runs, name), 1.0, "")
+            for name in names
+        ),
+        _pace("ablation", runs, workers),
+    ]
+
+
+VERDICTS: dict[str, Callable[[Sequence[Run], int], list[Figure]]] = {
+    "hacks": hacks,
+    "learning": learning,
+    "ablation": ablation,
+}
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _relative(name: str, figure: str, runs: Sequence[Run], sign: float, bar: str) -> Figure:
+    """A relative change, signed so that more is better; with whether the intervals are apart."""
+
+    def value(change: Change) -> float | None:
+        return None if change.relative is None else sign * change.relative
+
+    found = _least(
+        name,
+        f"relative {'gain' if sign > 0 else 'drop'} of: {FIGURES[figure]}",
+        runs,
+        lambda run: value(run.changes[figure]),
+        bar,
+        "ratio",
+    )
+    done = [run.changes[figure] for run in runs if run.complete]
+    return found | {
+        "apart": bool(done) and all(one.apart for one in done),
+        "first": [one.first for one in done],
+        "last": [one.last for one in done],
+    }
+
+
+def _least(
+    name: str, what: str, runs: Sequence[Run], value: Callable[[Run], float | None], bar: str, unit: str
+) -> Figure:
+    return _worst(name, f"{what}, worst seed", runs, value, bar, unit, min)
+
+
+def _most(
+    name: str, what: str, runs: Sequence[Run], value: Callable[[Run], float | None], bar: str, unit: str
+) -> Figure:
+    return _worst(name, f"{what}, worst seed", runs, value, bar, unit, max)
+
+
+def _worst(
+    name: str,
+    what: str,
+    runs: Sequence[Run],
+    value: Callable[[Run], float | None],
+    bar: str,
+    unit: str,
+    pick: Callable[[list[float]], float],
+) -> Figure:
+    told = [value(run) for run in runs if run.complete]
+    known = [one for one in told if one is not None]
+    whole = bool(runs) and len(known) == len(runs)
+    return {
+        "id": name,
+        "what": what,
+        "value": pick(known) if whole else None,
+        "unit": unit,
+        "bar": bar,
+        "runs": len(known),
+        "spread": [min(known), max(known)] if known else None,
+        "by_seed": {str(run.setup.seed): one for run, one in zip(_complete(runs), told, strict=True)},
+    }
+
+
+def _complete(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.complete]
+
+
+def _pace(name: str, runs: Sequence[Run], workers: int) -> Figure:
+    """Seconds of a cycle on the whole machine: `workers` chains run side by side."""
+    seconds = sorted(each / workers for run in runs for each in run.seconds)
+    return {
+        "id": f"{name}.seconds_per_cycle",
+        "what": f"median seconds of a cycle, {workers} chains side by side, measurement included",
+        "value": seconds[len(seconds) // 2] if seconds else None,
+        "unit": "s",
+        "bar": f"<= {SECONDS:g}",
+        "runs": len(seconds),
+        "spread": [seconds[0], seconds[-1]] if seconds else None,
+    }

@@ -1,0 +1,94 @@
+"""Closed loops of many cycles, several seeds and specs: `python scripts/experiments.py NAME`.
+
+    hacks      two published reward hacks, seen to happen under naive specs and seen to be stopped
+    learning   twelve cycles without collapse; a learning rate ten times too high is stopped
+    ablation   what each part of the objective is worth
+
+Everything is the product's own: the shipped seed model and reward, the committed simulated population,
+collect, distill and train; an engine in process in the place of `rtrl serve`. Writes NAME.json, .txt, .png
+and .html into --out. Killed at any moment, the same command goes on; --report-only shows what is there.
+
+Exit 0 whether or not the bars hold; not 0 only when nothing could be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import bench
+from experimenting import report, verdicts
+from experimenting.plan import EXPERIMENTS, setups
+from experimenting.pool import folder_of, run_all
+from experimenting.results import read
+
+from cursorbench.errors import RtrlError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", choices=sorted(EXPERIMENTS))
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--cycles", type=int, help="of use and learning")
+    parser.add_argument("--requests", type=int, help="a day; follow-ups come on top")
+    parser.add_argument("--users", type=int, help="people of a population")
+    parser.add_argument("--heldout", type=int, help="held-out requests measured after every cycle")
+    parser.add_argument("--heldout-ends", type=int, help="the same before the first and after the last")
+    parser.add_argument("--only", action="append", metavar="VARIANT", help="this one; may be repeated")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/experiments", help="where the report goes")
+    parser.add_argument("--work", type=Path, help="where chains lie and are gone on with (OUT/work)")
+    parser.add_argument("--workers", type=int, default=2, help="chains side by side, a core each")
+    parser.add_argument("--report-only", action="store_true", help="run nothing")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run what is left, write the report, print it."""
+    arguments = parse()
+    try:
+        return run(arguments)
+    except RtrlError as error:
+        print(f"{error.message}: {error.hint}" if error.hint else error.message, file=sys.stderr)
+        return error.code
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The same, errors raised."""
+    experiment = EXPERIMENTS[arguments.name]
+    named = ("seeds", "cycles", "requests", "users", "heldout", "heldout_ends")
+    asked = {name: value for name in named if (value := getattr(arguments, name)) is not None}
+    size = replace(experiment.size, **asked)
+    if arguments.only:
+        chosen = tuple(one for one in experiment.variants if one.name in arguments.only)
+        experiment = replace(experiment, variants=chosen)
+    wanted = setups(experiment, size)
+    work = (arguments.work or arguments.out / "work").resolve()
+    if not arguments.report_only:
+        run_all(wanted, work, arguments.workers)
+    folders = {(one.name, one.seed): folder_of(one, work) for one in wanted}
+    runs = read(wanted, folders)
+    if not runs:
+        print(f"nothing was measured in {work}", file=sys.stderr)
+        return 1
+    figures = verdicts.VERDICTS[experiment.name](runs, arguments.workers)
+    found = report.document(experiment, size, runs, figures, bench.machine())
+    report.write(arguments.out, found, runs, bench.table(figures))
+    shown = {name: value for name, value in found.items() if name != "runs"}
+    print(json.dumps(shown, indent=2, ensure_ascii=False) if arguments.json else bench.table(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

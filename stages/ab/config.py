@@ -1,0 +1,47 @@
+"""Settings of `rtrl ab`, section `[ab]`: how a canary is judged. Import-light."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+# what a canary is judged by: direction, and the loss that promotion tolerates
+METRICS: dict[str, tuple[str, float]] = {
+    "edit_persistence": ("higher", 0.03),
+    "dissatisfied_followup": ("lower", 0.03),
+    "latency": ("lower", 0.1),
+    "invalid_calls": ("lower", 0.02),
+}
+GUARDS = ("ask_rate", "edit_rate")  # shown, not judged
+
+
+class AbConfig(BaseModel):
+    """When a canary is taken away, and when it is given to everybody. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    horizon_s: float = Field(
+        3 * 3600.0, gt=0, description="seconds after its opening at which promotion is decided, once"
+    )
+    planned_users: int = Field(
+        2000, ge=100, description="users of both arms expected by then: bounds are tightest there"
+    )
+    min_users: int = Field(50, ge=10, description="users of each arm before anything is said of it")
+    alpha_harm: float = Field(
+        0.01, gt=0, lt=0.5, description="chance of ever rolling back what does no harm, over all looks"
+    )
+    alpha_promote: float = Field(0.05, gt=0, lt=0.5, description="level of each non-inferiority test")
+    harm: dict[str, float] = Field(
+        default_factory=dict, description="loss of a metric that is no harm yet, in its unit; 0 by default"
+    )
+    margins: dict[str, float] = Field(
+        default_factory=dict, description="loss of a metric that promotion tolerates, in its unit"
+    )
+
+    @model_validator(mode="after")
+    def _known_metrics(self) -> AbConfig:
+        for name, value in [*self.harm.items(), *self.margins.items()]:
+            if name not in METRICS:
+                raise ValueError(f"no A/B metric is called {name!r}; there are {', '.join(METRICS)}")
+            if value < 0:
+                raise ValueError(f"{name}: a loss is at least 0")
+        return self

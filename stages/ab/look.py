@@ -1,0 +1,162 @@
+"""`rtrl ab`: one look at an open canary, on record with all its numbers, and what follows from it.
+
+    roll back   harm is certain, at any look: users first, then the record
+    promote     once, at the horizon, when nothing is worse by its margin
+    hold        otherwise
+
+Promotion is decided at the first look after the horizon that is taken to decide, and that one is kept:
+a look that is only shown is recorded too, and decides nothing. Not here: the statistics (`evals/ab/`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from evals.ab.arms import Difference, Users, difference
+from evals.ab.decision import AbMetric, AbRules, Action, Look, look, planned_information
+from stages.ab.config import GUARDS, METRICS, AbConfig
+from stages.ab.observe import ArmSeen, observe
+from stages.errors import InputMissingError
+from stages.registry.deployments import Deployment
+from stages.registry.looks import looks_of, record_look
+from stages.registry.store import Store
+from stages.stage import Progress
+from stages.target.canary import canary_of
+from stages.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A look for people and scripts. `data` is what is on record."""
+
+    deployment: str
+    action: Action
+    reason: str
+    data: Mapping[str, Any]
+
+
+def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str, deciding: bool) -> Seen:
+    """Read both arms, decide, record. Changes nothing of what is served.
+
+    `deciding` is whether somebody will act on it: only then may it be the look at the horizon.
+
+    Raises InputMissingError (exit 5) when no canary is open.
+    """
+    line = workspace.settings.workspace.line
+    canary = canary_of(store, line)
+    if canary is None:
+        raise InputMissingError(
+            f"no canary of line {line} is open", hint="`rtrl deploy --canary 0.1` opens one"
+        )
+    config = workspace.settings.ab
+    live, treated = observe(workspace, store, canary, progress)
+    earlier = looks_of(store, canary.id)
+    age = (datetime.now(UTC) - datetime.fromisoformat(canary.updated_at)).total_seconds()
+    if deciding and (before := _promised(earlier)) is not None:
+        return Seen(canary.id, "promote", str(before["reason"]), before)
+    due = deciding and age >= config.horizon_s and not any(each["at_horizon"] for each in earlier)
+    data, found = judge(config, canary, live, treated, earlier, at_horizon=due)
+    data["age_s"] = round(age, 1)
+    record_look(store, canary.id, found.action, data, by=by)
+    return Seen(canary.id, found.action, found.reason, data)
+
+
+def judge(
+    config: AbConfig,
+    canary: Deployment,
+    live: ArmSeen,
+    treated: ArmSeen,
+    earlier: list[Mapping[str, Any]],
+    *,
+    at_horizon: bool,
+) -> tuple[dict[str, Any], Look]:
+    """The look's numbers, and the decision. `earlier` are the records of looks before, oldest first."""
+    metrics = [
+        AbMetric(
+            name,
+            _direction(name),
+            config.harm.get(name, 0.0),
+            config.margins.get(name, margin),
+            span=None if name == "latency" else 1.0,
+        )
+        for name, (_, margin) in METRICS.items()
+    ]
+    share = float(canary.data["canary"]["share"])
+    planned = _planned(config, share, live, earlier)
+    found = look(
+        metrics,
+        {each.name: (live.metrics[each.name], treated.metrics[each.name]) for each in metrics},
+        (live.users, treated.users),
+        (1 - share, share),
+        AbRules(config.alpha_harm, config.alpha_promote, config.min_users),
+        planned=planned,
+        at_horizon=at_horizon,
+    )
+    data: dict[str, Any] = {
+        "horizon_s": config.horizon_s,
+        "at_horizon": found.at_horizon,
+        "share": share,
+        "planned": planned,
+        "rules": asdict(AbRules(config.alpha_harm, config.alpha_promote, config.min_users)),
+        "users": {"live": live.users, "canary": treated.users},
+        "episodes": {"live": live.episodes, "canary": treated.episodes},
+        "sample_ratio_p": found.ratio.p,
+        "reason": found.reason,
+        "not_measured": [each.metric.name for each in found.metrics if not each.measured],
+        "metrics": {each.metric.name: _row(each.difference, each) for each in found.metrics},
+        "guards": {name: _plain(difference(live.metrics[name], treated.metrics[name])) for name in GUARDS},
+    }
+    return data, found
+
+
+def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The look at the horizon, where it said promote and whoever took it died before."""
+    last = next((each for each in earlier if each["at_horizon"]), None)
+    return last if last is not None and last["action"] == "promote" else None
+
+
+def _planned(
+    config: AbConfig, share: float, live: ArmSeen, earlier: list[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Fixed at the first look that has enough of the live arm's users, and kept from then on."""
+    planned: dict[str, float] = dict(earlier[-1]["planned"]) if earlier else {}
+    for name in METRICS:
+        users: Users = live.metrics[name]
+        if name not in planned and users.users >= config.min_users:
+            try:
+                planned[name] = planned_information(users, config.planned_users, share)
+            except ValueError:
+                continue  # all alike so far: nothing to plan with
+    return planned
+
+
+def _direction(name: str) -> Any:
+    return METRICS[name][0]
+
+
+def _row(found: Difference, each: Any) -> dict[str, Any]:
+    return _plain(found) | {
+        "harm": each.metric.harm,
+        "margin": each.metric.margin,
+        "gain": _number(each.gain),
+        "harm_bound": _number(each.harm_bound),
+        "promote_bound": _number(each.promote_bound),
+    }
+
+
+def _plain(found: Difference) -> dict[str, Any]:
+    return {
+        "live": _number(found.control),
+        "canary": _number(found.treated),
+        "difference": _number(found.value),
+        "standard_error": _number(found.standard_error),
+        "users": list(found.users),
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

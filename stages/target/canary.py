@@ -1,0 +1,148 @@
+"""A canary of a line: opened for a share of its users, promoted to all, or taken away.
+
+The same order as in `switch.py`: traffic and proof first, then the registry; what was killed in between,
+the running gateway brings to its end (`stages/serving/canary.py`). The caller holds the target's lock.
+Not here: what the arms are worth (`stages/ab/`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import Any
+
+from stages import faults
+from stages.errors import LockedError, RtrlError
+from stages.registry.deployments import Deployment
+from stages.registry.store import Store
+from stages.stage import Progress
+from stages.target.admin import Admin
+from stages.target.endpoint import require_endpoint
+from stages.target.switch import Switch, end_interrupted
+from stages.workspace import Workspace
+
+
+def canary_of(store: Store, line: str) -> Deployment | None:
+    """The line's open canary."""
+    return next((each for each in store.deployments.unfinished(line) if each.state == "canary"), None)
+
+
+def require_none(store: Store, line: str) -> None:
+    """Raise LockedError (exit 11) while a canary is open: candidates queue, they do not stack."""
+    if (open_ := canary_of(store, line)) is not None:
+        raise LockedError(
+            f"a canary of line {line} is open ({open_.id})",
+            hint="`rtrl ab` says how it does; `rtrl deploy --promote` or `rtrl rollback` ends it",
+        )
+
+
+def open_canary(
+    workspace: Workspace,
+    store: Store,
+    switch: Switch,
+    share: float,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Serve the target to `share` (0 to 1) of the users from an engine of its own. Facts for people.
+
+    Raises:
+        IntegrityError (12): the engine does not serve the target. DependencyDownError (13): it does
+            not start, or the gateway does not answer. Nobody was given to it then.
+    """
+    end_interrupted(store, switch.line)
+    deployment = store.deployments.create(
+        switch.line,
+        switch.target.digest,
+        by=getpass.getuser(),
+        reason=switch.reason,
+        report=switch.report,
+        previous=switch.previous,
+        override=switch.override,
+        run_id=switch.run_id,
+        data={**switch.data, "canary": {"share": share}},
+    )
+    faults.point("canary.staged.after")
+    store.deployments.transition(deployment.id, "staged", "verifying")
+    begun = time.monotonic()
+    progress.message(f"starting an engine on {switch.target.ref} for {share:.0%} of the users")
+    try:
+        with Admin(require_endpoint(workspace.run_dir)) as admin:
+            answer = admin.open_canary(
+                line=switch.line,
+                checkpoint=switch.target.digest,
+                path=store.checkpoint_folder(switch.target),
+                deployment=deployment.id,
+                salt=deployment.salt,
+                share=share,
+                timeout_s=workspace.settings.engine.startup_timeout_s + switch.timeout_s,
+            )
+            opened = admin.flush_spool()  # what comes later may be the canary's
+        faults.point("canary.open.after")
+        store.deployments.transition(
+            deployment.id, "verifying", "canary", canary={"share": share, "opened_seq": opened}
+        )
+    except RtrlError as error:
+        store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
+        raise
+    return {
+        "deployment": deployment.id,
+        "share": share,
+        "verification": answer["verification"],
+        "switch_s": round(time.monotonic() - begun, 3),
+    }
+
+
+def promote(
+    workspace: Workspace, store: Store, switch: Switch, canary: Deployment, progress: Progress
+) -> dict[str, Any]:
+    """The canary's checkpoint for everybody: into the live engine, then the registry, then its own away.
+
+    Raises as `switch.perform`; the canary is open still then.
+    """
+    begun = time.monotonic()
+    progress.message(f"loading {switch.target.ref} into the live engine")
+    with Admin(require_endpoint(workspace.run_dir)) as admin:
+        answer = admin.swap(
+            line=switch.line,
+            checkpoint=switch.target.digest,
+            path=store.checkpoint_folder(switch.target),
+            deployment=canary.id,
+            drain_s=switch.drain_s,
+            timeout_s=switch.timeout_s,
+            cut=switch.cut,
+        )
+        faults.point("canary.promote.swap.after")
+        store.move_alias(
+            switch.line,
+            "live",
+            switch.target.digest,
+            reason=switch.reason,
+            by=getpass.getuser(),
+            deployment_id=canary.id,
+        )
+        faults.point("canary.promote.alias.after")
+        admin.close_canary(drain_s=switch.drain_s)
+    return {
+        "deployment": canary.id,
+        "verification": answer.get("verification", {}),
+        "switch_s": round(time.monotonic() - begun, 3),
+    }
+
+
+def end(
+    workspace: Workspace,
+    store: Store,
+    canary: Deployment,
+    reason: str,
+    *,
+    drain_s: float,
+    offline: bool = False,
+) -> dict[str, Any]:
+    """Everybody back to the live arm at once, then the record. Raises DependencyDownError (13)."""
+    begun = time.monotonic()
+    if not offline:
+        with Admin(require_endpoint(workspace.run_dir)) as admin:
+            admin.close_canary(drain_s=drain_s)
+    faults.point("canary.closed.after")
+    store.deployments.end_canary(canary.id, reason, by=getpass.getuser())
+    return {"deployment": canary.id, "switch_s": round(time.monotonic() - begun, 3)}

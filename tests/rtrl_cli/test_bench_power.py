@@ -1,0 +1,61 @@
+"""`rtrl bench power` as people call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cursorbench.errors import RtrlError
+from rtrl_cli.main import app
+from tests.stages.eval.bench import STEADY, Bench
+
+QUICK = ["--worlds", "100"]
+
+
+def run(*arguments: str) -> tuple[str, int]:
+    result = CliRunner().invoke(app, ["bench", "power", *arguments, *QUICK])
+    if isinstance(result.exception, RtrlError):
+        raise result.exception
+    return result.stdout, result.exit_code
+
+
+def test_a_suite_that_is_planned(tmp_path: Path) -> None:
+    picture = tmp_path / "power.svg"
+    out, code = run("--tasks", "60", "--attempts", "4", "--plot", str(picture))
+    assert code == 0
+    assert "planned: 60 tasks in 60 clusters, 4 attempts, margin 0.05" in out
+    assert "to pass an identical model 90 times in 100" in out
+    assert picture.read_text().startswith("<?xml")
+
+
+def test_the_document() -> None:
+    found = json.loads(run("--tasks", "40", "--clusters", "8", "--margin", "0.2", "--json")[0])
+    assert (found["schema"], found["command"], found["status"]) == ("rtrl/1", "bench power", "succeeded")
+    metrics = found["metrics"]
+    assert (metrics["tasks"], metrics["clusters"], metrics["margin"]) == (40, 8, 0.2)
+    assert [one["suites"] for one in metrics["studies"]] == [1, 4]
+    assert metrics["studies"][0]["identical_pass"]["value"] > metrics["studies"][1]["identical_pass"]["value"]
+
+
+def test_a_report_as_pilot(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    where = ["--baseline-from", "report@latest", "-w", str(bench.workspace.root)]
+    found = json.loads(run(*where, "--of", "harness.invalid_calls", "--json")[0])["metrics"]
+    assert (found["tasks"], found["attempts"], found["margin"]) == (240, 1, 0.2)
+    assert 30 < found["clusters"] <= 40
+    with pytest.raises(RtrlError, match="has no harness"):
+        run(*where, "--of", "harness.nope")
+
+
+def test_one_source(tmp_path: Path) -> None:
+    with pytest.raises(RtrlError, match="one of SUITE"):
+        run("--tasks", "40", "--baseline-from", "report@latest")
+    with pytest.raises(RtrlError, match="one of SUITE"):
+        run()
+    with pytest.raises(RtrlError, match="not there"):
+        run(str(tmp_path))

@@ -1,0 +1,73 @@
+"""A chain of two cycles with the real stages; killed at awkward moments it goes on to the same place."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experimenting.chain import Chain
+from experimenting.plan import DEFAULT, Size
+from experimenting.results import Run
+from safetensors.torch import load_file
+
+from cursorbench.errors import UsageError
+from stages.init import seed_folder
+from tests.scripts_experiments.torch_engine import TorchEngine
+
+SIZE = Size(seeds=1, cycles=2, users=4, requests=8, heldout=4, heldout_ends=4)
+SETUP = replace(DEFAULT, settings=("train.min_episodes=2",)).setup(1, SIZE)
+
+
+class PowerCutError(Exception):
+    """Stands for a SIGKILL: nothing of the chain's own code runs after it."""
+
+
+class Cut(Chain):
+    """A chain that dies in one place, once."""
+
+    where = ""
+
+    def _hold(self, workspace: Any, store: Any, checkpoint: Any) -> None:
+        super()._hold(workspace, store, checkpoint)
+        if self.where == "measuring" and self.finished == 0 and self._engine.loads[1:]:  # type: ignore[union-attr]
+            raise PowerCutError
+
+    def _restore_spool(self, workspace: Any, number: int) -> None:
+        super()._restore_spool(workspace, number)
+        if self.where == "day" and number == 2:
+            (workspace.spool_dir / "torn").write_text("half a day")
+            raise PowerCutError
+
+
+def start(workspace: Any, folder: Path) -> TorchEngine:
+    return TorchEngine(folder)
+
+
+@pytest.mark.slow
+def test_cut_in_two_places_it_ends_with_the_weights_of_one_that_was_not(tmp_path: Path) -> None:
+    whole = Chain(SETUP, tmp_path / "whole", start)
+    engine = whole.run()
+    for where in ("measuring", "day", ""):
+        chain = Cut(SETUP, tmp_path / "cut", start)
+        chain.where = where
+        with pytest.raises(PowerCutError) if where else nullcontext():
+            chain.run(None if where else engine)
+    assert whole.complete
+    assert chain.complete
+    one, two = Run(SETUP, whole.folder), Run(SETUP, chain.folder)
+    assert one.done == two.done == 2
+    for before, after in zip(one.cycles, two.cycles, strict=True):
+        assert before["heldout"] == after["heldout"]
+        assert before.get("use") == after.get("use")
+    assert len({cycle["checkpoint"] for cycle in two.cycles}) == 3
+    first = load_file(seed_folder() / "model.safetensors")
+    here, there = (load_file(one.folder / "last/model.safetensors") for one in (whole, chain))
+    moved = sum(float((here[name] - first[name].float()).norm()) for name in here)
+    # ids are drawn by chance, so sums are of another order: not the same bits, the same way
+    assert sum(float((here[name] - there[name]).norm()) for name in here) < 0.2 * moved
+    assert not (chain.folder / "work").exists()
+    with pytest.raises(UsageError, match="another chain"):
+        Chain(DEFAULT.setup(2, SIZE), chain.folder, start)._take_folder()

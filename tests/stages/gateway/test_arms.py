@@ -1,0 +1,75 @@
+"""Assignment: sticky, by the share, independent of other salts; and the gate of an arm that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from stages.gateway.arms import Arm, Arms, Canary, assigned
+from stages.gateway.errors import ApiError
+from stages.gateway.served import Checkpoint, ServedState
+
+ENGINE: Any = object()
+
+
+def arm(name: str) -> Arm:
+    return Arm(
+        ServedState("auto", "rtrl", Checkpoint(f"sha256:{name}", Path("/")), engine="ready", arm=name), ENGINE
+    )
+
+
+def test_by_hand() -> None:
+    # the first bytes of sha256("salt\0ann") are f91c4382, those of "salt\0bob" 8550e580
+    for user, first in (("ann", 0xF91C4382), ("bob", 0x8550E580)):
+        assert assigned(user, "salt", (first + 1) / 2**32)
+        assert not assigned(user, "salt", first / 2**32)
+
+
+@given(st.text(), st.text(), st.floats(0, 1), st.floats(0, 1))
+def test_a_larger_share_has_the_users_of_a_smaller_one(user: str, salt: str, one: float, two: float) -> None:
+    if assigned(user, salt, min(one, two)):
+        assert assigned(user, salt, max(one, two))
+    assert not assigned(user, salt, 0.0)
+
+
+def test_shares_are_kept_and_salts_independent() -> None:
+    users = [f"user-{number}" for number in range(20_000)]
+    one = [assigned(user, "one", 0.1) for user in users]
+    two = [assigned(user, "two", 0.1) for user in users]
+    assert stats.binomtest(sum(one), len(users), 0.1).pvalue > 1e-4
+    both = sum(a and b for a, b in zip(one, two, strict=True))
+    assert stats.binomtest(both, len(users), 0.01).pvalue > 1e-4
+
+
+async def test_who_waits_at_a_canary_that_ends_is_answered_by_the_live_arm() -> None:
+    arms = Arms(arm("live"))
+    second = arm("canary")
+    arms.open(Canary(second, "d", "salt", 1.0))
+    assert arms.of("ann") is second
+    with pytest.raises(ValueError, match="d is the canary"):
+        arms.open(Canary(second, "e", "salt", 1.0))
+    async with second.served.gate.exclusive(1):
+        waiting = asyncio.create_task(arms.enter("ann", 5))
+        await asyncio.sleep(0.01)
+        assert arms.close() is not None
+    entered = await waiting
+    assert entered is arms.live
+    assert (arms.live.served.gate.in_flight, second.served.gate.in_flight) == (1, 0)
+
+
+async def test_a_canary_that_does_not_serve_costs_nobody_an_answer() -> None:
+    arms = Arms(arm("live"))
+    second = arm("canary")
+    arms.open(Canary(second, "d", "salt", 1.0))
+    second.served.engine = "down"
+    assert await arms.enter("ann", 1) is arms.live
+    arms.live.served.engine = "down"
+    with pytest.raises(ApiError):
+        await arms.enter("ann", 1)
+    assert arms.live.served.gate.in_flight == 1  # only the first
