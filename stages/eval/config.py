@@ -16,10 +16,11 @@ class EvalConfig(BaseModel):
     suites: tuple[str, ...] = Field(
         ("harness", "snippets"),
         min_length=1,
-        description="names of built-in suites, or `lm_eval:TASK` for a task of the lm-eval harness",
+        description="names of built-in suites, `lm_eval:TASK` for a task of the lm-eval harness, or "
+        "`cursorbench:FOLDER` for a suite of tasks",
     )
     requests: int = Field(1500, ge=2, description="held-out requests of the harness suite")
-    attempts: int = Field(1, ge=1, description="answers per held-out request, checkpoint and look")
+    attempts: int = Field(1, ge=1, description="answers per held-out request or task, checkpoint and look")
     looks: int = Field(
         1,
         ge=1,

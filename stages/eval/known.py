@@ -65,7 +65,21 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
         "engine": engine_facts(workspace.settings.engine),
         "sampling": served_sampling(workspace),
         "tasks": _folder(include) if include else {},
+        "cursorbench": _cursorbench(workspace, config),
     }
+
+
+def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:
+    """The tasks of every such suite by their digest, and the sandbox they are tried in."""
+    from stages.eval.suites import CURSORBENCH, cursorbench_suite
+
+    named = [name for name in config.suites if name.startswith(CURSORBENCH)]
+    if not named:
+        return {}
+    from cursorbench.sandbox import open_backend
+
+    found = {name: cursorbench_suite(name, config, workspace.root).digest for name in named}
+    return found | {"sandbox": open_backend().name}
 
 
 def as_recorded(workspace: Workspace, recorded: Mapping[str, Any]) -> Workspace:

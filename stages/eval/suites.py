@@ -7,12 +7,14 @@ from pathlib import Path
 
 from evals.cases import SuiteSpec
 from evals.suites.base import Suite
+from evals.suites.cursorbench import CursorBenchSuite
 from evals.suites.harness import HarnessSuite
 from evals.suites.lm_eval_task import LmEvalSuite
 from stages.errors import UsageError
 from stages.eval.config import EvalConfig
 
 LM_EVAL = "lm_eval:"
+CURSORBENCH = "cursorbench:"
 SNIPPETS = "rtrl_snippets"
 
 
@@ -38,8 +40,11 @@ def build(config: EvalConfig, root: Path) -> list[tuple[Suite, SuiteSpec]]:
         elif name.startswith(LM_EVAL):
             task = name.removeprefix(LM_EVAL)
             suites.append(LmEvalSuite(task, include=include, limit=config.lm_eval_limit))
+        elif name.startswith(CURSORBENCH):
+            suites.append(cursorbench_suite(name, config, root))
         else:
-            raise UsageError(f"there is no suite {name!r}", hint=f"harness, snippets or {LM_EVAL}TASK")
+            hint = f"harness, snippets, {LM_EVAL}TASK or {CURSORBENCH}FOLDER"
+            raise UsageError(f"there is no suite {name!r}", hint=hint)
     specs = [suite.spec for suite in suites]
     if len({spec.name for spec in specs}) < len(specs):
         raise UsageError("eval.suites names a suite twice")
@@ -50,6 +55,14 @@ def build(config: EvalConfig, root: Path) -> list[tuple[Suite, SuiteSpec]]:
                 hint = f"one of {', '.join(known)}"
                 raise UsageError(f"eval.{setting}: nobody measures {name!r}", hint=hint)
     return [(suite, with_margins(spec, config.margins)) for suite, spec in zip(suites, specs, strict=True)]
+
+
+def cursorbench_suite(name: str, config: EvalConfig, root: Path) -> CursorBenchSuite:
+    """The suite of tasks that a setting names; a relative folder is below the workspace's."""
+    from evals.trials.planning import ENVIRONMENTS
+
+    folder = root / name.removeprefix(CURSORBENCH)
+    return CursorBenchSuite(folder, ENVIRONMENTS.expanduser(), config.attempts, config.temperature)
 
 
 def with_margins(spec: SuiteSpec, margins: dict[str, float]) -> SuiteSpec:
