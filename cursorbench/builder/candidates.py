@@ -153,9 +153,9 @@ def _why_not(repository: Repository, candidate: Candidate, author: str, bounds: 
         "too_many_files": len(every) > bounds.most_files and f"{len(every)} files",
         "too_large": (lines > bounds.most_lines and f"{lines} lines")
         or (tests > bounds.most_tests and f"{tests} lines of tests"),
-        "too_small": lines < bounds.least_lines and f"{lines} lines",
         "only_renames": all(file.moved for file in candidate.sources),
         "tests_only_removed": not live,
+        "too_small": lines < bounds.least_lines and f"{lines} lines",
     }
     for reason, found in checks.items():
         if found:

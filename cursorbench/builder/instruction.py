@@ -88,7 +88,7 @@ def wish(message: str) -> str:
     text = _NUMBER.sub("", _CLOSES.sub("", "\n".join(lines)))
     subject, _, body = text.strip().partition("\n")
     body = _SQUASHED.sub("", body.strip())
-    return f"{subject.strip()}\n{body}".strip() if _says(body) else subject.strip()
+    return f"{subject.strip()}\n\n{body.strip()}" if _says(body) else subject.strip()
 
 
 def _says(text: str) -> bool:

@@ -25,10 +25,10 @@ from cursorbench.errors import DependencyDownError, UsageError
 
 AUTO = "auto"
 _FOR_TESTS = re.compile(r"tests?|testing|tests?-.*|.*-tests?|dev|develop(ment)?|all|ci")
+# programs that no test imports; what is imported without being declared often comes with mypy or black
 _TOOLS = re.compile(
-    r"ruff|black|isort|flake8.*|pylint|mypy|pyright|pyrefly|ty|pytype|types-.*|.*-stubs|data-science-types|bandit|codespell"
-    r"|sphinx.*|furo|reno|mkdocs.*|docutils|myst-parser|shibuya|tox.*|nox|prek|pre-commit|twine|build|bump.*|poethepoet"
-    r"|towncrier|commitizen|codecov|coveralls|check-manifest|pyupgrade|autoflake|pip-tools|uv|invoke|watchfiles|ipython"
+    r"ruff|pyright|pyrefly|ty|prek|pre-commit|tox.*|nox|uv|twine|build|bump.*|towncrier|commitizen|codespell|watchfiles"
+    r"|sphinx.*|.*-autobuild|furo|reno|mkdocs.*|myst-parser|shibuya|codecov|coveralls|check-manifest|poethepoet"
 )
 _WORD = re.compile(
     r"\.(?:\[(?P<extras>[\w.,\s-]+)\])?|@(?P<group>[\w.-]+)|-r(?P<file>\S+)|(?P<other>[^-.@\s]\S*)"
@@ -84,7 +84,7 @@ def wanted(said: Sequence[str], project: Project) -> tuple[str, ...]:
 
 
 def _auto(project: Project) -> list[str]:
-    """The project's own requirements, and those of its tests: no linters, checkers, writers of docs."""
+    """The project's own requirements, and those of its tests but for programs such as linters."""
     beside: list[str] = []
     for table in (project.extras, project.groups):
         for name, requirements in table.items():

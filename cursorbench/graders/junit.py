@@ -1,8 +1,9 @@
 """A junit report as test ids with outcomes; the one place that says what a test's id is.
 
 The id is pytest's node id (`tests/test_a.py::TestX::test_y[1]`) where the report names the file, as
-pytest's does with `-o junit_family=xunit1`; else `classname::name` as the report has them. A report is
-untrusted: the tested code can write to it. Not here: what is believed of it (`correctness.py`).
+pytest's does with `-o junit_family=xunit1`; else, and for tests that were generated in another file than
+theirs, `classname::name` as the report has them. A report is untrusted: the tested code can write to it. Not
+here: what is believed of it (`correctness.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def node_id(file: str, classname: str, name: str) -> str:
         return f"{classname}::{name}" if classname else name
     stem = file.rpartition(".")[0] or file
     module = stem.replace("/", ".")
-    classes = classname.removeprefix(module).removeprefix(".") if classname.startswith(module) else ""
+    if classname and classname != module and not classname.startswith(f"{module}."):
+        return f"{classname}::{name}"  # made elsewhere: `file` is where the function stands, not the test
+    classes = classname.removeprefix(module).removeprefix(".")
     return "::".join([file, *(part for part in classes.split(".") if part), name])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import power, run, show
+from rtrl_cli.commands.bench import build, power, run, show
 
 app = typer.Typer(
     add_completion=False,
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Make, show, exchange and run suites of tasks.",
 )
+app.command("build")(build.command)
 app.command("show")(show.command)
 app.command("power")(power.command)
 app.command("run")(run.command)

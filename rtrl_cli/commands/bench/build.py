@@ -1,0 +1,185 @@
+"""`rtrl bench build --repo GIT --out SUITE`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+
+if TYPE_CHECKING:
+    from cursorbench.builder.build import Built
+
+SUBJECT = 60  # characters of a commit's subject in the table
+
+
+def command(
+    repo: Annotated[
+        Path, typer.Option("--repo", metavar="GIT", help="Repository; only read.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="SUITE",
+            help="The suite's folder; one that was begun goes on.",
+            show_default=False,
+        ),
+    ],
+    sessions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--sessions",
+            metavar="PATH",
+            help="Session logs, a folder of them, or a repository that holds sessions; repeatable.",
+        ),
+    ] = None,
+    untraced: Annotated[
+        bool, typer.Option("--untraced", help="With --sessions: also commits that no session is traced to.")
+    ] = False,
+    issues: Annotated[
+        Path | None,
+        typer.Option(
+            "--issues",
+            metavar="FILE",
+            help="Issues as JSON, for commits that name one (`gh issue list --json`).",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="OWNER/REPO", help="Default: origin's.")] = "",
+    head: Annotated[str, typer.Option("--head", metavar="REF", help="The history that is read.")] = "HEAD",
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="No older commits: 2026-01-31, or 90d, 6m, 1y.")
+    ] = "",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="At most so many candidates, the newest.", min=1),
+    ] = None,
+    install: Annotated[
+        str,
+        typer.Option(
+            "--install",
+            metavar="WORDS",
+            help="What tests need, resolved as of each base's quarter: auto, or like '. @dev pytest>=8'.",
+        ),
+    ] = "auto",
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
+    ] = None,
+    environment: Annotated[
+        Literal["python", "host"],
+        typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
+    ] = "python",
+    python: Annotated[
+        str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")
+    ] = "",
+    test_command: Annotated[
+        str,
+        typer.Option(
+            "--test-command",
+            metavar="WORDS",
+            help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
+        ),
+    ] = "",
+    scope: Annotated[
+        Literal["changed", "all"],
+        typer.Option("--scope", help="Tests to run: of the changed test files, or all."),
+    ] = "changed",
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
+    ] = 300.0,
+    heldout: Annotated[
+        float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks.", min=0, max=1)
+    ] = 0.5,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Candidates at a time.", min=1)] = 1,
+    sandbox: Annotated[
+        str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")
+    ] = "auto",
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make tasks from a repository's history, and from the sessions of agents that worked on it.
+
+    A task is a commit with source and tests whose tests tell, run several times in the sandbox. Every
+    candidate that makes none is in SUITE/rejects.json with its reason. A build that was stopped goes on.
+    """
+    from cursorbench.builder.build import build
+    from cursorbench.builder.settings import Settings
+    from cursorbench.builder.settings import since as since_ms
+
+    began = time.monotonic()
+    usual = Settings(repo, out)
+    settings = Settings(
+        repo=repo, out=out, name=name, head=head, sessions=tuple(sessions or ()), untraced=untraced,
+        issues=issues, since=since_ms(since) if since else 0, limit=limit, install=install, lock=lock,
+        environment=environment, python=python or usual.python, test_command=test_command, scope=scope,
+        timeout_s=timeout, heldout=heldout, jobs=jobs, backend=sandbox, cache=cache or usual.cache,
+    )  # fmt: skip
+    with make_progress(quiet) as progress:
+        built = build(settings, progress)
+    counts = built.counts()
+    warnings = [*built.warnings, *_warnings(built)]
+    document = envelope(
+        "bench build",
+        "succeeded",
+        outputs={"suite": {"path": str(built.suite.path), "tasks": [one.task for one in built.tasks]}},
+        metrics={**counts, "rejects": built.rejects()},
+        warnings=warnings,
+        duration_s=round(time.monotonic() - began, 3),
+    )
+    show(as_json, document, lambda: _text(built))
+    if not quiet:
+        for warning in warnings:
+            message(warning, kind="warning")
+
+
+def _warnings(built: Built) -> list[str]:
+    found = []
+    if unfinished := [one for one in built.verdicts if one.outcome == "unfinished"]:
+        found.append(f"{len(unfinished)} candidates could not be judged; the same command tries them again")
+    if not built.tasks:
+        found.append("no candidate made a task; the reasons are in rejects.json")
+    if built.unread:
+        told = ", ".join(f"{reason} {count}" for reason, count in built.unread.items())
+        found.append(f"some of the sessions could not be read: {told}")
+    return found
+
+
+def _text(built: Built) -> str:
+    counts = built.counts()
+    head: dict[str, object] = {
+        "suite": built.suite.path,
+        "tasks": f"{counts['tasks']} of {counts['candidates']} candidates",
+        "judged before": counts["again"],
+        "filtered by git alone": counts["filtered"],
+        "no candidates": ", ".join(f"{reason} {count}" for reason, count in counts["passed_over"].items())
+        or 0,
+    }
+    if "traced" in counts:
+        head["traced to a session"] = (
+            f"{counts['traced']} commits, and {counts['traced_without_words']} without words"
+        )
+    rows = [
+        (one["commit"][:10], one["reason"], one["subject"][:SUBJECT], one["detail"][:SUBJECT])
+        for one in built.rejects()
+    ]
+    kept = [
+        (one.task, one.facts.get("validation", {}).get("fail_to_pass", ""), one.subject[:SUBJECT])
+        for one in built.tasks
+    ]
+    blocks = [
+        pairs(head),
+        table(("TASK", "TELLING TESTS", "COMMIT"), kept),
+        table(("NO TASK", "REASON", "COMMIT", "DETAIL"), rows),
+    ]
+    return "\n\n".join(block for block in blocks if block)

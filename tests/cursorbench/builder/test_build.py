@@ -1,0 +1,238 @@
+"""A suite from a small history, validated in the real sandbox; and a build that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cursorbench.builder.build import Built, build
+from cursorbench.builder.settings import PYTEST, Settings, filled, since
+from cursorbench.builder.state import BusyError, State, Verdict
+from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.tasks.suite import Suite
+from tests.cursorbench.history.gits import HOUR, Git
+
+needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+
+START = "def count(text):\n    return len(text.split(' '))\n"
+RIGHT = "def count(text):\n    return len(text.split())\n"
+OLD_TEST = "from words import count\n\n\ndef test_two():\n    assert count('a b') == 2\n"
+NEW_TEST = OLD_TEST + "\n\ndef test_blanks():\n    assert count('a  b') == 2\n"
+LONGEST = RIGHT + "\n\ndef longest(text):\n    return max(text.split(), key=len)\n"
+LONGEST_TEST = "from words import longest\n\n\ndef test_longest():\n    assert longest('a bcd ef') == 'bcd'\n"
+SHORTEST = "def shortest(text, key=len):\n    return min(text.split(), key=key)\n"
+FLAKY_TEST = """import os, words
+
+def test_tag():
+    words.tag('a')
+    assert os.environ['TZ'] == 'UTC'
+"""
+
+Change = tuple[dict[str, str], str]  # files, message
+CHANGES: dict[str, Change] = {
+    "fix": (
+        {"words/__init__.py": RIGHT, "tests/test_words.py": NEW_TEST, "NEWS.md": "Blanks.\n"},
+        "Two blanks in a row count as one\n\nIt said 3 for 'a  b'.",
+    ),
+    "feature": (
+        {"words/__init__.py": LONGEST, "tests/test_longest.py": LONGEST_TEST},
+        "Add longest, which gives the longest word (#12)",
+    ),
+    "flaky": (
+        {
+            "words/__init__.py": LONGEST + "\n\ndef tag(text):\n    return hash(text)\n",
+            "tests/test_tag.py": FLAKY_TEST,
+        },
+        "Add a tag to every text",
+    ),
+    "tells nothing": (
+        {
+            "words/__init__.py": LONGEST + "\nquiet = True\n",
+            "tests/test_m.py": "def test_m():\n    assert 1 + 1 == 2\n",
+        },
+        "Be quiet by default now",
+    ),
+    "broken": (
+        {
+            "words/__init__.py": LONGEST + "\nquiet = False\n",
+            "tests/test_m.py": "def test_m():\n    assert 1 + 1 == 3\n",
+        },
+        "Do not be quiet by default",
+    ),
+    "leaks": (
+        {
+            "words/__init__.py": LONGEST + SHORTEST,
+            "tests/test_m.py": "import words\n\n\ndef test_m():\n    assert words.shortest('b')\n",
+        },
+        f"Add shortest\n\n{SHORTEST}",
+    ),
+}
+# plugins of the environment that runs these tests cost a second a run
+COMMAND = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", *PYTEST)
+
+
+class Told:
+    """Progress that is kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, what: str, total: int | None = None) -> None:
+        self.lines.append(what)
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def repository(folder: Path, *names: str) -> dict[str, str]:
+    """A history of these changes, an hour each: the commit by its name."""
+    git = Git(folder)
+    git.commit(0, {"words/__init__.py": START, "tests/test_words.py": OLD_TEST, "conftest.py": ""})
+    named = {}
+    for n, name in enumerate(names):
+        files, message = CHANGES[name]
+        named[name] = git.commit((n + 1) * HOUR, {**files}, message)
+    return named
+
+
+def made(tmp_path: Path, jobs: int = 1) -> tuple[Built, Told]:
+    told = Told()
+    settings = Settings(
+        tmp_path / "repo", tmp_path / "suite", name="me/words", environment="host", cache=tmp_path / "cache",
+        test_command=shlex.join(COMMAND), jobs=jobs,
+    )  # fmt: skip
+    return build(settings, told), told
+
+
+@needs_bubblewrap
+def test_a_suite_of_a_history(tmp_path: Path) -> None:
+    named = repository(tmp_path / "repo", *CHANGES)
+    built, _ = made(tmp_path, jobs=2)
+    why = {one["commit"]: one["reason"] for one in built.rejects()}
+    assert {name: why.get(commit, "") for name, commit in named.items()} == {
+        "fix": "", "feature": "", "flaky": "unstable", "tells nothing": "passes_on_base",
+        "broken": "no_test_passes", "leaks": "prompt_has_solution",
+    }  # fmt: skip
+    assert json.loads((tmp_path / "suite" / "rejects.json").read_text()) == built.rejects()
+    suite = Suite.open(tmp_path / "suite")
+    fix, feature = (
+        suite.task(f"me__words-{named['fix'][:10]}"),
+        suite.task(f"me__words-{named['feature'][:10]}"),
+    )
+    assert fix.instruction == "Two blanks in a row count as one\n\nIt said 3 for 'a  b'."
+    assert fix.tests.fail_to_pass == ("tests/test_words.py::test_blanks",)
+    assert fix.tests.pass_to_pass == ("tests/test_words.py::test_two",)
+    assert fix.tests.command == (*COMMAND[:-1], "tests/test_words.py")
+    assert (fix.fields.files_changed, fix.fields.lines_changed) == (2, 3)
+    assert (fix.fields.prompt_source, fix.fields.intent, fix.fields.cluster) == (
+        "commit",
+        "debug",
+        "me/words:words/__init__.py",
+    )
+    assert feature.instruction == "Add longest, which gives the longest word"
+    facts = json.loads((fix.folder / "provenance.json").read_text())
+    assert facts["validation"]["without"] == {"NEWS.md": "not needed", "words/__init__.py": "needed"}
+    assert facts["validation"]["runs"] == {"base": 3, "solution": 3, "without": 2}
+    assert facts["commit"] == named["fix"]
+    assert facts["repository"]["kept_objects_found"] == 0
+
+    again, told = made(tmp_path)
+    assert again.counts() == {**built.counts(), "again": 6}
+    assert "6 of 6 candidates were judged before" in told.lines
+    assert Suite.open(tmp_path / "suite").digest == suite.digest
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.cursorbench.builder.test_build import made
+made(Path(sys.argv[1]))
+"""
+
+
+@needs_bubblewrap
+def test_a_killed_build_goes_on(tmp_path: Path) -> None:
+    repository(tmp_path / "repo", "feature", "tells nothing")
+    root = Path(__file__).parents[3]
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    verdicts = tmp_path / "suite" / ".build" / "verdicts"
+    until = time.monotonic() + 60
+    while not list(verdicts.glob("*.json")) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    done = len(list(verdicts.glob("*.json")))
+    assert done == 1
+    built, _ = made(tmp_path)
+    assert built.again == done
+    assert len(built.tasks) == 1
+    assert not list((tmp_path / "suite").rglob("*.tmp"))
+    assert not list((tmp_path / "suite" / ".build" / "drafts").glob("*.bundle"))
+    assert len(Suite.open(tmp_path / "suite").tasks) == 1
+
+
+def test_one_build_at_a_time(tmp_path: Path) -> None:
+    with (
+        State(tmp_path).held(),
+        pytest.raises(BusyError, match="another process builds"),
+        State(tmp_path).held(),
+    ):
+        pass
+
+
+def test_verdicts_count_for_their_settings(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    with state.held():
+        state.put(Verdict("k", "c" * 40, "s", "rejected", "unstable"))
+        state.put(Verdict("k", "d" * 40, "s", "unfinished"))
+        (state.verdicts / f"{'e' * 40}.json").write_text("{")
+        assert (found := state.verdict("c" * 40, "k")) is not None
+        assert found.reason == "unstable"
+        assert state.verdict("c" * 40, "other") is None
+        assert state.verdict("d" * 40, "k") is None
+        assert state.verdict("e" * 40, "k") is None
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    one = Settings(tmp_path, tmp_path / "out")
+    (tmp_path / "r.lock").write_text("")
+    for wrong, message in (
+        (Settings(tmp_path, tmp_path, test_command="make test"), "no {report}"),
+        (Settings(tmp_path, tmp_path, install="pytest", lock=tmp_path / "r.lock"), "contradict"),
+        (Settings(tmp_path, tmp_path, environment="host", install="pytest"), "takes what is installed"),
+        (Settings(tmp_path, tmp_path, untraced=True), "without --sessions"),
+        (Settings(tmp_path, tmp_path, heldout=2), "share from 0 to 1"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            wrong.checked()
+    with pytest.raises(InputMissingError, match="no lock"):
+        Settings(tmp_path, tmp_path, lock=tmp_path / "none").checked()
+    assert one.checked() == one
+    assert one.key("a") != one.key("b")
+    assert since("2026-01-31") == 1_769_817_600_000
+    assert abs(since("2d") - (time.time() - 172_800) * 1000) < 10_000
+    with pytest.raises(UsageError, match="is no date"):
+        since("yesterday")
+
+
+def test_tests_in_the_command() -> None:
+    assert filled(("a", "{tests}", "b"), ("x", "y z")) == ("a", "x", "y z", "b")
+    assert filled(("sh", "-c", "run {tests} > {report}"), ("x", "y z")) == (
+        "sh",
+        "-c",
+        "run x 'y z' > {report}",
+    )

@@ -1,0 +1,165 @@
+"""What a project says of itself, and which requirements that makes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cursorbench.builder import lock
+from cursorbench.builder.cut import FutureLeftError
+from cursorbench.builder.installed import assert_absent
+from cursorbench.builder.project import Project, has_pytest, project_at
+from cursorbench.errors import UsageError
+from cursorbench.history.repository import Repository
+from tests.cursorbench.history.gits import Git
+
+PYPROJECT = """
+[project]
+name = "My.Words"
+dynamic = ["version"]
+dependencies = ["attrs>=21"]
+[project.optional-dependencies]
+tests = ["pytest", "hypothesis>=6"]
+dev = ["my-words[tests]", "ruff", "httpx"]
+docs = ["sphinx"]
+[project.scripts]
+words = "words.cli:main"
+[project.entry-points.pytest11]
+words = "words.plugin"
+[dependency-groups]
+test = ["trio", {include-group = "more"}]
+more = ["outcome"]
+[tool.hatch.build.hooks.vcs]
+version-file = "src/words/_version.py"
+[tool.pytest.ini_options]
+addopts = "-q"
+"""
+SETUP_PY = """
+from setuptools import setup
+NEEDED = ["click", "six"]
+setup(name="old_words", version="1.2", install_requires=NEEDED, extras_require={"test": ["pytest"]},
+      entry_points={"console_scripts": ["w = w:main"]}, packages=find_packages())
+"""
+
+
+def project(tmp_path: Path, files: dict[str, str | None], tag: str = "") -> tuple[Project, bool]:
+    git = Git(tmp_path)
+    git.commit(0, files)
+    if tag:
+        git("tag", tag)
+    commit = git.commit(1, {"later.txt": "x\n"})
+    with Repository(tmp_path) as repository:
+        found = project_at(repository, commit)
+        return found, has_pytest(repository, commit, found)
+
+
+def test_pyproject(tmp_path: Path) -> None:
+    files: dict[str, str | None] = {
+        "pyproject.toml": PYPROJECT,
+        "src/words/__init__.py": "",
+        "src/one.py": "",
+        "setup.py": "x",
+    }
+    found, pytest_ = project(tmp_path, files, tag="v2.1.0")
+    assert found == Project(
+        name="my-words",
+        version="2.1.0",
+        dependencies=("attrs>=21",),
+        extras={
+            "tests": ("pytest", "hypothesis>=6"),
+            "dev": ("my-words[tests]", "ruff", "httpx"),
+            "docs": ("sphinx",),
+        },
+        groups={"test": ("trio", "outcome"), "more": ("outcome",)},
+        scripts={"console_scripts": ("words = words.cli:main",), "pytest11": ("words = words.plugin",)},
+        import_paths=("src", "."),
+        modules=("one", "words"),
+        version_file="src/words/_version.py",
+    )
+    assert pytest_
+
+
+def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
+    files: dict[str, str | None] = {
+        "setup.py": SETUP_PY,
+        "w.py": '__version__ = "9"\n',
+        "requirements-dev.txt": "pytest-cov  # for CI\n-r requirements.txt\n\n# none\nblack\n",
+    }
+    found, pytest_ = project(tmp_path, files)
+    assert (found.name, found.version, found.dependencies) == ("old-words", "1.2", ("click", "six"))
+    assert found.files == {"requirements-dev.txt": ("pytest-cov", "black")}
+    assert (found.import_paths, found.modules) == ((".",), ("w",))
+    assert pytest_
+    assert lock.wanted(("auto",), found) == ("black", "click", "pytest", "pytest-cov", "six")
+
+
+def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
+    files: dict[str, str | None] = {
+        "setup.cfg": "[metadata]\nname = w\nversion = attr: w.__version__\n[options]\ninstall_requires =\n"
+        "  six\n  click>7\n"
+        "[options.extras_require]\ntest = pytest\n",
+        "w/__init__.py": "__version__: str = '3.4.5'\n",
+    }
+    found, pytest_ = project(tmp_path, files)
+    assert (found.version, found.dependencies, found.extras) == (
+        "3.4.5",
+        ("six", "click>7"),
+        {"test": ("pytest",)},
+    )
+    assert pytest_
+
+
+def test_nothing_of_python(tmp_path: Path) -> None:
+    assert project(
+        tmp_path, {"main.go": "package main\n", "pyproject.toml": "= broken", "setup.py": "def"}
+    ) == (Project(), False)
+
+
+def test_words_of_install(tmp_path: Path) -> None:
+    found, _ = project(tmp_path, {"pyproject.toml": PYPROJECT})
+    assert lock.wanted(("auto",), found) == (
+        "attrs>=21",
+        "httpx",
+        "hypothesis>=6",
+        "outcome",
+        "pytest",
+        "trio",
+    )
+    assert lock.wanted(lock.words(". pytest<8"), found) == ("attrs>=21", "pytest<8")
+    assert lock.wanted(lock.words(".[docs,gone] @more @gone"), found) == ("attrs>=21", "outcome", "sphinx")
+    assert lock.words("-r dev.txt -rother.txt") == ("-rdev.txt", "-rother.txt")
+    for wrong in ("--upgrade", ".[", "@"):
+        with pytest.raises(UsageError, match="is no requirement"):
+            lock.words(wrong)
+
+
+def test_quarters() -> None:
+    assert lock.as_of(datetime(2023, 11, 21, tzinfo=UTC)) == datetime(2024, 1, 1, tzinfo=UTC)
+    assert lock.as_of(datetime(2024, 3, 31, 23, tzinfo=UTC)) == datetime(2024, 4, 1, tzinfo=UTC)
+    assert lock.as_of(datetime(2024, 4, 1, tzinfo=UTC)) == datetime(2024, 7, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("my_words-3.0.dist-info/METADATA", "", "my_words-3.0.dist-info, which the tasks are about"),
+        ("My.Words-3.0-py3.11.egg-info", "", "which the tasks are about"),
+        ("words/__init__.py", "", "a module words"),
+        ("words.py", "", "a module words.py"),
+        ("words.cpython-311.so", "", "a module words.cpython-311.so"),
+        ("other.pth", "/home/me/words\n", "puts a folder of elsewhere on the path"),
+    ],
+)
+def test_a_release_in_the_environment_is_seen(tmp_path: Path, name: str, text: str, message: str) -> None:
+    site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    (site / "attrs-23.1.dist-info").mkdir(parents=True)
+    (site / "wordsmith").mkdir()
+    (site / "distutils-precedence.pth").write_text("import os; os.environ\n")
+    about = Project(name="my-words", modules=("words",))
+    assert assert_absent(tmp_path / "venv", about) == 1
+    (site / name).parent.mkdir(parents=True, exist_ok=True)
+    (site / name).write_text(text)
+    with pytest.raises(FutureLeftError, match=message):
+        assert_absent(tmp_path / "venv", about)
