@@ -21,7 +21,7 @@ from cursorbench.builder.project import Project
 from cursorbench.builder.runs import Bench
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.unfit import Unfit
-from cursorbench.builder.validate import Validation, validate
+from cursorbench.builder.validate import Stable, Validation, validate
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders import correctness
 from cursorbench.sandbox.protocol import Backend, Environment
@@ -40,12 +40,14 @@ class Judge:
     Attributes:
         drafts: a folder for what is half made; on the file system of the suite.
         place: where a finished task of a name goes.
+        narrow: takes of the ids that were found those that are meant; raises Unfit.
     """
 
     settings: Settings
     backend: Backend
     drafts: Path
     place: Callable[[str], Path]
+    narrow: Callable[[Stable], Stable] = lambda found: found
 
     def make(self, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
         """Write the task of a draft. Returns what provenance says of it.
@@ -66,6 +68,7 @@ class Judge:
             task, environment = self._draft(draft, bundle, made.tree)
             checked = self._checked(draft, task, environment, made.tree)
             found = self._validated(draft, environment, task, said)
+            found = replace(found, tests=self.narrow(found.tests))
             draft.facts["repository"] = {
                 "depth": made.depth,
                 "objects_walked": made.objects,

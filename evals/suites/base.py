@@ -20,18 +20,49 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
+class TextRequest:
+    """A prompt of token ids to be continued.
+
+    Attributes:
+        stop: texts at which the continuation ends; they are not part of it.
+        temperature: 0 for greedy decoding.
+    """
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    temperature: float = 0.0
+
+
+class TokenEngine(Protocol):
+    """The engine that serves the checkpoint, asked for likelihoods and plain continuations."""
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a sequence, prompt and continuation together."""
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        """Per sequence (logprob in nats, rank from 1) of each token after the first, temperature 1."""
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        """The continuations, in order."""
+
+
+@dataclass(frozen=True)
 class Subject:
-    """A checkpoint to be tried.
+    """A checkpoint to be tried. The weights are held once, by the engine behind all of this.
 
     Attributes:
         checkpoint: its artifact digest.
-        path: its Hugging Face folder.
+        path: its Hugging Face folder, for the tokenizer.
         complete_batch: chat requests to OpenAI assistant messages, in order, sampled by this checkpoint.
+        tokens: the same engine for likelihoods and plain text.
     """
 
     checkpoint: str
     path: Path
     complete_batch: CompleteBatch
+    tokens: TokenEngine
 
 
 class Suite(Protocol):

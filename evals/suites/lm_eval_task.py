@@ -1,8 +1,9 @@
 """Any task of the lm-eval harness as a suite, document by document.
 
 The first metric of the task is gated, the others are reported. A metric whose samples are pairs
-(perplexities, bits per byte) keeps its weights as the denominator. The checkpoint is run by the
-harness's Hugging Face backend, on documents in order, so that likelihood tasks are deterministic.
+(perplexities, bits per byte) keeps its weights as the denominator. The checkpoint is run by the engine
+that serves it (`engine_lm.py`), on documents in order; likelihood tasks are the same every time but for
+rounding.
 
 Not for tasks that execute model-written code: those need the sandbox.
 """
@@ -38,10 +39,9 @@ class LmEvalSuite:
         name: the suite's name in reports.
         include: a folder with further YAML tasks.
         limit: at most this many documents.
-        batch_size: sequences of one forward pass.
     """
 
-    batch = 1024  # each time the checkpoint is loaded anew
+    batch = 256
 
     def __init__(
         self,
@@ -50,13 +50,11 @@ class LmEvalSuite:
         name: str = "",
         include: Path | None = None,
         limit: int | None = None,
-        batch_size: int = 64,
     ) -> None:
         self.name = name or task
         self._task_name = task
         self._include = [OWN_TASKS, *([include] if include else [])]
         self._limit = limit
-        self._batch_size = batch_size
 
     @cached_property
     def spec(self) -> SuiteSpec:
@@ -76,7 +74,7 @@ class LmEvalSuite:
         """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number."""
         indices = sorted(int(case.rpartition(":")[2]) for case in cases)
         with _quiet() as said:
-            samples = self._evaluate(subject.path, indices)
+            samples = self._evaluate(subject, indices)
         if len(samples) != len(indices):
             raise IntegrityError(
                 f"lm-eval scored {len(samples)} of {len(indices)} documents", hint=said.getvalue()[-500:]
@@ -94,30 +92,18 @@ class LmEvalSuite:
             )
         return Attempt(case, case, number, values)
 
-    def _evaluate(self, checkpoint: Path, indices: list[int]) -> list[dict[str, Any]]:
-        import torch
+    def _evaluate(self, subject: Subject, indices: list[int]) -> list[dict[str, Any]]:
         from lm_eval import simple_evaluate
-        from lm_eval.models.huggingface import HFLM
 
-        model = HFLM(
-            pretrained=str(checkpoint),
-            device="cuda" if torch.cuda.is_available() else "cpu",
-            dtype="auto",
-            batch_size=self._batch_size,
+        from evals.suites.engine_lm import EngineLM
+
+        results = simple_evaluate(
+            model=EngineLM(subject, self.batch),
+            tasks=[self._task_name],
+            task_manager=self._manager,
+            samples={self._task_name: indices},
+            bootstrap_iters=0,
         )
-        threads = torch.get_num_threads()
-        cores = len(os.sched_getaffinity(0))
-        torch.set_num_threads(max(1, min(threads, cores - 1)))  # one core is left to who is served
-        try:
-            results = simple_evaluate(
-                model=model,
-                tasks=[self._task_name],
-                task_manager=self._manager,
-                samples={self._task_name: indices},
-                bootstrap_iters=0,
-            )
-        finally:
-            torch.set_num_threads(threads)
         samples: list[dict[str, Any]] = results["samples"][self._task_name]
         return samples
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from cursorbench.harness.chat import ChatRequest, assistant_message
+from evals.suites.base import TextRequest
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.lifetime import PARENT_VARIABLE
@@ -87,6 +88,11 @@ class InProcessEngine:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def context(self) -> int:
+        """Most tokens of a sequence, prompt and output together."""
+        return self.config.max_model_len
+
     def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
         """Answer all requests, as one batch, in their order.
 
@@ -128,6 +134,22 @@ class InProcessEngine:
         """Logprob of each token after the first given those before it, temperature 1, nats."""
         rows = self._call("score", [list(ids) for ids in sequences], timeout=None)
         return [[float(value) for value in row] for row in rows]
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        """As `score`, each logprob with the rank of the token among all, from 1."""
+        rows = self._call("ranked", [list(ids) for ids in sequences], timeout=None)
+        return [[(float(value), int(rank)) for value, rank in row] for row in rows]
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        """Plain continuations of token ids, without chat template or the served sampling."""
+        asked = [
+            (
+                list(one.prompt),
+                {"max_tokens": one.max_tokens, "stop": list(one.stop), "temperature": one.temperature},
+            )
+            for one in requests
+        ]
+        return [str(text) for text in self._call("continued", asked, timeout=None)]
 
     def close(self) -> None:
         """End the worker and remove what it left. Safe to call twice."""

@@ -16,7 +16,7 @@ from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 
 
 class Worker:
-    """vLLM's `LLM` behind four methods."""
+    """vLLM's `LLM` behind six methods."""
 
     def __init__(self, model: str, config: dict[str, Any]) -> None:
         from vllm import LLM
@@ -63,15 +63,30 @@ class Worker:
 
     def score(self, sequences: list[list[int]]) -> list[list[float]]:
         """Logprobs of the sequences' own tokens after the first."""
+        return [[logprob for logprob, _ in row] for row in self.ranked(sequences)]
+
+    def ranked(self, sequences: list[list[int]]) -> list[list[tuple[float, int]]]:
+        """Logprob and rank of the sequences' own tokens after the first."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(temperature=1.0, max_tokens=1, prompt_logprobs=0)
         prompts = [{"prompt_token_ids": ids} for ids in sequences]
         outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
         return [
-            [entry[token].logprob for token, entry in zip(ids[1:], output.prompt_logprobs[1:], strict=True)]
+            [
+                (entry[token].logprob, entry[token].rank)
+                for token, entry in zip(ids[1:], output.prompt_logprobs[1:], strict=True)
+            ]
             for ids, output in zip(sequences, outputs, strict=True)
         ]
+
+    def continued(self, requests: list[tuple[list[int], dict[str, Any]]]) -> list[str]:
+        """Texts that go on after the prompts."""
+        from vllm import SamplingParams
+
+        prompts = [{"prompt_token_ids": ids} for ids, _ in requests]
+        sampling = [SamplingParams(**settings) for _, settings in requests]
+        return [output.outputs[0].text for output in self.llm.generate(prompts, sampling, use_tqdm=False)]
 
     def load(self, path: str) -> None:
         """Replace the weights and forget keys and values of the old ones."""
@@ -143,6 +158,14 @@ class StubWorker:
             ]
             for ids, choice in zip(sequences, choices, strict=True)
         ]
+
+    def ranked(self, sequences: list[list[int]]) -> list[list[tuple[float, int]]]:
+        """The scores; every token is said to be the likeliest."""
+        return [[(logprob, 1) for logprob in row] for row in self.score(sequences)]
+
+    def continued(self, requests: list[tuple[list[int], dict[str, Any]]]) -> list[str]:
+        """Nothing is written: the stub steers by chat messages alone."""
+        return ["" for _ in requests]
 
     def load(self, path: str) -> None:
         """Hold another folder."""

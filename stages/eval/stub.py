@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from cursorbench.harness.chat import ChatRequest, assistant_message
+from evals.suites.base import TextRequest
 
 FILE = "stub.json"
 
@@ -41,6 +43,16 @@ class StubEngine:
         """One answer each; a request is answered alike by the same shares, whatever else is asked."""
         self.asked += len(batch)
         return [self._answer(request) for request in batch]
+
+    context = 512
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        """Every token after the first costs 1 nat, and as much more as calls are broken."""
+        return [[(-1.0 - self._broken, 1)] * (len(ids) - 1) for ids in sequences]
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        """Nothing is written."""
+        return ["" for _ in requests]
 
     def close(self) -> None:
         """Nothing to end."""

@@ -5,13 +5,14 @@ Not the serving engine: that one goes on serving users while candidates are eval
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from cursorbench.harness.chat import ChatRequest
-from evals.suites.base import Answer, Subject
+from evals.suites.base import Answer, Subject, TextRequest
 from stages.stage import Artifact
 
 BATCH_SEQUENCES = 256
@@ -22,7 +23,11 @@ class ChatEngine(Protocol):
 
     checkpoint_dir: Path
 
+    @property
+    def context(self) -> int: ...
     def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]: ...
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]: ...
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]: ...
     def load_weights(self, checkpoint_dir: Path) -> Any: ...
     def close(self) -> None: ...
 
@@ -59,13 +64,36 @@ class Engines:
         def complete(requests: list[ChatRequest]) -> list[Answer]:
             return list(self._chat(folder, look, requests))
 
-        return Subject(checkpoint.digest, folder, complete)
+        return Subject(checkpoint.digest, folder, complete, _Tokens(self, folder))
 
-    def _chat(self, folder: Path, look: int, requests: list[ChatRequest]) -> list[dict[str, Any]]:
+    def held(self, folder: Path) -> ChatEngine:
+        """The engine, holding that checkpoint's weights."""
         if self._engine is None:
             self._engine = self._start(folder)
         elif self._engine.checkpoint_dir != folder:
             self._engine.load_weights(folder)
+        return self._engine
+
+    def _chat(self, folder: Path, look: int, requests: list[ChatRequest]) -> list[dict[str, Any]]:
+        engine = self.held(folder)
         fresh = self._seeded != (folder, look)
         self._seeded = folder, look
-        return self._engine.chat(requests, seed=self._seed + look - 1 if fresh else None)
+        return engine.chat(requests, seed=self._seed + look - 1 if fresh else None)
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """One checkpoint's `TokenEngine`: the same engine, its weights changed when needed."""
+
+    engines: Engines
+    folder: Path
+
+    @property
+    def context(self) -> int:
+        return self.engines.held(self.folder).context
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        return self.engines.held(self.folder).ranked(sequences)
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        return self.engines.held(self.folder).continued(requests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cursorbench.harness.chat import ChatRequest
+from evals.suites.base import TextRequest
 from stages.eval.run import EvalStage, start_engine
 from stages.eval.subjects import ChatEngine
 from stages.registry.store import Store
@@ -52,6 +53,19 @@ class OneEngine:
     def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
         assert self.started is not None
         return self.started.chat(batch, seed=seed)
+
+    @property
+    def context(self) -> int:
+        assert self.started is not None
+        return self.started.context
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        assert self.started is not None
+        return self.started.ranked(sequences)
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        assert self.started is not None
+        return self.started.continued(requests)
 
     def load_weights(self, checkpoint_dir: Path) -> None:
         assert self.started is not None

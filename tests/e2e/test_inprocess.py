@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from cursorbench.harness.chat import ChatRequest
+from evals.suites.base import TextRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine
 from stages.engine.process import environment
@@ -85,6 +86,20 @@ def test_what_a_request_leaves_open_is_sampled_as_the_engine_is_set_up(
     batch = requests()
     first, other = engine.chat(batch, seed=3), engine.chat(batch, seed=4)
     assert [a["token_ids"] for a in first] == [a["token_ids"] for a in other], "the likeliest token each time"
+
+
+def test_ranks_and_plain_continuations(engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "sampling", DefaultSampling(top_k=1).model_dump())
+    answer = engine.chat(requests()[:1], seed=3)[0]
+    ids, written = answer["prompt_ids"] + answer["token_ids"], len(answer["token_ids"])
+    (row,) = engine.ranked([ids])
+    assert [logprob for logprob, _ in row] == pytest.approx(engine.score([ids])[0], abs=1e-5)
+    assert {rank for _, rank in row[-written:]} == {1}, "greedy answers are the likeliest tokens"
+    asked = TextRequest(tuple(answer["prompt_ids"]), written)
+    (text,) = engine.continued([asked])
+    assert answer["text"].startswith(text) or text.startswith(answer["text"])
+    (cut,) = engine.continued([TextRequest(asked.prompt, written, stop=(text[1:2],))])
+    assert cut == text[: text.index(text[1:2])]
 
 
 def test_a_prompt_that_does_not_fit_spoils_no_other(engine: InProcessEngine) -> None:

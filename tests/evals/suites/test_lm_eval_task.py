@@ -10,52 +10,11 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import IntegrityError, UsageError
-from evals.suites.base import Subject
 from evals.suites.lm_eval_task import LmEvalSuite
 from evals.suites.tasks import snippets
+from tests.evals.suites.forward import checkpoint, subject
 
 ROOT = Path(__file__).parents[3]
-
-
-def checkpoint(folder: Path, scale: float = 1.0) -> Path:
-    """A random Qwen2 model with a byte-level tokenizer. `scale` nan makes its weights useless."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {piece: index for index, piece in enumerate([*alphabet, "<end>"])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", model_max_length=512
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=len(vocabulary),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            tie_word_embeddings=False,
-        )
-    )
-    with torch.no_grad():
-        model.lm_head.weight.mul_(scale)
-    model.save_pretrained(folder)
-    return folder
-
-
-def no_chat(requests: object) -> list[dict[str, object]]:
-    raise AssertionError("a likelihood task asks no questions")
-
-
-def subject(folder: Path) -> Subject:
-    return Subject("sha256:" + "0" * 64, folder, no_chat)
 
 
 @pytest.fixture(scope="module")
@@ -111,32 +70,46 @@ def test_a_limit_takes_the_first_documents() -> None:
     assert part.cases() == whole.cases()[:10]
 
 
-@pytest.mark.parametrize(
-    ("allowed", "cores", "used"),
-    [(1, 8, 1), (4, 8, 4), (8, 8, 7), (8, 3, 2), (2, 1, 1)],
-    ids=["OMP_NUM_THREADS=1", "four of eight", "one is left", "taskset", "one core"],
-)
-def test_scoring_takes_no_more_threads_than_it_may(
-    random_model: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, cores: int, used: int
-) -> None:
-    import lm_eval
-    import torch
+def test_the_engine_is_asked_for_what_the_harness_would_compute(random_model: Path) -> None:
+    """Likelihoods, greediness and rolling windows as the harness's own Hugging Face model gives them."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
 
-    taken: list[int] = []
+    from evals.suites.engine_lm import EngineLM
 
-    def evaluate(**_: object) -> dict[str, object]:
-        taken.append(torch.get_num_threads())
-        return {"samples": {"rtrl_snippets": []}}
+    def ask(kind: str, *arguments: object) -> Instance:
+        return Instance(request_type=kind, doc={}, arguments=arguments, idx=0)
 
-    monkeypatch.setattr(lm_eval, "simple_evaluate", evaluate)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    before = torch.get_num_threads()
-    torch.set_num_threads(allowed)
-    try:
-        LmEvalSuite("rtrl_snippets").run(subject(random_model), [], lambda _: None)
-        assert (taken, torch.get_num_threads()) == ([used], allowed)
-    finally:
-        torch.set_num_threads(before)
+    ours = EngineLM(subject(random_model, 66), batch=3)
+    theirs = HFLM(pretrained=str(random_model), device="cpu", max_length=64, batch_size=1)
+    pairs = [ask("loglikelihood", *pair) for pair in (("def f(", "x):"), ("", "import os"), ("a b ", "c"))]
+    left, right = ours.loglikelihood(pairs), theirs.loglikelihood(pairs)
+    assert [one[0] for one in left] == pytest.approx([one[0] for one in right], abs=1e-4)
+    assert [one[1] for one in left] == [one[1] for one in right]
+    texts = [ask("loglikelihood_rolling", text) for text in ("return x\n" * 20, "short")]
+    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=1e-3)
+    until = {"until": ["\n"], "max_gen_toks": 8, "do_sample": False}
+    made = [ask("generate_until", text, dict(until)) for text in ("def g(", "x" * 200)]
+    assert ours.generate_until(made) == theirs.generate_until(made)
+
+
+def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "docs.py").write_text(
+        "from datasets import Dataset\n"
+        "def load(**_):\n"
+        "    return {'test': Dataset.from_list([{'q': 'def f(', 'a': 'x'}, {'q': 'import ', 'a': 'os'}])}\n"
+    )
+    (tasks / "rtrl_say.yaml").write_text(
+        "task: rtrl_say\ncustom_dataset: !function docs.load\noutput_type: generate_until\ntest_split: test\n"
+        "doc_to_text: q\ndoc_to_target: a\ngeneration_kwargs:\n  until: ['\\n']\n  max_gen_toks: 4\n"
+        "metric_list:\n  - metric: exact_match\n    aggregation: mean\n    higher_is_better: true\n"
+    )
+    suite = LmEvalSuite("rtrl_say", include=tasks)
+    assert suite.spec.metrics[0].sampled
+    found = suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert [one.values["exact_match"] for one in found] == [(0.0, 1.0), (0.0, 1.0)]
 
 
 def test_useless_weights_are_no_zeros(tmp_path: Path) -> None:
