@@ -1,7 +1,7 @@
 """What a model call takes when it has the engine to itself: the constants of `edge.SERVICE`, measured.
 
 Held-out requests are answered one at a time by the shipped model; seconds are fitted to fresh prompt tokens
-and output tokens by least squares, the slowest calls left out, for on a shared machine they are the neighbours'.
+and output tokens by least squares, without the slowest calls: on a shared machine they are the neighbours'.
 To be run on a machine that does nothing else.
 """
 
