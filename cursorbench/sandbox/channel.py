@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cursorbench.sandbox.protocol import Done, Ended
 
@@ -36,19 +36,25 @@ class Channel:
     control: socket.socket
     memory_at: Callable[[], float]
     cpu: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
         """Let go; the supervisor then ends, and with it the sandbox."""
         self.control.close()
-        if self.cpu >= 0:
-            os.close(self.cpu)
+        with self._lock:
+            if self.cpu >= 0:
+                os.close(self.cpu)
             self.cpu = -1
 
     def cpu_s(self) -> float:
         """CPU seconds that all processes inside have used."""
-        if self.cpu < 0:
-            return 0.0
-        text = os.pread(self.cpu, 4096, 0)
+        with self._lock:
+            if self.cpu < 0:
+                return 0.0
+            try:
+                text = os.pread(self.cpu, 4096, 0)
+            except OSError:  # the group is gone, and with it the sandbox
+                return 0.0
         if text.startswith(b"usage_usec"):
             return int(text.split()[1]) / 1e6
         return int(text) / 1e9

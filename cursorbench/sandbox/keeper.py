@@ -179,7 +179,7 @@ class Keeper:
         if self._in_the_background(reply):
             return
         try:
-            self._store.freeze(self._count, box.layers, box.upper)
+            self._store.freeze(self._count, f"{box.folder}/lower", box.layers, box.upper)
             send(reply, {"layer": self._count})
         except ValueError as error:
             send(reply, {"too_large": str(error), "layer": self._count})

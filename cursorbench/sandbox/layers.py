@@ -19,34 +19,46 @@ from cursorbench.sandbox import tree
 class Merge:
     """One copying of layers over each other; `owner` is who files belong to, None for who copies.
 
-    Hard links stay links, or one large file with many names would fill the memory.
+    Hard links stay links, or one large file with many names would fill the memory. `base` is the folder
+    below all layers: a "deleted" stands only for what is there, for overlay shows it as a file where it has
+    nothing to hide.
     """
 
     target: int
+    base: int
     owner: int | None = None
     _links: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     def add(self, source: int) -> None:
         """Lay the layer open as `source` over the target. Pipes, sockets and devices are left out."""
         self._links.clear()
-        self._folder(source, self.target, b"", 0)
+        self._folder(source, self.target, self.base, b"", 0)
 
-    def _folder(self, source: int, target: int, path: bytes, depth: int) -> None:
+    def _folder(self, source: int, target: int, base: int | None, path: bytes, depth: int) -> None:
         if depth > tree.DEEPEST:
             raise tree.TooLargeError(f"folders deeper than {tree.DEEPEST}")
         for name, found in tree.entries(source):
             with contextlib.suppress(FileNotFoundError):
-                self._entry(source, target, name, found, path + name, depth)
+                self._entry(source, target, base, name, found, path + name, depth)
 
     def _entry(
-        self, source: int, target: int, name: bytes, found: os.stat_result, path: bytes, depth: int
+        self,
+        source: int,
+        target: int,
+        base: int | None,
+        name: bytes,
+        found: os.stat_result,
+        path: bytes,
+        depth: int,
     ) -> None:
         if stat.S_ISDIR(found.st_mode):
             with tree.folder(name, source) as inner:
-                self._inner(inner, target, name, path, depth)
+                self._inner(inner, target, base, name, path, depth)
             return
         tree.remove(name, target)
         if tree.is_whiteout(found):
+            if base is None or not _kind(name, base):
+                return
             os.mknod(name, stat.S_IFCHR | 0o600, 0, dir_fd=target)
         elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
@@ -58,7 +70,7 @@ class Merge:
         if self.owner is not None:
             os.chown(name, self.owner, self.owner, dir_fd=target, follow_symlinks=False)
 
-    def _inner(self, inner: int, target: int, name: bytes, path: bytes, depth: int) -> None:
+    def _inner(self, inner: int, target: int, base: int | None, name: bytes, path: bytes, depth: int) -> None:
         hides = tree.is_opaque(inner)
         there = _kind(name, target)
         if hides or there != stat.S_IFDIR:
@@ -67,7 +79,11 @@ class Merge:
         with tree.folder(name, target) as made:
             if hides or there not in (0, stat.S_IFDIR):
                 tree.make_opaque(made)
-            self._folder(inner, made, path + b"/", depth + 1)
+            with contextlib.ExitStack() as stack:
+                below = None
+                if base is not None and not tree.is_opaque(made) and _kind(name, base) == stat.S_IFDIR:
+                    below = stack.enter_context(tree.folder(name, base))
+                self._folder(inner, made, below, path + b"/", depth + 1)
             if self.owner is not None:
                 os.fchown(made, self.owner, self.owner)
             os.fchmod(made, stat.S_IMODE(os.fstat(inner).st_mode))

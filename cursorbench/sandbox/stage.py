@@ -53,11 +53,14 @@ class Store:
         """The folder of a frozen layer."""
         return f"{STAGE}/layers/{number}"
 
-    def freeze(self, number: int, below: Sequence[int], upper: int) -> None:
-        """Copy the layers `below`, the uppermost first, and the folder open as `upper` as layer `number`."""
+    def freeze(self, number: int, lower: str, below: Sequence[int], upper: int) -> None:
+        """Copy the layers `below`, the uppermost first, and the folder open as `upper` as layer `number`.
+
+        `lower` is the folder below them all.
+        """
         Path(self.layer(number)).mkdir()
-        with tree.folder(self.layer(number)) as target:
-            merge = layers.Merge(target, 0 if os.geteuid() == 0 else None)
+        with tree.folder(self.layer(number)) as target, tree.folder(lower) as base:
+            merge = layers.Merge(target, base, 0 if os.geteuid() == 0 else None)
             for layer in reversed(below):
                 with tree.folder(self.layer(layer)) as source:
                     merge.add(source)

@@ -228,4 +228,5 @@ def main() -> None:
         reap(running)
 
 
-main()
+if __name__ == "__main__":
+    main()

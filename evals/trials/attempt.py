@@ -175,7 +175,7 @@ def graded(
     said = correctness.grade(task, environment, tried.diff, backend, limits)
     measured: dict[str, Any] = {}
     if setting.quality and tried.diff.strip() and said.reason != "patch":
-        found = quality.measure(environment, tried.diff, task.fields.lines_changed, backend, limits)
+        found = quality.measure(environment, tried.diff, task.fields.lines_changed or 0, backend, limits)
         measured = asdict(found) | {"size_ratio": found.size_ratio}
     price = efficiency.price_of(setting.endpoint.model, setting.prices)
     did = interaction.did(tried.diff, tried.final_text)

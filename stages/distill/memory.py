@@ -44,19 +44,18 @@ def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     }
 
 
-def price(measured: pa.Table, state: LineState, spec: RewardSpec) -> float | None:
-    """The price of a question for this window; None without a stabiliser."""
+def dual(measured: pa.Table, state: LineState, spec: RewardSpec) -> stabiliser.Dual | None:
+    """The price of a question for this window, and its band; None without a stabiliser."""
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
-    before = stabiliser.price_of(state.stabiliser, spec.stabiliser)
-    return stabiliser.moved(before, float(measured["edited"].to_numpy().mean()), spec.stabiliser)
+    return stabiliser.moved(state.stabiliser, float(measured["edited"].to_numpy().mean()), spec.stabiliser)
 
 
 def updated(
     state: LineState,
     measured: pa.Table,
     spec: RewardSpec,
-    price_now: float | None,
+    dual_now: stabiliser.Dual | None,
     monitors: History,
 ) -> LineState:
     """The state after this window."""
@@ -68,7 +67,7 @@ def updated(
     return msgspec.structs.replace(
         state,
         latency=msgspec.to_builtins(known),
-        stabiliser=state.stabiliser if price_now is None else {**state.stabiliser, "price": price_now},
+        stabiliser=state.stabiliser if dual_now is None else dual_now.to_state(),
         monitors=monitors.to_state(),
     )
 

@@ -26,6 +26,7 @@ from stages.distill.questions import Question
 from stages.distill.score import Scored, score
 from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
+from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
 from stages.monitor.charts import Updated
@@ -116,7 +117,7 @@ class DistillStage:
         if before is not None:
             cycle = cycle_of(measured, scored.rewards.reward, spec, interactions.meta["checkpoint"])
             watched = monitored.updated(state.monitors, cycle, config)
-            after = memory.updated(state, measured, spec, scored.price, watched.history)
+            after = memory.updated(state, measured, spec, scored.dual, watched.history)
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(measured)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
@@ -208,15 +209,18 @@ def _outcome(
         "own": {signal.name: {"function": signal.function, "digest": signal.digest} for signal in functions},
         "checkpoint": checkpoint,
         "counts": counts,
-        "price": scored.price,
+        "price": scored.dual and scored.dual.price,
+        "stabiliser": scored.dual and scored.dual.told(),
         "audit": audit,
     }
     metrics = {
         **counts,
         "reward": _mean(scored.rewards.reward),
-        "price": scored.price,
+        "price": scored.dual and scored.dual.price,
+        "stabiliser": scored.dual and scored.dual.told(),
         "signals": signals,
         "behaviour": dict(window),
+        **_band(scored.dual),
         "strata": scored.strata,
         "audit": audit,
     }
@@ -227,6 +231,14 @@ def _outcome(
     warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
     warnings += exclusion.warnings(audit)
     return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
+
+
+def _band(dual: Dual | None) -> dict[str, Any]:
+    """What moved the price, for people; the numbers are in `stabiliser`."""
+    if dual is None:
+        return {}
+    band = "not known yet" if dual.band is None else f"{dual.band[0]:.3f} to {dual.band[1]:.3f}"
+    return {"edit_rate": dual.rate, "edit_band": band}
 
 
 def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from stages.distill import memory
 from stages.distill.reward import Rewards, combine, dropped
 from stages.distill.spec import RewardSpec
+from stages.distill.stabiliser import Dual
 from stages.linestate import LineState
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,7 +25,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class Scored:
     """A window's signals (nan: not known), rewards, and why an episode gives no gradient ("": it does)."""
 
-    price: float | None
+    dual: Dual | None
     values: Mapping[str, Floats]
     rewards: Rewards
     why_not: list[str]
@@ -33,7 +34,8 @@ class Scored:
 
 def score(measured: pa.Table, state: LineState, spec: RewardSpec) -> Scored:
     """Score the episodes of a window, with what the line remembers from before it."""
-    price = memory.price(measured, state, spec)
+    dual = memory.dual(measured, state, spec)
+    price = None if dual is None else dual.price
     told = {name: measured[name].to_numpy() for name in spec.names if name in measured.column_names}
     values = {**told, **memory.latencies(measured, state)}
     strata = measured["stratum"].combine_chunks().dictionary_encode()
@@ -44,4 +46,4 @@ def score(measured: pa.Table, state: LineState, spec: RewardSpec) -> Scored:
             measured["why_not"].to_pylist(), dropped(values, spec), rewards.excluded_by, strict=True
         )
     ]
-    return Scored(price, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))
+    return Scored(dual, values, rewards, why_not, sorted(strata.dictionary.to_pylist()))

@@ -34,7 +34,8 @@ SIGNALS = (
 )
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
-_TAKEN = (*COLUMNS, *experience_episodes(()).names)  # names that columns of an experience have already
+_COUNTED = ("n_calls", "n_reactions", "request_tokens", "total_ms", "first_token_ms")  # while distilling
+_TAKEN = (*COLUMNS, *experience_episodes(()).names, *_COUNTED)  # names that columns have already
 
 
 class _Table(BaseModel):
@@ -97,10 +98,21 @@ class Stabiliser(_Table):
     """The price of a question without an edit, a dual variable of the line: see stabiliser.py."""
 
     enabled: bool = True
-    low: float = Field(..., ge=0, le=1, description="edit rate under which asking gets dearer")
-    high: float = Field(..., ge=0, le=1, description="edit rate above which asking gets cheaper")
+    band: Literal["fixed", "history"] = Field(
+        "fixed", description="the band: low and high, or the edit rate of the line's first windows +- width"
+    )
+    low: float = Field(0.0, ge=0, le=1, description="edit rate under which asking gets dearer")
+    high: float = Field(1.0, ge=0, le=1, description="edit rate above which asking gets cheaper")
+    width: float = Field(0.1, gt=0, le=1, description="half the width of a band of history")
+    windows: int = Field(3, ge=1, description="windows whose mean edit rate is the middle of that band")
     step: float = Field(
         ..., gt=0, description="change of the price per window and unit of edit rate off the band"
+    )
+    ease: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="part of the price given up a window while the rate is in its band",
     )
     initial: float = Field(..., description="price before the first window")
     minimum: float = Field(..., description="bounds of the price; negative is a bonus")
@@ -110,6 +122,11 @@ class Stabiliser(_Table):
     def _ordered(self) -> Stabiliser:
         if not self.low <= self.high or not self.minimum <= self.initial <= self.maximum:
             raise ValueError("low <= high and minimum <= initial <= maximum must hold")
+        given, fixed = self.model_fields_set, {"low", "high"}
+        if self.band == "fixed" and not fixed <= given:
+            raise ValueError('low and high are needed, or band = "history"')
+        if self.band == "history" and fixed & given:
+            raise ValueError('band = "history" takes its band from the line: leave low and high away')
         return self
 
 

@@ -117,7 +117,7 @@ BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum
     [(0.1, 0.6, 0.1), (0.1, 0.4, 0.3), (0.9, 0.1, 1.0), (0.5, 0.9, 0.3), (0.1, 1.0, 0.0), (0.1, 0.5, 0.1)],
 )
 def test_the_price_of_asking(price: float, rate: float, after: float) -> None:
-    assert stabiliser.moved(price, rate, BAND) == pytest.approx(after)
+    assert stabiliser.moved({"price": price}, rate, BAND).price == pytest.approx(after)
 
 
 def test_the_price_starts_at_initial_and_stays_within_todays_bounds() -> None:
@@ -125,14 +125,31 @@ def test_the_price_starts_at_initial_and_stays_within_todays_bounds() -> None:
     assert stabiliser.price_of({"price": 7.0}, BAND) == 1.0
 
 
+def test_inside_the_band_the_price_eases_off() -> None:
+    eased = BAND.model_copy(update={"ease": 0.25})
+    assert stabiliser.moved({"price": 0.4}, 0.6, eased).price == pytest.approx(0.3)
+    assert stabiliser.moved({"price": 0.4}, 0.4, eased).price == pytest.approx(0.6)
+
+
+def test_a_band_of_history_is_the_first_windows_mean() -> None:
+    """0.4, 0.6 and 0.5 +- 0.1: (0.4, 0.6). Until then the price stays; then 0.3 is 0.1 too low, times 2."""
+    spec = Stabiliser(band="history", width=0.1, windows=3, step=2.0, initial=0.2, minimum=0.0, maximum=1.0)
+    state: dict[str, object] = {}
+    for rate, band in ((0.4, None), (0.6, None), (0.5, (0.4, 0.6)), (0.3, (0.4, 0.6))):
+        dual = stabiliser.moved(state, rate, spec)
+        assert dual.band == (None if band is None else pytest.approx(band))
+        state = dual.to_state()
+    assert state == {"price": pytest.approx(0.4), "rates": [0.4, 0.6, 0.5]}
+
+
 def test_the_incentive_reverses() -> None:
     """A line that never edits comes to pay the most for asking, one that always does the least."""
     price = 0.1
     for _ in range(20):
-        price = stabiliser.moved(price, 0.0, BAND)
+        price = stabiliser.moved({"price": price}, 0.0, BAND).price
     assert price == 1.0
     for _ in range(20):
-        price = stabiliser.moved(price, 1.0, BAND)
+        price = stabiliser.moved({"price": price}, 1.0, BAND).price
     assert price == 0.0
 
 

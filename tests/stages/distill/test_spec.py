@@ -75,3 +75,13 @@ def test_a_bad_stabiliser() -> None:
     bad = GOOD + "[stabiliser]\nlow = 0.9\nhigh = 0.1\nstep = 1\ninitial = 0\nminimum = 0\nmaximum = 1\n"
     with pytest.raises(UsageError, match="low <= high"):
         parse(bad, "x")
+
+
+@pytest.mark.parametrize(
+    ("band", "says"),
+    [("low = 0.5", "low and high are needed"), ('band = "history"\nlow = 0.5', "leave low and high away")],
+)
+def test_a_band_is_of_numbers_or_of_history(band: str, says: str) -> None:
+    rest = "step = 1\ninitial = 0\nminimum = 0\nmaximum = 1\n"
+    with pytest.raises(UsageError, match=says):
+        parse(f"{GOOD}[stabiliser]\n{band}\n{rest}", "x")

@@ -1,0 +1,135 @@
+"""Nothing stays behind: after an end, after `kill -9` of the caller or of the keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cursorbench.sandbox import groups, sweep
+from cursorbench.sandbox.boxes import MARK
+from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.link import PACKAGES
+from cursorbench.sandbox.protocol import Environment
+
+_CALLER = """
+import sys, time
+from pathlib import Path
+from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.protocol import Environment
+backend = Bubblewrap()
+sandboxes = [backend.start(Environment(Path(sys.argv[1]))) for _ in range(2)]
+sandboxes[0].spawn(f"setsid sleep {sys.argv[2]} & sleep {sys.argv[2]}")
+sandboxes.append(sandboxes[0].fork())
+while sys.argv[2] not in sandboxes[0].exec("cat /proc/[0-9]*/cmdline | tr '\\\\0' ' '").output:
+    pass
+print(backend.link().process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def processes(mark: str) -> list[psutil.Process]:
+    """Those with the mark in their command line."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if mark in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def left(keeper: int, mark: str) -> list[object]:
+    """What is still there of a keeper: processes and groups."""
+    ours = [process for process in processes(MARK) if f"{MARK}{keeper}-" in " ".join(process.cmdline())]
+    named = [name for name, _ in groups.detect().left_over() if name.startswith(f"{keeper}-")]
+    return [*ours, *processes(f"sleep {mark}"), *named]
+
+
+def opened(pid: int) -> int:
+    """How many descriptors a process has, but for the maps of owners that a keeper keeps."""
+    return sum(not str(path.readlink()).startswith("user:") for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+@pytest.mark.parametrize("killed", ["caller", "keeper", "both"])
+def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> None:
+    mark = str(time.time_ns())
+    line = [sys.executable, "-c", _CALLER, str(environment.root), mark]
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=variables) as caller:
+        assert caller.stdout is not None
+        keeper = int(caller.stdout.readline())
+        assert len(left(keeper, mark)) > 3
+        mounts = Path("/proc/self/mounts").read_text()
+        assert "rtrl" not in mounts
+        assert "overlay" not in mounts or keeper  # none of ours is seen here
+        if killed in ("keeper", "both"):
+            os.kill(keeper, signal.SIGKILL)
+        if killed in ("caller", "both"):
+            caller.kill()
+        until = time.monotonic() + 20
+        while processes(f"sleep {mark}") and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not processes(f"sleep {mark}")
+        caller.kill()
+    while psutil.pid_exists(keeper) and time.monotonic() < until:
+        time.sleep(0.02)
+    sweep.sweep(groups.detect())  # as the next keeper does
+    assert left(keeper, mark) == []
+
+
+def test_an_end_leaves_nothing(environment: Environment, backend: Bubblewrap) -> None:
+    own = Bubblewrap()
+    sandbox = own.start(environment)
+    keeper = own.link().process.pid
+    assert left(keeper, "none")
+    sandbox.snapshot()
+    sandbox.kill()
+    own.close()
+    assert left(keeper, "none") == []
+
+
+def test_the_keeper_forgets_what_was_killed(environment: Environment) -> None:
+    own = Bubblewrap()
+    with own.start(environment):
+        keeper = own.link().process.pid
+        mounts = Path(f"/proc/{keeper}/mounts")
+        if not os.access(mounts, os.R_OK):
+            pytest.skip("the keeper's mounts cannot be seen by this user")
+        before = len(mounts.read_text().splitlines())
+        descriptors = opened(keeper)
+        for _ in range(10):
+            with own.start(environment) as sandbox, sandbox.fork() as fork:
+                assert fork.exec("true").ok
+        assert len(mounts.read_text().splitlines()) <= before + 8  # a reserve that was not there before
+        assert opened(keeper) <= descriptors + 8
+    own.close()
+
+
+def test_folders_of_dead_callers(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    dead = tmp_path / f"{sweep.FOLDER}{ended.pid}-x"
+    alive = tmp_path / f"{sweep.FOLDER}{os.getpid()}-x"
+    other = tmp_path / "rtrl-sandbox-notes"
+    for folder in (dead, alive, other):
+        (folder / "inner").mkdir(parents=True)
+    assert sweep.sweep(groups.Groups(), tmp_path) >= 1
+    assert not dead.exists()
+    assert alive.exists()
+    assert other.exists()
+
+
+def test_who_is_alive() -> None:
+    from cursorbench.sandbox.stage import started
+
+    me = os.getpid()
+    assert sweep.is_alive(f"{me}-{started(me)}")
+    assert not sweep.is_alive(f"{me}-1")
+    assert not sweep.is_alive("nobody")
