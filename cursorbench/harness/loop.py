@@ -18,13 +18,12 @@ from typing import Any
 from cursorbench.harness import hermes, side_by_side
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
 from cursorbench.harness.chat import ChatRequest, whole
-from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
-from cursorbench.harness.results import Edit, ToolResult, cut_middle
+from cursorbench.harness.episode import CallRecord, Episode, Message, Turn, bounded
+from cursorbench.harness.results import Edit, ToolResult
 from cursorbench.harness.summary import SelfSummary
 from cursorbench.harness.toolbox import Toolbox
 
 DEFAULT_BUDGET = Budget()
-MAX_RESULTS_CHARS = 64_000  # of all calls of one message: more is cut, each result to an equal share
 
 
 class AgentLoop:
@@ -213,7 +212,7 @@ class AgentLoop:
             (self._toolbox.edits(call["function"]["name"]), partial(self._one, call, began, index < left))
             for index, call in enumerate(calls)
         ]
-        for record, edit in _bounded(side_by_side.run(jobs)):
+        for record, edit in bounded(side_by_side.run(jobs)):
             self.calls.append(record)
             if edit is not None:
                 self.edits.append(edit)
@@ -284,14 +283,6 @@ class AgentLoop:
         if self._started is None:
             return 0.0
         return (self._clock() if self._ended is None else self._ended) - self._started
-
-
-def _bounded(found: Sequence[tuple[CallRecord, Edit | None]]) -> list[tuple[CallRecord, Edit | None]]:
-    """The results of one message; when they are too much together, each cut to an equal share."""
-    if sum(len(record.result) for record, _ in found) <= MAX_RESULTS_CHARS:
-        return list(found)
-    share = MAX_RESULTS_CHARS // len(found)
-    return [(replace(record, result=cut_middle(record.result, share)), edit) for record, edit in found]
 
 
 _REFUSED: Mapping[hermes.CallError, ToolResult] = {
