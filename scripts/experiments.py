@@ -3,6 +3,7 @@
     hacks      two published reward hacks, seen to happen under naive specs and seen to be stopped
     learning   twelve cycles without collapse; a learning rate ten times too high is stopped
     ablation   what each part of the objective is worth
+    thirdhack  loopholes nobody wrote a rule for, planted in the reward: do the monitors notice
 
 Everything is the product's own: the shipped seed model and reward, the committed simulated population,
 collect, distill and train; an engine in process in the place of `rtrl serve`. Writes NAME.json, .txt, .png

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stages.distill.config import DistillConfig
+from stages.distill.measure import MEASURED
 from stages.distill.spec import RewardSpec
 from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
@@ -21,21 +22,23 @@ from stages.monitor.cycle import Cycle
 from stages.monitor.history import History
 
 Floats = NDArray[np.float64]
+_TOLD = {name for name in MEASURED.names if "." not in name}
 
 
 def cycle_of(measured: pa.Table, reward: Floats, spec: RewardSpec, checkpoint: str) -> Cycle:
     """The cycle of these episodes (`measure.columns_of`), rewards [E] with nan for none."""
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
-    columns = {
-        name: measured[name].to_numpy().astype(np.float64) for name in sorted(wanted | {*USER_SIGNALS})
-    }
+    columns = {}
+    for name in sorted(wanted | {*USER_SIGNALS}):
+        column = measured[name] if name in _TOLD else measured[f"watched.{name}"]
+        columns[name] = column.to_numpy().astype(np.float64)
     evidence, names = _held_out(columns, spec)
     return Cycle(
         at=int(measured["at"].to_numpy().max()),
         checkpoint=checkpoint,
         columns=columns,
         users=measured["user"].to_pylist(),
-        cells=measured["cell"].to_pylist(),
+        cells=measured["watched.cell"].to_pylist(),
         spec=f"{spec.digest}/{evidence}",
         reward=reward,
         user=contentment(columns, names),
