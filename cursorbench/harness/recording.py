@@ -14,7 +14,7 @@ from typing import Any
 
 from cursorbench.errors import UsageError
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
-from cursorbench.harness.chat import whole
+from cursorbench.harness.chat import objects, whole
 from cursorbench.harness.completion import Completion
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.hermes import RawCall, ToolSet
@@ -63,14 +63,14 @@ class Recorder:
 
     def add(self, body: Mapping[str, Any], found: Completion) -> None:
         """A request was answered."""
-        messages = _messages(body.get("messages"))
-        tools = tuple(one for one in body.get("tools") or () if isinstance(one, dict))
+        messages, tools = objects(body.get("messages")), tuple(objects(body.get("tools")))
         answer = whole(found.message, len(self._turns))
         usage = found.usage or Usage(
-            estimate([*messages, {"content": str(tools)}]), estimate([answer]), told=False
+            estimate([*messages, {"content": tools}]), estimate([answer]), told=False
         )
         with self._lock:
             self.failure = ""
+            self.spent.add(usage)  # first of all: whatever the record will be, it is paid for
             self.tools = tools or self.tools
             fresh = self._fresh(messages)
             self._results(fresh)
@@ -90,7 +90,6 @@ class Recorder:
             )
             self._seen = [*messages, answer]
             self._take(number, answer, tools)
-            self.spent.add(usage)
             self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
 
     def episode(self, request: str, stop: StopReason, failure: str, seconds: float) -> Episode:
@@ -147,14 +146,9 @@ class Recorder:
             self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
 
 
-def _messages(given: object) -> list[Message]:
-    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-
-
 def _gist(message: Message) -> tuple[object, ...]:
     """What of a message comes back the same from a client."""
-    calls = message.get("tool_calls") or []
-    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    ids = [call.get("id") for call in objects(message.get("tool_calls"))]
     return (message.get("role"), str(message.get("content") or "").strip(), tuple(map(str, ids)))
 
 

@@ -171,13 +171,15 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = relay.driver.post(body, relay.attribution)
             found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
+            relay.recorder.add(body, found)
         except RefusedError as error:
             self._error(error.status, error.code, str(error))
         except (DependencyDownError, UsageError, ValueError) as error:
             relay.recorder.fail(str(error))
             self._error(503, "unavailable", "the model does not answer")
+        except RecursionError:
+            self._error(400, "invalid_json", "the body is nested too deep")
         else:
-            relay.recorder.add(body, found)
             headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
             self._send(200, answer.content, headers)
 
