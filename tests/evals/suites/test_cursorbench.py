@@ -31,6 +31,10 @@ def suite(home: Path, **more: Any) -> CursorBenchSuite:
     return CursorBenchSuite(home / "words", home / "cache", agent=config, **more)
 
 
+def no_tokens(texts: object) -> Any:
+    raise AssertionError("nobody counts tokens here")
+
+
 def subject(models: dict[str, str], sizes: list[int]) -> Subject:
     """A checkpoint that answers each task as the scripted model named for it."""
 
@@ -48,7 +52,7 @@ def subject(models: dict[str, str], sizes: list[int]) -> Subject:
             return {"finish_reason": "error", "error": "too long"}
         return {**message, "finish_reason": finish, "prompt_tokens": 7, "output_tokens": 3}
 
-    return Subject("sha256:" + "0" * 64, Path(), complete)
+    return Subject("sha256:" + "0" * 64, Path(), complete, no_tokens)
 
 
 def test_trials_go_in_lock_step_and_are_graded(home: Path) -> None:
