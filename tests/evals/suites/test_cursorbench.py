@@ -17,6 +17,18 @@ from tests.cursorbench.suites import make_suite
 from tests.evals.trials.scripted import answer
 
 
+class NoTokens:
+    """Agents are asked in chat alone."""
+
+    context = 0
+
+    def ranked(self, sequences: object) -> list[list[tuple[float, int]]]:
+        raise NotImplementedError
+
+    def continued(self, requests: object) -> list[str]:
+        raise NotImplementedError
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gate")
@@ -29,10 +41,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def suite(home: Path, **more: Any) -> CursorBenchSuite:
     config = AgentConfig(budget=Budget(turns=3, wall_s=60))
     return CursorBenchSuite(home / "words", home / "cache", agent=config, **more)
-
-
-def no_tokens(texts: object) -> Any:
-    raise AssertionError("nobody counts tokens here")
 
 
 def subject(models: dict[str, str], sizes: list[int]) -> Subject:
@@ -52,7 +60,7 @@ def subject(models: dict[str, str], sizes: list[int]) -> Subject:
             return {"finish_reason": "error", "error": "too long"}
         return {**message, "finish_reason": finish, "prompt_tokens": 7, "output_tokens": 3}
 
-    return Subject("sha256:" + "0" * 64, Path(), complete, no_tokens)
+    return Subject("sha256:" + "0" * 64, Path(), complete, NoTokens())
 
 
 def test_trials_go_in_lock_step_and_are_graded(home: Path) -> None:
