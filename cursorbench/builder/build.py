@@ -27,7 +27,7 @@ from cursorbench.builder.instruction import Issues, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
 from cursorbench.builder.settings import Settings
-from cursorbench.builder.state import State, Verdict, write_json
+from cursorbench.builder.state import State, Verdict, load, write_json
 from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import DependencyDownError, RtrlError
 from cursorbench.history.branch import branch_of
@@ -202,7 +202,9 @@ class _Work:
             verdict = msgspec.structs.replace(
                 blank, outcome="unfinished", reason="infrastructure", detail=detail
             )
-        verdict = msgspec.structs.replace(verdict, seconds=round(time.monotonic() - began, 1))
+        verdict = msgspec.structs.replace(
+            verdict, seconds=round(time.monotonic() - began, 1), load=round(load(), 1)
+        )
         self.state.put(verdict)
         told = f"{verdict.commit[:10]} {verdict.task or verdict.reason}"
         self.progress.message(

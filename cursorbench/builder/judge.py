@@ -6,9 +6,11 @@ doing nothing and on the kept change. Not for: many candidates (`build.py`).
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from cursorbench.builder.project import Project
 from cursorbench.builder.runs import Bench
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.unfit import Unfit
-from cursorbench.builder.validate import Validation, validate
+from cursorbench.builder.validate import Stable, Validation, validate
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders import correctness
 from cursorbench.sandbox.protocol import Backend, Environment
@@ -27,6 +29,8 @@ from cursorbench.tasks import bundle as bundles
 from cursorbench.tasks import environment as environments
 from cursorbench.tasks import folder as folders
 from cursorbench.tasks.task import ExpectedTests, Task
+
+GRADED = 3  # times at most, each with fewer ids
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,14 @@ class Judge:
     Attributes:
         drafts: a folder for what is half made; on the file system of the suite.
         place: where a finished task of a name goes.
+        narrow: takes of the ids that were found those that are meant; raises Unfit.
     """
 
     settings: Settings
     backend: Backend
     drafts: Path
     place: Callable[[str], Path]
+    narrow: Callable[[Stable], Stable] = lambda found: found
 
     def make(self, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
         """Write the task of a draft. Returns what provenance says of it.
@@ -62,6 +68,7 @@ class Judge:
             task, environment = self._draft(draft, bundle, made.tree)
             checked = self._checked(draft, task, environment, made.tree)
             found = self._validated(draft, environment, task, said)
+            found = replace(found, tests=self.narrow(found.tests))
             draft.facts["repository"] = {
                 "depth": made.depth,
                 "objects_walked": made.objects,
@@ -69,10 +76,11 @@ class Judge:
                 "kept_objects_found": 0,
             }
             draft.facts["environment"] = checked
+            final, found = self._graded(draft, environment, bundle, found, made.tree)
             draft.facts["validation"] = _told(found, time.monotonic() - began)
-            final = self._final(draft, bundle, found, made.tree)
-            said("graded")
-            self._graded(final, environment, draft)
+            folders.put(
+                final.folder / "provenance.json", json.dumps(draft.facts, indent=1, ensure_ascii=False) + "\n"
+            )
             target = self.place(draft.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             final.folder.rename(target)
@@ -122,15 +130,26 @@ class Judge:
         task = draft.task(self.drafts / draft.name, tests, tree, self.settings, found.slowest_s)
         return _write(task, draft, bundle)
 
-    def _graded(self, task: Task, environment: Environment, draft: Draft) -> None:
-        """The grader that will judge models, on a model that does nothing and on one that does it all."""
-        limits = environments.limits(task)
-        nothing = correctness.grade(task, environment, "", self.backend, limits)
-        if nothing.passed:
-            raise Unfit("nop_passes", "doing nothing is graded as solved")
-        kept = correctness.grade(task, environment, draft.solution, self.backend, limits)
-        if not kept.passed:
-            raise Unfit("solution_not_graded", f"{kept.reason}: {kept.detail}"[:300])
+    def _graded(
+        self, draft: Draft, environment: Environment, bundle: Path, found: Validation, tree: str
+    ) -> tuple[Task, Validation]:
+        """The grader that will judge models, on a model that does nothing and on one that does it all.
+
+        What it sees fail of the kept change counts as unstable and is left out: its runs are runs too.
+        """
+        for _ in range(GRADED):
+            task = self._final(draft, bundle, found, tree)
+            limits = environments.limits(task)
+            kept = correctness.grade(task, environment, draft.solution, self.backend, limits)
+            if kept.passed:
+                if correctness.grade(task, environment, "", self.backend, limits).passed:
+                    raise Unfit("nop_passes", "doing nothing is graded as solved")
+                return task, found
+            found = replace(found, tests=found.tests.without({*kept.failed, *kept.missing}))
+            if not (kept.failed or kept.missing) or not found.tests.fail_to_pass:
+                break
+            shutil.rmtree(task.folder)
+        raise Unfit("solution_not_graded", f"{kept.reason}: {kept.detail}"[:300])
 
 
 def _write(task: Task, draft: Draft, bundle: Path) -> Task:

@@ -12,8 +12,8 @@ would fail is not known. Not for: what a run is (`runs.py`), grading (`cursorben
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from cursorbench.builder.runs import USUAL, Bench, Conditions, conditions
@@ -45,6 +45,15 @@ class Stable:
     unstable: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+    def without(self, names: Collection[str]) -> Stable:
+        """The same with these ids among the unstable ones."""
+        return replace(
+            self,
+            fail_to_pass=tuple(name for name in self.fail_to_pass if name not in names),
+            pass_to_pass=tuple(name for name in self.pass_to_pass if name not in names),
+            unstable=tuple(sorted({*self.unstable, *names})),
+        )
 
 
 @dataclass(frozen=True)

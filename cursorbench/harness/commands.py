@@ -23,7 +23,7 @@ def limit(what, value):
     hard = resource.getrlimit(what)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (value, value))
-limit(resource.RLIMIT_CPU, 2)
+limit(resource.RLIMIT_CPU, CPU_S)
 limit(resource.RLIMIT_AS, 512 * 1024 * 1024)
 limit(resource.RLIMIT_FSIZE, 0)
 limit(resource.RLIMIT_NOFILE, 32)
@@ -46,9 +46,15 @@ from pathlib import Path
 print("\\n".join(str(path) for path in sorted(Path(".").rglob("*")) if path.is_file()))
 """
 
+
+def limited(code: str, cpu_s: int = 2) -> str:
+    """Python code that puts limits on itself before its work: `cpu_s` seconds, 512 MiB, no file written."""
+    return f"CPU_S = {cpu_s}\n{_LIMITS}\n{code}"
+
+
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "check": (sys.executable, "-I", "-S", "-c", _LIMITS + _CHECK),
-    "list": (sys.executable, "-I", "-S", "-c", _LIMITS + _LIST),
+    "check": (sys.executable, "-I", "-S", "-c", limited(_CHECK)),
+    "list": (sys.executable, "-I", "-S", "-c", limited(_LIST)),
 }
 
 

@@ -137,7 +137,9 @@ def _python(place: Workplace, query: Query, limit_s: float) -> Found:
     asked = json.dumps({**vars(query), **limits}).encode()
     ran = _ended(place.program(["python", "-c", _PROGRAM], limit_s, asked))
     lines, _, total = ran.output.rpartition("\0")
-    return Found(tuple(lines.splitlines()), int(total) if total.isdecimal() else 0)
+    if not total.isdecimal():  # it ended before it had looked at everything
+        raise RefusedError("killed", "the search was ended: it needs too much memory or time")
+    return Found(tuple(lines.splitlines()), int(total))
 
 
 def _ended(ran: Ran) -> Ran:

@@ -7,6 +7,7 @@ one root, and no command that a model wrote is ever run there. The sandbox is in
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cursorbench.harness.commands import COMMANDS, run_command
+from cursorbench.harness.commands import COMMANDS, limited, run_command
 from cursorbench.harness.results import RefusedError
 
 PROGRAM_OUTPUT = 1 << 20  # bytes of one helper program's output
@@ -121,14 +122,18 @@ class Folder:
         raise RefusedError("not_available", "commands run in a sandbox only")
 
     def program(self, argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> Ran:
-        """Runs it with an empty environment; the root is its working folder."""
+        """Runs it with an empty environment in the root; Python code (`-c`) under limits of its own."""
         found = sys.executable if argv[0] == "python" else shutil.which(argv[0])
         if found is None:
             raise RefusedError("not_available", f"{argv[0]} is not installed")
-        isolated = ("-I", "-S") if argv[0] == "python" else ()
+        given = list(argv[1:])
+        if argv[0] == "python":
+            if given[:1] == ["-c"]:
+                given[1] = limited(given[1], math.ceil(timeout_s))
+            given = ["-I", "-S", *given]
         try:
             done = subprocess.run(
-                [found, *isolated, *argv[1:]],
+                [found, *given],
                 cwd=self.root,
                 env={"PATH": os.defpath, "LANG": "C.UTF-8"},
                 input=stdin,

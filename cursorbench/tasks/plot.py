@@ -31,7 +31,10 @@ def draw(suite: Suite, profile: Profile, out: Path) -> None:
     lines, characters, intents = figure.subplots(1, 3)
     fields = [task.fields for task in suite.tasks]
     _histogram(
-        lines, [one.lines_changed for one in fields], "lines changed", [one.lines for one in PUBLISHED]
+        lines,
+        [one.lines_changed for one in fields if one.lines_changed is not None],
+        "lines changed",
+        [one.lines for one in PUBLISHED],
     )
     _histogram(
         characters,
@@ -51,7 +54,7 @@ def draw(suite: Suite, profile: Profile, out: Path) -> None:
 def _histogram(axes: Any, values: list[int], label: str, published: list[tuple[int, int]]) -> None:
     import numpy as np
 
-    top = max(*values, *(high for _, high in published), 10)
+    top = max([*values, *(high for _, high in published), 10])
     axes.hist(np.maximum(values, 1), bins=np.geomspace(1, top * 1.1, 24), color="0.6")
     for (low, high), one, colour in zip(published, PUBLISHED, ("tab:blue", "tab:orange"), strict=True):
         axes.axvspan(low, max(high, low * 1.02), color=colour, alpha=0.5, label=one.name)

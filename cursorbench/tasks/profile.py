@@ -107,7 +107,7 @@ def of_suite(suite: Suite) -> Profile:
         tests=spread(_tests(tasks)),
         turns=spread(one.reference_turns for one in fields),
         tokens=spread(one.reference_tokens for one in fields),
-        several_files=sum(one.files_changed > 1 for one in fields) / len(fields),
+        several_files=sum((one.files_changed or 0) > 1 for one in fields) / len(fields),
         first=days[0],
         last=days[-1],
     )

@@ -75,7 +75,7 @@ def _settings(found: dict[str, Any]) -> Settings:
     place = "metadata.cursorbench"
     known = convert(ours, CursorBenchFields, place)
     check_fields(known, container=spec.get("kind") == "docker")
-    if unknown := sorted(set(spec) - set(_OURS)):
+    if unknown := sorted(set(spec) - {*_OURS, "workdir"}):
         raise Invalid(f"{place}.environment.{unknown[0]} is no field")
     spec |= of_harbor(table(found, "environment"))
     environment = convert(spec, EnvironmentSpec, f"{place}.environment")
@@ -119,7 +119,9 @@ def dump(task: Task) -> str:
     """task.toml of a task."""
     ours = {key: value for key, value in asdict(task.fields).items() if value is not None}
     spec = task.environment
-    ours["environment"] = {name: _plain(getattr(spec, name)) for name in _OURS if getattr(spec, name)}
+    ours["environment"] = {
+        name: _plain(getattr(spec, name)) for name in _OURS if getattr(spec, name) or name == "import_paths"
+    }
     environment: dict[str, Any] = {"build_timeout_sec": spec.build_timeout_s, "network_mode": "no-network"}
     for name in ("cpus", "memory_mb", "storage_mb"):
         if (value := getattr(spec, name)) is not None:
@@ -167,6 +169,9 @@ def check_fields(known: CursorBenchFields, *, container: bool) -> None:
             raise Invalid(f"{place}.{name} is empty")
     if not CANARY.fullmatch(known.canary):
         raise Invalid(f"{place}.canary: {known.canary!r} has a character that a comment cannot hold")
+    for name in ("files_changed", "lines_changed"):
+        if getattr(known, name) is None and not container:
+            raise Invalid(f"{place}.{name} is missing")
     for one in fields(known):
         value = getattr(known, one.name)
         if isinstance(value, int) and value < 0:

@@ -19,7 +19,7 @@ from typing import Literal
 
 Intent = Literal["feature", "refactor", "debug", "investigate"]
 Split = Literal["dev", "heldout"]
-PromptSource = Literal["user", "issue", "commit"]
+PromptSource = Literal["user", "issue", "commit", "author"]
 Kind = Literal["python", "host", "docker"]
 Verifier = Literal["junit", "reward"]
 
@@ -33,10 +33,13 @@ class CursorBenchFields:
             Harbor task that came without a repository has an empty base_commit.
         cluster: what attempts cluster by, a repository or a feature of one.
         canary: a string found nowhere else; a model that can say it was trained on the suite.
-        files_changed, lines_changed: of the kept change, tests apart (added plus deleted lines).
+        files_changed, lines_changed: of the kept change, tests apart (added plus deleted lines). None where
+            nobody knows the change: only of Harbor tasks whose solution is a program.
         prompt_chars: characters of the instruction.
-        prompt_source: whose words the instruction is.
+        prompt_source: whose words the instruction is: a user's in a session, an issue's, a commit's, or its
+            author's, who made the task by hand.
         reference_turns, reference_tokens: what the session needed; None without a session.
+        ambiguous: the instruction cannot be followed without an answer from the user: to ask is right.
     """
 
     instance_id: str
@@ -46,13 +49,14 @@ class CursorBenchFields:
     cluster: str
     split: Split
     canary: str
-    files_changed: int
-    lines_changed: int
     prompt_chars: int
     prompt_source: PromptSource
     intent: Intent
+    files_changed: int | None = None
+    lines_changed: int | None = None
     reference_turns: int | None = None
     reference_tokens: int | None = None
+    ambiguous: bool = False
 
 
 @dataclass(frozen=True)

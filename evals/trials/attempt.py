@@ -175,7 +175,7 @@ def graded(
     said = correctness.grade(task, environment, tried.diff, backend, limits)
     measured: dict[str, Any] = {}
     if setting.quality and tried.diff.strip() and said.reason != "patch":
-        found = quality.measure(environment, tried.diff, task.fields.lines_changed, backend, limits)
+        found = quality.measure(environment, tried.diff, task.fields.lines_changed or 0, backend, limits)
         measured = asdict(found) | {"size_ratio": found.size_ratio}
     price = efficiency.price_of(setting.endpoint.model, setting.prices)
     did = interaction.did(tried.diff, tried.final_text)
@@ -189,8 +189,9 @@ def graded(
         detail="" if said.passed else tried.detail or said.detail,
         passed=said.passed,
         stop=tried.stop,
+        ambiguous=task.fields.ambiguous,
         did=did,
-        right=interaction.right(did, task.fields.intent, ambiguous=_ambiguous(task)),
+        right=interaction.right(did, task.fields.intent, ambiguous=task.fields.ambiguous),
         usage=tried.usage,
         cost=None if price is None else efficiency.cost(tried.usage, price),
         correctness=asdict(said),
@@ -199,10 +200,6 @@ def graded(
         diff=tried.diff[:MAX_DIFF],
         diff_cut=len(tried.diff) > MAX_DIFF,
     )
-
-
-def _ambiguous(task: Task) -> bool:
-    return bool(getattr(task.fields, "ambiguous", False))
 
 
 def lost(job: Job, cause: str, detail: str, tried: Tried | None = None) -> Record:

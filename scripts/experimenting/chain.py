@@ -9,6 +9,8 @@ that was cut short is lived again from the spool before it.
     FOLDER/setup.json        what this chain is; another setup is another folder
     FOLDER/cycles/NN.json    what cycle NN showed (00: before the first); written last
     FOLDER/cycles/NN.rows.json   its held-out requests
+    FOLDER/cycles/NN.monitor.npz what the monitors were told
+    FOLDER/kept/NN/          the checkpoint after cycle NN, where the setup says so
     FOLDER/last/             the last checkpoint, once the chain is finished
     FOLDER/work/             the workspace, removed then
 """
@@ -30,7 +32,7 @@ from experimenting.edge import SERVICE, Edge
 from experimenting.heldout import figures, measure
 from experimenting.learn import LoadingEngine, learn
 from experimenting.people import live_a_day
-from experimenting.setup import Setup, make_workspace
+from experimenting.setup import Setup, kept_folder, make_workspace
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -73,16 +75,32 @@ class Chain:
         if self.complete:
             return engine
         self._take_folder()
-        workspace, store = make_workspace(self.setup, self._work)
+        workspace, store = make_workspace(self.setup, self._work, self._base())
         while (done := self.finished) < self.setup.cycles:
             self._cycle(workspace, store, done + 1)
         live = _live(workspace, store)
-        partial = self.folder / ".last"
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(store.checkpoint_folder(live), partial)
-        partial.rename(self.folder / "last")
+        self._keep(store.checkpoint_folder(live), self.folder / "last")
         shutil.rmtree(self._work)
         return self._engine
+
+    def _base(self) -> Path | None:
+        """The checkpoint to begin with; None for the shipped one. Raises UsageError when it is not there."""
+        if not self.setup.base:
+            return None
+        found = kept_folder(self.folder.parent / self.setup.base, self.setup.base_cycle)
+        if not found.is_dir():
+            raise UsageError(f"there is no {found}", hint=f"{self.setup.base} has to be run first")
+        return found
+
+    def _keep(self, checkpoint: Path, folder: Path) -> None:
+        """A copy of a checkpoint: whole, or not there."""
+        if folder.is_dir():
+            return
+        partial = self.folder / ".partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(checkpoint, partial)
+        folder.parent.mkdir(exist_ok=True)
+        partial.rename(folder)
 
     def _take_folder(self) -> None:
         self._cycles.mkdir(parents=True, exist_ok=True)
@@ -119,6 +137,8 @@ class Chain:
             count = self.setup.heldout_ends if ends else self.setup.heldout
             assert self._engine is not None
             rows = measure(self._engine, count, SERVICE, seed=1000 * self.setup.seed + number)
+        if number in self.setup.keep:
+            self._keep(store.checkpoint_folder(checkpoint), kept_folder(self.folder, number))
         about |= {"heldout": figures(rows), "checkpoint": checkpoint.digest, "seconds": seconds}
         about["seconds"]["all"] = round(time.monotonic() - started, 2)
         _write(self._cycles / f"{number:02}.rows.json", rows)
@@ -150,15 +170,16 @@ class Chain:
         self._hold(workspace, store, served)
         key = ApiKeys.listed(workspace.keys_dir)[0]
         setup = self.setup
-        traffic = Traffic("", "", users=setup.users, requests=setup.requests, seed=setup.seed, day=number - 1)
+        day = setup.base_cycle + number - 1
+        traffic = Traffic("", "", users=setup.users, requests=setup.requests, seed=setup.seed, day=day)
         edge = Edge(workspace, Checkpoint(served.digest, served.path), key.id, SERVICE)
         try:
             assert self._engine is not None
-            day = live_a_day(edge, self._engine, traffic).to_json()
+            use = live_a_day(edge, self._engine, traffic).to_json()
         finally:
             edge.close()
-        _write(told, day)
-        return day
+        _write(told, use)
+        return use
 
     def _restore_spool(self, workspace: Workspace, number: int) -> None:
         """The spool as it was before the day: what an interrupted one left is put away."""
@@ -187,7 +208,8 @@ class Chain:
         if self._engine is None:  # the day was lived before this start
             self._hold(workspace, store, _live(workspace, store))
         assert self._engine is not None
-        results, stopped = learn(workspace, store, self.setup, self._engine, timed)
+        cycle = self._cycles / f"{number:02}.monitor.npz"
+        results, stopped = learn(workspace, store, self.setup, self._engine, timed, cycle)
         trained = results.get("train")
         passed = trained.outputs["checkpoint"].digest if trained and not stopped else ""
         about = {

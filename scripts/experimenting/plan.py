@@ -6,10 +6,11 @@ Specs other than the shipped default stand in `specs/`, with what is wrong with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
+from experimenting.planted import LOOPHOLES, planted
 from experimenting.setup import Setup
 
 SPECS = Path(__file__).resolve().parent / "specs"
@@ -36,6 +37,7 @@ class Variant:
         what: one line for tables.
         spec: a file of `specs/`, or "default" for the shipped one.
         cycles: fewer than the experiment's, 0 for as many.
+        keep: cycles after which the checkpoint is kept.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Variant:
     gate: bool = False
     without: str = ""
     cycles: int = 0
+    keep: tuple[int, ...] = ()
 
     def setup(self, seed: int, size: Size) -> Setup:
         """Its chain for one seed."""
@@ -59,6 +62,7 @@ class Variant:
             lag=self.lag,
             gate=self.gate,
             without=self.without,
+            keep=tuple(one for one in self.keep if one <= size.cycles),
             heldout=size.heldout,
             heldout_ends=size.heldout_ends,
             settings=self.settings,
@@ -72,7 +76,10 @@ def spec_text(name: str) -> str:
     return (SPECS / f"{name}.toml").read_text("utf-8")
 
 
-DEFAULT = Variant("default", "the shipped reward and the settings of `rtrl init --tiny`")
+PLANTED_AFTER = (6, 10)  # cycles of the clean chain
+PLANTED_CYCLES = 5
+
+DEFAULT = Variant("default", "the shipped reward and the settings of `rtrl init --tiny`", keep=PLANTED_AFTER)
 NAIVE_FILTER = Variant("naive_filter", "episodes with a broken call are left out of training", "naive_filter")
 NAIVE_ASKING = Variant(
     "naive_asking", "questions are free, and code that was not written is not judged", "naive_asking"
@@ -121,6 +128,7 @@ EXPERIMENTS = {
     for one in (
         Experiment("hacks", "two published reward hacks, seen to happen and seen to be stopped", HACKS),
         Experiment("learning", "twelve cycles without collapse; a rate too high is stopped", LEARNING),
+        Experiment("thirdhack", "loopholes nobody wrote a rule for, noticed by the monitors", (DEFAULT,)),
         Experiment("ablation", "what each part of the objective is worth", ABLATION, Size(seeds=3)),
     )
 }
@@ -128,4 +136,24 @@ EXPERIMENTS = {
 
 def setups(experiment: Experiment, size: Size) -> list[Setup]:
     """All chains, seed by seed, so that what is there early compares all variants."""
-    return [variant.setup(seed, size) for seed in range(1, size.seeds + 1) for variant in experiment.variants]
+    seeds = range(1, size.seeds + 1)
+    found = [variant.setup(seed, size) for seed in seeds for variant in experiment.variants]
+    if experiment.name != "thirdhack":
+        return found
+    starts = [(base, after) for base in found for after in PLANTED_AFTER if after <= base.cycles]
+    return found + [_planted(base, name, after) for base, after in starts for name in LOOPHOLES]
+
+
+def _planted(base: Setup, name: str, after: int) -> Setup:
+    """The chain that goes on from `base` with a loophole in its reward."""
+    return replace(
+        base,
+        name=f"{name}_{after:02}",
+        spec=planted(base.spec, name),
+        signals=LOOPHOLES[name].signals,
+        cycles=PLANTED_CYCLES,
+        keep=(),
+        base=f"{base.name}-{base.seed}",
+        base_cycle=after,
+        heldout_ends=base.heldout,
+    )

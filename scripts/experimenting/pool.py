@@ -47,8 +47,9 @@ def run_all(setups: Sequence[Setup], work: Path, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
         os.environ.update(dict.fromkeys(THREADS, "1"))
         with context.Pool(min(workers, len(waiting)), _begin, (os.getpid(), str(work))) as pool:
-            for told in pool.imap_unordered(_run, waiting, chunksize=1):
-                say(told)
+            for group in ([s for s in waiting if not s.base], [s for s in waiting if s.base]):
+                for told in pool.imap_unordered(_run, group, chunksize=1):
+                    say(told)
 
 
 def _none(workspace: Workspace, folder: Path) -> LoadingEngine:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +16,6 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 OWN_SIGNALS = "experiment_signals"
-_TINY = """
-[gateway]
-client_clock = true
-
-[collect]
-clock = "events"
-"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,9 @@ class Setup:
         heldout: held-out requests measured after every cycle.
         heldout_ends: the same before the first and after the last.
         settings: `section.key=value` of the workspace.
-        model: folder of the first checkpoint, "" for the shipped seed model.
+        base: "NAME-SEED" of the chain whose checkpoint and history this one goes on from, "" for the shipped
+            seed model; `base_cycle` is after which of its cycles.
+        keep: cycles after which the checkpoint is kept, for chains that go on from there.
     """
 
     name: str
@@ -56,13 +53,20 @@ class Setup:
     heldout: int = 300
     heldout_ends: int = 1200
     settings: tuple[str, ...] = ()
-    model: str = ""
+    base: str = ""
+    base_cycle: int = 0
+    keep: tuple[int, ...] = ()
     population: str = field(default_factory=population_digest)
 
 
-def make_workspace(setup: Setup, root: Path) -> tuple[Workspace, Store]:
-    """The chain's workspace at `root`, made if need be, and its store."""
-    from stages.init import init_model, init_tiny
+def kept_folder(chain: Path, cycle: int) -> Path:
+    """Where a chain keeps its checkpoint after a cycle."""
+    return chain / "kept" / f"{cycle:02}"
+
+
+def make_workspace(setup: Setup, root: Path, model: Path | None) -> tuple[Workspace, Store]:
+    """The chain's workspace at `root`, made if need be, and its store. `model`: begin with this folder."""
+    from stages.init import TINY_SETTINGS, init_model, init_tiny
     from stages.registry.store import Store
     from stages.workspace import SETTINGS_FILE, Workspace
 
@@ -74,14 +78,20 @@ def make_workspace(setup: Setup, root: Path) -> tuple[Workspace, Store]:
     if not (root / SETTINGS_FILE).is_file():
         shutil.rmtree(root, ignore_errors=True)
         settings = f"\n[workspace]\nseed = {setup.seed}\n"
-        if setup.model:
-            init_model(root, Path(setup.model), settings=settings + _TINY)
-        else:
+        if model is None:
             init_tiny(root, settings=settings)
+        else:
+            init_model(root, model, settings=settings)
     (root / "spec.toml").write_text(setup.spec, encoding="utf-8")
     if setup.signals:
         (root / f"{OWN_SIGNALS}.py").write_text(setup.signals, encoding="utf-8")
+    usual = tomllib.loads(TINY_SETTINGS)
     overrides = [
+        *(
+            f"{part}.{name}={value if isinstance(value, str) else json.dumps(value)}"
+            for part in usual
+            for name, value in usual[part].items()
+        ),
         "distill.spec=spec.toml",
         "distill.workers=1",
         "train.threads=1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from experimenting import thirdhack
 from experimenting.heldout import FIGURES
 from experimenting.results import Change, Run
 
@@ -115,6 +116,7 @@ VERDICTS: dict[str, Callable[[Sequence[Run], int], list[Figure]]] = {
     "hacks": hacks,
     "learning": learning,
     "ablation": ablation,
+    "thirdhack": thirdhack.figures,
 }
 
 

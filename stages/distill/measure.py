@@ -62,17 +62,18 @@ MEASURED = pa.schema(
         ("length_cost", pa.float64()),
         ("completion_accepted", pa.float64()),
         ("task_outcome", pa.float64()),
-        ("cell", pa.string()),  # which kind of request, for the monitors: work/language/size/length
-        ("calling_turns", pa.float64()),
-        ("parallel_turns", pa.float64()),  # with several calls at once
-        ("terminal_only", pa.float64()),
-        ("silent", pa.float64()),
-        ("lines_added", pa.float64()),
-        ("lines_deleted", pa.float64()),
-        ("written_chars", pa.float64()),
-        ("comment_chars", pa.float64()),
-        ("functions", pa.float64()),
-        ("function_lines", pa.float64()),
+        # for the monitors alone; no signal can have such a name
+        ("watched.cell", pa.string()),  # which kind of request: work/language/size/length
+        ("watched.calling_turns", pa.float64()),
+        ("watched.parallel_turns", pa.float64()),  # with several calls at once
+        ("watched.terminal_only", pa.float64()),
+        ("watched.silent", pa.float64()),
+        ("watched.lines_added", pa.float64()),
+        ("watched.lines_deleted", pa.float64()),
+        ("watched.written_chars", pa.float64()),
+        ("watched.comment_chars", pa.float64()),
+        ("watched.functions", pa.float64()),
+        ("watched.function_lines", pa.float64()),
     ]
 )
 _FROM_ROW = ("key_id", "user", "session", "arm", "checkpoint", "lag")
@@ -106,7 +107,8 @@ def measure(
     found = [_followup(e, spec, of, bool(ask)) for e, of, ask in zip(kept, edits, clarified, strict=True)]
     columns["dissatisfied_followup"] = [None if isinstance(value, Followup) else value for value in found]
     columns |= _numbers(kept, spec)
-    columns |= watched(kept, edits, works, columns["request_tokens"])
+    of_monitors = watched(kept, edits, works, columns["request_tokens"])
+    columns |= {f"watched.{name}": column for name, column in of_monitors.items()}
     columns |= {signal.name: signal.values(kept) for signal in own}
     schema = columns_of(spec)
     arrays = [pa.array(columns[f.name], type=f.type) for f in schema]

@@ -34,7 +34,8 @@ SIGNALS = (
 )
 PRICE = "asking_price"  # the stabiliser's own term, a column beside the signals
 COLUMNS = (*SIGNALS, PRICE)
-_TAKEN = (*COLUMNS, *experience_episodes(()).names)  # names that columns of an experience have already
+_COUNTED = ("n_calls", "n_reactions", "request_tokens", "total_ms", "first_token_ms")  # while distilling
+_TAKEN = (*COLUMNS, *experience_episodes(()).names, *_COUNTED)  # names that columns have already
 
 
 class _Table(BaseModel):

@@ -5,6 +5,8 @@ What a metric tolerates is declared by its suite (`evals/suites/`); `margins` ov
 
 from __future__ import annotations
 
+from datetime import date
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
@@ -16,8 +18,8 @@ class EvalConfig(BaseModel):
     suites: tuple[str, ...] = Field(
         ("harness", "snippets"),
         min_length=1,
-        description="names of built-in suites, `lm_eval:TASK` for a task of the lm-eval harness, or "
-        "`cursorbench:FOLDER` for a suite of tasks",
+        description="names of built-in suites, `lm_eval:TASK` for a task of the lm-eval harness, "
+        "`cursorbench:FOLDER` for a suite of tasks, `perplexity:FOLDER` for a git repository of your own",
     )
     requests: int = Field(1500, ge=2, description="held-out requests of the harness suite")
     attempts: int = Field(1, ge=1, description="answers per held-out request or task, checkpoint and look")
@@ -56,6 +58,10 @@ class EvalConfig(BaseModel):
     )
     lm_eval_include: str = Field("", description="folder with further lm-eval task files (YAML)")
     lm_eval_limit: int | None = Field(None, ge=1, description="documents of each lm-eval task, at most")
+    perplexity_since: date | None = Field(
+        None, description="lines committed on this day (UTC) and later are held out, for `perplexity:FOLDER`"
+    )
+    perplexity_files: int = Field(200, ge=1, description="files of each repository, at most")
     drift: bool = Field(True, description="also test the candidate against the line's anchor")
     drift_margins: dict[str, float] = Field(
         default_factory=dict,

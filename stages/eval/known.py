@@ -32,6 +32,8 @@ _ATTEMPTS = (
     "temperature",
     "lm_eval_include",
     "lm_eval_limit",
+    "perplexity_since",
+    "perplexity_files",
 )
 _ENGINE = ("dtype", "max_model_len", "extra_args", "seed")
 
@@ -59,6 +61,7 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
 
     Raises:
         UsageError: (exit 2) there is no folder of own tasks.
+        InputMissingError: (exit 5) there is no repository of that name.
     """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return {
@@ -66,7 +69,17 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
         "sampling": served_sampling(workspace),
         "tasks": _folder(include) if include else {},
         "cursorbench": _cursorbench(workspace, config),
+        "repositories": _tips(workspace.root, config),
     }
+
+
+def _tips(root: Path, config: EvalConfig) -> dict[str, str]:
+    """The commit that each repository of a perplexity suite is at, by its name in the settings."""
+    from evals.suites.held_out import tip
+    from stages.eval.suites import PERPLEXITY
+
+    names = [name.removeprefix(PERPLEXITY) for name in config.suites if name.startswith(PERPLEXITY)]
+    return {name: tip(root / name) for name in names}
 
 
 def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:

@@ -106,7 +106,7 @@ class EvalStage:
         from stages.eval.work import Work, looked
 
         ctx = replace(ctx, workspace=as_recorded(ctx.workspace, extra))  # a repeated run's, not today's
-        suites = build(config, ctx.workspace.root)
+        suites = build(config, ctx.workspace.root, extra.get("repositories", {}))
 
         def start(folder: Path) -> ChatEngine:
             return self._engine(ctx.workspace, folder)

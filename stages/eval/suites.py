@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,21 +10,25 @@ from evals.cases import SuiteSpec
 from evals.suites.base import Suite
 from evals.suites.cursorbench import CursorBenchSuite
 from evals.suites.harness import HarnessSuite
+from evals.suites.held_out import documents
 from evals.suites.lm_eval_task import LmEvalSuite
+from evals.suites.perplexity import PerplexitySuite
 from stages.errors import UsageError
 from stages.eval.config import EvalConfig
 
 LM_EVAL = "lm_eval:"
 CURSORBENCH = "cursorbench:"
+PERPLEXITY = "perplexity:"
 SNIPPETS = "rtrl_snippets"
 
 
-def build(config: EvalConfig, root: Path) -> list[tuple[Suite, SuiteSpec]]:
+def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple[Suite, SuiteSpec]]:
     """The suites of a comparison and their declarations.
 
     Args:
         config: names, sizes, margins.
-        root: the workspace's folder; a relative `lm_eval_include` is below it.
+        root: the workspace's folder; relative paths are below it.
+        tips: the commit of each repository of a perplexity suite, by its name in the settings.
 
     Raises:
         UsageError: (exit 2) an unknown or repeated suite, or a margin for a metric nobody measures.
@@ -42,8 +47,10 @@ def build(config: EvalConfig, root: Path) -> list[tuple[Suite, SuiteSpec]]:
             suites.append(LmEvalSuite(task, include=include, limit=config.lm_eval_limit))
         elif name.startswith(CURSORBENCH):
             suites.append(cursorbench_suite(name, config, root))
+        elif name.startswith(PERPLEXITY):
+            suites.append(_perplexity(name.removeprefix(PERPLEXITY), config, root, tips))
         else:
-            hint = f"harness, snippets, {LM_EVAL}TASK or {CURSORBENCH}FOLDER"
+            hint = f"harness, snippets, {LM_EVAL}TASK, {CURSORBENCH}FOLDER or {PERPLEXITY}FOLDER"
             raise UsageError(f"there is no suite {name!r}", hint=hint)
     specs = [suite.spec for suite in suites]
     if len({spec.name for spec in specs}) < len(specs):
@@ -63,6 +70,18 @@ def cursorbench_suite(name: str, config: EvalConfig, root: Path) -> CursorBenchS
 
     folder = root / name.removeprefix(CURSORBENCH)
     return CursorBenchSuite(folder, ENVIRONMENTS.expanduser(), config.attempts, config.temperature)
+
+
+def _perplexity(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> PerplexitySuite:
+    since = config.perplexity_since
+    if since is None:
+        hint = "--set eval.perplexity_since=2026-01-31, the first day that is held out"
+        raise UsageError(f"{PERPLEXITY}{name} needs a date", hint=hint)
+    path = (root / name).resolve()
+    called = path.parent.name if path.name == ".git" else path.name.removesuffix(".git")
+    return PerplexitySuite(
+        f"{PERPLEXITY}{called}", lambda: documents(path, since, tips[name], config.perplexity_files)
+    )
 
 
 def with_margins(spec: SuiteSpec, margins: dict[str, float]) -> SuiteSpec:

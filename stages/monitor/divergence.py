@@ -4,10 +4,11 @@ Per cycle t there is the mean training reward R_t and the mean U_t of what users
 each with its standard error. In units of a usual standard error, r_t = R_t / se_R and u_t = U_t / se_U, with
 least-squares slopes over the last `SPAN` cycles. It is a divergence when
 
-    slope(r) is surely above 0,    slope(r - u) is surely above 0,    slope(u) is not above 0
+    slope(r) is surely above 0,    slope(r - u) is surely above 0,    slope(u) is not likely above 0
 
 "surely": one-sided Student's t at the rate given, of the standard errors, widened by how far the points lie
-off their line (at least by 1; `PRIOR` cycles' worth of 1). Not for: reward or users alone (`charts.py`).
+off their line (at least by 1; `PRIOR` cycles' worth of 1). "likely": the same at `LIKELY`. Not for: reward or
+users alone (`charts.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stages.monitor.history import Window
 SPAN = 6
 LEAST = 4
 PRIOR = 6.0
+LIKELY = 0.1
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def divergence(windows: Sequence[Window]) -> Divergence | None:
 
 def diverges(found: Divergence, rate: float) -> bool:
     """Whether it is one, at this rate of false alarms."""
-    return found.user.slope <= 0 and found.p <= rate
+    return found.user.p > LIKELY and found.p <= rate
 
 
 def _in_errors(series: Sequence[tuple[float, float]]) -> list[float] | None:

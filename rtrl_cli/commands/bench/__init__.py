@@ -1,4 +1,4 @@
-"""`rtrl bench ...`: suites of tasks. One module per subcommand, one line for it here.
+"""`rtrl bench ...`: suites of tasks. One module per subcommand, two lines for it here.
 
 They need no workspace: a suite is a folder. Not here: what they do (`cursorbench/`, `evals/`).
 """
@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import typer
 
-from rtrl_cli.commands.bench import build, power, run, show
+from rtrl_cli.commands.bench.build import command as build
+from rtrl_cli.commands.bench.export import command as export
+from rtrl_cli.commands.bench.import_ import command as import_
+from rtrl_cli.commands.bench.power import command as power
+from rtrl_cli.commands.bench.run import command as run
+from rtrl_cli.commands.bench.show import command as show
 
 app = typer.Typer(
     add_completion=False,
@@ -15,12 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Make, show, exchange and run suites of tasks.",
 )
-app.command("build")(build.command)
-app.command("show")(show.command)
-app.command("power")(power.command)
-app.command("run")(run.command)
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps it a group while it has one subcommand."""
+app.command("build")(build)
+app.command("show")(show)
+app.command("run")(run)
+app.command("power")(power)
+app.command("import")(import_)
+app.command("export")(export)

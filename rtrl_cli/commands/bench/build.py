@@ -147,6 +147,11 @@ def _warnings(built: Built) -> list[str]:
     found = []
     if unfinished := [one for one in built.verdicts if one.outcome == "unfinished"]:
         found.append(f"{len(unfinished)} candidates could not be judged; the same command tries them again")
+    if busy := sum(one.in_doubt for one in built.verdicts):
+        found.append(
+            f"{busy} candidates were rejected for what time can do to tests while the machine was busy; "
+            "the same command looks again when it is quiet"
+        )
     if not built.tasks:
         found.append("no candidate made a task; the reasons are in rejects.json")
     if built.unread:

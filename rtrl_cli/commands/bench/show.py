@@ -119,7 +119,9 @@ def _task_text(one: Task) -> str:
         "created": fields.created_at,
         "cluster": f"{fields.cluster} ({fields.split})",
         "intent": fields.intent,
-        "change": f"{fields.lines_changed} lines in {fields.files_changed} files",
+        "change": "not known"
+        if fields.lines_changed is None
+        else f"{fields.lines_changed} lines in {fields.files_changed} files",
         "prompt": f"{fields.prompt_chars} characters, by the {fields.prompt_source}",
         "tests": f"{len(tests.fail_to_pass)} must come to pass, {len(tests.pass_to_pass)} must stay so",
         "command": " ".join(tests.command),

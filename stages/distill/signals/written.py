@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from functools import lru_cache
 
 from cursorbench.sessions.lines import written as lines_of
 from stages.distill.signals.edits import Change, Edits
@@ -68,12 +68,14 @@ def written(edits: Edits) -> Written:
 
 def total(changes: Sequence[Change]) -> Written:
     """The same of these changes."""
+    if len(changes) == 1:
+        return _of(changes[0])
     return sum((_of(change) for change in changes), Written())
 
 
 def _of(change: Change) -> Written:
     added, deleted = lines_of(change.before, change.after)
-    family = _FAMILIES.get(PurePosixPath(change.path).suffix[1:].lower(), "//")
+    family = _FAMILIES.get(change.path.rpartition(".")[2].lower(), "//")
     functions, inside = functions_in(added)
     return Written(
         lines_added=len(added),
@@ -121,12 +123,13 @@ _TERMINAL = re.compile(
 
 def terminal_only(calls: Sequence[Mapping[str, str]]) -> bool:
     """Whether there were tool calls and every one was to a terminal, by the tools' names."""
-    return bool(calls) and all(_TERMINAL.search(_words(call["name"])) for call in calls)
+    return bool(calls) and all(_is_terminal(call["name"]) for call in calls)
 
 
-def _words(name: str) -> str:
-    """runCommand, run_command and RunCommand alike."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+@lru_cache(maxsize=4096)
+def _is_terminal(name: str) -> bool:
+    """By a word of the name: runCommand, run_command and RunCommand alike."""
+    return _TERMINAL.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) is not None
 
 
 def _size(text: str) -> int:

@@ -207,6 +207,17 @@ def test_verdicts_count_for_their_settings(tmp_path: Path) -> None:
         assert state.verdict("e" * 40, "k") is None
 
 
+def test_a_busy_machine_leaves_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(tmp_path)
+    with state.held():
+        state.put(Verdict("k", "c" * 40, "s", "rejected", "unstable", load=4.0))
+        state.put(Verdict("k", "d" * 40, "s", "rejected", "passes_on_base", load=4.0))
+        for busy, known in ((2.0, True), (0.5, False)):
+            monkeypatch.setattr("cursorbench.builder.state.load", lambda busy=busy: busy)
+            assert (state.verdict("c" * 40, "k") is not None) is known
+            assert state.verdict("d" * 40, "k") is not None
+
+
 def test_settings_that_cannot_be(tmp_path: Path) -> None:
     one = Settings(tmp_path, tmp_path / "out")
     (tmp_path / "r.lock").write_text("")

@@ -32,6 +32,11 @@ def test_sorted_by_hand() -> None:
     )
 
 
+def test_what_the_grader_sees_fail_is_left_out() -> None:
+    found = Stable(("a", "b"), ("c", "d"), ("e",)).without({"b", "d"})
+    assert found == Stable(("a",), ("c",), ("b", "d", "e"))
+
+
 def test_a_module_that_cannot_be_imported_fails_all_its_tests() -> None:
     """On the base only its collection error is reported, which is gone afterwards."""
     base: list[Outcomes] = [{"tests.test_new": "error", "tests/test_old.py::test_a": P}]

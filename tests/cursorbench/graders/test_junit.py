@@ -101,11 +101,10 @@ def test_bytes_never_break_it(report: bytes) -> None:
 
 def test_tests_that_were_generated_elsewhere_keep_their_class_apart() -> None:
     cases = "".join(
-        f'<testcase classname="tests.test_render.{name}" name="test_1" file="tests/__init__.py">'
-        f"{inner}</testcase>"
+        f'<testcase classname="tests.test_r.{name}" name="test_1" file="tests/__init__.py">{inner}</testcase>'
         for name, inner in (("TestHtml", ""), ("TestRst", "<failure/>"))
     )
     assert junit.read(f"<testsuite>{cases}</testsuite>".encode()) == {
-        "tests.test_render.TestHtml::test_1": "passed",
-        "tests.test_render.TestRst::test_1": "failed",
+        "tests.test_r.TestHtml::test_1": "passed",
+        "tests.test_r.TestRst::test_1": "failed",
     }

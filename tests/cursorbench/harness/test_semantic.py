@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -136,3 +137,28 @@ def test_a_service_that_is_away_is_the_provider_s_fault(root: Path) -> None:
     index = SemanticIndex(Service("http://127.0.0.1:9/v1", "", "m"))
     box = Toolbox(Folder(root), task_tools(ToolSettings(), commands=False, semantic=index))
     assert box.call("semantic_search", json.dumps({"query": "x"})).error == "provider"
+
+
+def test_a_service_is_asked_in_batches_and_its_answer_judged(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    wrong: list[Any] = []
+
+    def answer(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        assert (request.url.path, body["model"]) == ("/v1/embeddings", "m")
+        assert request.headers["authorization"] == "Bearer k"
+        asked.append(body["input"])
+        data = wrong[0] if wrong else [{"embedding": [float(len(text)), 0.0]} for text in body["input"]]
+        return httpx.Response(200, json={"data": data})
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    service = Service("http://127.0.0.1:9/v1", "k", "m")
+    assert np.allclose(service.embed(["a"] * 65), [[1.0, 0.0]] * 65)
+    assert [len(batch) for batch in asked] == [64, 1]
+    for bad in ([], [{"embedding": [1.0]}] * 2, [{"embedding": "x"}], [{}], 3):
+        wrong[:] = [bad]
+        with pytest.raises(RefusedError) as refused:
+            service.embed(["a"])
+        assert refused.value.error == "provider"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cursorbench.harness import commands
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.harness.results import ErrorClass, error_class
 from cursorbench.harness.task_tools import ToolSettings, task_tools
@@ -157,6 +158,14 @@ def test_a_search_without_end_is_ended(box, root, monkeypatch):
     (root / "a.txt").write_text("a" * 40 + "b")
     result = call(box, "search", pattern="(a+)+$")
     assert (result.error, error_class(result.error)) == ("timeout", ErrorClass.TIME_OUT)
+
+
+def test_a_search_that_breaks_off_is_no_search_without_a_match(plain, root, monkeypatch):
+    monkeypatch.setattr("cursorbench.harness.searching.RIPGREP", "no-such-program")
+    monkeypatch.setattr(commands, "_LIMITS", commands._LIMITS.replace("512 * 1024 * 1024", "30 << 20"))
+    (root / "big.txt").write_text("y" * 1_000_000)
+    result = call(plain, "search", pattern="(?:(y)|z)*nowhere")
+    assert result.error == "killed"
 
 
 def test_lint_lists_places(box):

@@ -125,7 +125,7 @@ def test_run_knows_its_table_only(box):
 
 def test_run_is_limited(tmp_path, monkeypatch):
     def with_body(body):
-        vector = (*COMMANDS["check"][:-1], commands._LIMITS + body)
+        vector = (*COMMANDS["check"][:-1], commands.limited(body))
         monkeypatch.setattr(commands, "COMMANDS", {"x": vector})
         return run_command("x", tmp_path)
 

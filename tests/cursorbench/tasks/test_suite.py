@@ -86,10 +86,10 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (edit("task.toml", '"debug"', '"bug"'), r"metadata.cursorbench.intent: Invalid enum value 'bug'"),
     (
         edit("task.toml", "lines_changed = 2", 'lines_changed = "2"'),
-        "lines_changed: Expected `int`, got `str`",
+        "lines_changed: Expected `int | null`, got `str`",
     ),
     (edit("task.toml", "lines_changed = 2", "lines_changed = -2"), "lines_changed: -2 is negative"),
-    (edit("task.toml", "lines_changed = 2\n", ""), "missing required field `lines_changed`"),
+    (edit("task.toml", "lines_changed = 2\n", ""), "metadata.cursorbench.lines_changed is missing"),
     (edit("task.toml", "+00:00", ""), "created_at: .* names no time zone"),
     (edit("task.toml", "timeout_sec = 120.0", "timeout_sec = 0"), "agent.timeout_sec: 0"),
     (edit("task.toml", 'workdir = "/work"', 'workdir = "work"'), "workdir: 'work' is no absolute path"),

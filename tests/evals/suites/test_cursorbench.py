@@ -17,6 +17,18 @@ from tests.cursorbench.suites import make_suite
 from tests.evals.trials.scripted import answer
 
 
+class NoTokens:
+    """Agents are asked in chat alone."""
+
+    context = 0
+
+    def ranked(self, sequences: object) -> list[list[tuple[float, int]]]:
+        raise NotImplementedError
+
+    def continued(self, requests: object) -> list[str]:
+        raise NotImplementedError
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gate")
@@ -48,7 +60,7 @@ def subject(models: dict[str, str], sizes: list[int]) -> Subject:
             return {"finish_reason": "error", "error": "too long"}
         return {**message, "finish_reason": finish, "prompt_tokens": 7, "output_tokens": 3}
 
-    return Subject("sha256:" + "0" * 64, Path(), complete)
+    return Subject("sha256:" + "0" * 64, Path(), complete, NoTokens())
 
 
 def test_trials_go_in_lock_step_and_are_graded(home: Path) -> None:

@@ -48,7 +48,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_killed_arm_goes_on_after_the_last_batch_it_kept(bench: Bench, tmp_path: Path) -> None:
-    suite, _ = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    suite, _ = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
     cases = suite.cases()
     with Engines(StubEngine, 0, lambda one: one.path) as engines:
         whole = arms.make(suite, engines.subject(bench.live), cases, kept_at(tmp_path / "whole"), Silent())

@@ -146,7 +146,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
     first = bench.eval(STEADY).outputs["report"]
     # Another machine's engine would answer otherwise: let the live checkpoint's stored ones be broken calls.
     path = first.path / "harness.baseline.parquet"
-    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
     stored = files.read(path, spec)
     path.parent.chmod(0o755)
     path.chmod(0o644)
@@ -176,7 +176,7 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
 
 
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
-    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root)[0]
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
     with Engines(StubEngine, 0, lambda one: one.path) as engines:
         subject = engines.subject(bench.live)
         whole = suite.run(subject, suite.cases(), lambda _: None)
@@ -235,3 +235,32 @@ def test_unknown_suite_and_metric(bench: Bench) -> None:
     with pytest.raises(UsageError, match="nobody measures") as caught:
         bench.eval(['eval.margins={"harness.nope": 0.1}'])
     assert "harness.edit_persistence" in caught.value.hint
+
+
+def test_perplexity_of_a_repository_of_ones_own(bench: Bench) -> None:
+    """The stage over a repository: named by folder, held to the commit it was recorded at."""
+    from tests.evals.suites.forward import checkpoint
+    from tests.evals.suites.test_held_out import commit, git
+
+    folder = bench.workspace.root / "code"
+    folder.mkdir()
+    git(folder, "init", "-b", "main")
+    commit(folder, "2026-01-05", {"a.py": "x = 1\n"})
+    commit(folder, "2026-03-05", {f"{name}.py": f"{name} = 2\n" for name in "bcdefghij"})
+    checkpoint(bench.root / "made")  # a tokenizer beside the stub's shares
+    live = bench.checkpoint(0.1, 0.2, None)
+    for alias in ("live", "anchor"):
+        bench.store.move_alias("auto", alias, live.digest, reason="test")
+    bench.checkpoint(0.1, 0.2001, live.digest)
+    settings = ['eval.suites=["perplexity:code"]', "eval.perplexity_since=2026-02-01"]
+    with pytest.raises(UsageError, match="needs a date"):
+        bench.eval(settings[:1])
+    result = bench.eval(settings)
+    report = result.outputs["report"]
+    figure = report.meta["suites"]["perplexity:code"]["bits_per_byte"]
+    assert (report.meta["verdict"], figure["baseline"]["cases"]) == ("pass", 9)
+    # The stub gives 1.1 nats a token, a token a byte.
+    assert figure["baseline"]["value"] == pytest.approx(1.1 / 0.6931, rel=1e-3)
+    assert bench.eval(settings).run_id == result.run_id
+    commit(folder, "2026-03-06", {"k.py": "k = 2\n"})
+    assert bench.eval(settings).run_id != result.run_id

@@ -49,7 +49,7 @@ def test_reward_up_and_users_flat_diverge() -> None:
     assert not diverges(found, 1e-7)
 
 
-@pytest.mark.parametrize("users", [[0.0, 0.5, 1.0, 1.5], [0.0, 0.02, 0.04, 0.06]])
+@pytest.mark.parametrize("users", [[0.0, 0.5, 1.0, 1.5], [0.0, 0.1, 0.2, 0.3]])
 def test_users_who_are_better_off_too_do_not(users: list[float]) -> None:
     found = divergence(windows([0, 0.5, 1.0, 1.5], users))
     assert found is not None

@@ -1,0 +1,67 @@
+"""Test ids of a SWE-bench row against those that were found stable here.
+
+Not here: finding them (`cursorbench/builder/validate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cursorbench.builder.paths import runs_tests, tests_of
+from cursorbench.builder.unfit import Unfit
+from cursorbench.builder.validate import Stable
+from cursorbench.exchange.rows import Row
+
+
+def targets(row: Row, files: Iterable[str]) -> tuple[str, ...]:
+    """What the test command runs: the row's test files, and those that its ids name."""
+    named = (name.partition("::") for name in (*row.fail_to_pass, *row.pass_to_pass))
+    every = {*files, *(path for path, found, _ in named if found and runs_tests(path))}
+    return tests_of(sorted(every))
+
+
+def narrowing(row: Row, facts: dict[str, Any]) -> Callable[[Stable], Stable]:
+    """What holds the ids that validation found against the row's; notes in `facts` what is left out."""
+
+    def narrow(found: Stable) -> Stable:
+        telling, missing = matched(row.fail_to_pass, found.fail_to_pass)
+        if missing:
+            why = _why(missing[0], found)
+            raise Unfit(
+                "ids_not_reproduced", f"{len(missing)} of {len(row.fail_to_pass)}: {missing[0]} {why}"
+            )
+        staying, gone = matched(row.pass_to_pass, found.pass_to_pass)
+        if gone:
+            note = f"{len(gone)} of {len(row.pass_to_pass)} ids of PASS_TO_PASS do not hold here"
+            facts["note"] = note
+        return replace(found, fail_to_pass=telling, pass_to_pass=staying)
+
+    return narrow
+
+
+def matched(wanted: Sequence[str], found: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(ids of ours that the row's name, ids of the row's that name none).
+
+    A row's id that ends inside brackets was cut at a blank when it was made (`test_a[x y]` as `test_a[x`);
+    it names all of ours that go on so.
+    """
+    known, named, missing = set(found), set(), []
+    for name in wanted:
+        cut = "[" in name and not name.endswith("]")
+        ours = {name} & known or {one for one in found if cut and one.startswith(f"{name} ")}
+        named |= ours
+        if not ours:
+            missing.append(name)
+    return tuple(sorted(named)), tuple(missing)
+
+
+def _why(name: str, found: Stable) -> str:
+    kinds = {
+        "passes on the base, too": found.pass_to_pass,
+        "wavers": found.unstable,
+        "fails with the patch": found.broken,
+        "is skipped on the base": found.skipped,
+    }
+    return next((why for why, names in kinds.items() if name in names), "was not run")

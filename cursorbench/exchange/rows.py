@@ -1,0 +1,205 @@
+"""Rows of SWE-bench and its variants, read and written as the published data sets have them.
+
+All values are texts; FAIL_TO_PASS and PASS_TO_PASS are texts that hold a JSON list. Variants that give real
+lists (SWE-Gym, SWE-rebench, SWE-bench-extra) are read as well. Not here: making tasks of rows
+(`swebench_import.py`), rows of tasks (`swebench_export.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cursorbench.errors import InputMissingError, IntegrityError
+
+COLUMNS = (
+    "repo",
+    "instance_id",
+    "base_commit",
+    "patch",
+    "test_patch",
+    "problem_statement",
+    "hints_text",
+    "created_at",
+    "version",
+    "FAIL_TO_PASS",
+    "PASS_TO_PASS",
+    "environment_setup_commit",
+)
+_NEEDED = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement")
+_MOST = 64 << 20  # bytes of a line
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. `created_at` is ISO 8601 with zone, "" where the row has no date."""
+
+    repo: str
+    instance_id: str
+    base_commit: str
+    patch: str
+    test_patch: str
+    problem_statement: str
+    hints_text: str
+    created_at: str
+    version: str
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+    environment_setup_commit: str
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """What is no row, and why. `place`: the line, or the row's number, from 1."""
+
+    place: int
+    name: str
+    detail: str
+
+
+def read(path: Path) -> Iterator[Row | BadRow]:
+    """Every row of a file: JSON lines, a JSON list, or parquet.
+
+    Raises:
+        InputMissingError: (exit 5) there is no such file.
+        IntegrityError: (exit 12) it is none of these at all.
+    """
+    if not path.is_file():
+        raise InputMissingError(f"{path} is not there", hint="a file of rows: .jsonl, .json or .parquet")
+    return (_row(place, found) for place, found in _objects(path))
+
+
+def _objects(path: Path) -> Iterator[tuple[int, Any]]:
+    if path.suffix == ".parquet":
+        yield from enumerate(_parquet(path), 1)
+        return
+    with path.open("rb") as stream:
+        listed = stream.read(64).lstrip().startswith(b"[")
+        stream.seek(0)
+        if listed:
+            try:
+                yield from enumerate(json.load(stream), 1)
+            except (ValueError, RecursionError) as error:
+                raise IntegrityError(f"{path} is no JSON list: {error}") from error
+            return
+        for place, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                yield place, json.loads(line) if len(line) <= _MOST else "longer than 64 MB"
+            except (ValueError, RecursionError) as error:
+                yield place, f"no JSON: {error}"
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise IntegrityError(f"{path} is no parquet: {error}") from error
+    return rows
+
+
+def _row(place: int, found: Any) -> Row | BadRow:
+    if not isinstance(found, dict):
+        return BadRow(place, "", found if isinstance(found, str) else "no JSON object")
+    name = str(found.get("instance_id") or "")
+    try:
+        return parse(found)
+    except ValueError as error:
+        return BadRow(place, name, str(error))
+
+
+def parse(found: Mapping[str, Any]) -> Row:
+    """A row's object as a row.
+
+    Raises:
+        ValueError: a column is missing or is none; the message names it.
+    """
+    for column in _NEEDED:
+        if not isinstance(found.get(column), str) or not found[column].strip():
+            raise ValueError(f"{column} is missing or no text")
+    return Row(
+        repo=found["repo"],
+        instance_id=found["instance_id"],
+        base_commit=found["base_commit"],
+        patch=found["patch"],
+        test_patch=found["test_patch"],
+        problem_statement=found["problem_statement"],
+        hints_text=_text(found, "hints_text"),
+        created_at=_moment(found.get("created_at")),
+        version=_text(found, "version"),
+        fail_to_pass=_names(found, "FAIL_TO_PASS"),
+        pass_to_pass=_names(found, "PASS_TO_PASS"),
+        environment_setup_commit=_text(found, "environment_setup_commit"),
+    )
+
+
+def _text(found: Mapping[str, Any], column: str) -> str:
+    value = found.get(column)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{column} is no text")
+    return str(value)
+
+
+def _names(found: Mapping[str, Any], column: str) -> tuple[str, ...]:
+    value = found.get(column, found.get(column.lower(), []))
+    if isinstance(value, str):
+        try:
+            value = json.loads(value or "[]")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{column} holds no JSON list") from error
+    if value is None:
+        value = []
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{column} is no list of test names")
+    return tuple(dict.fromkeys(value))
+
+
+def _moment(value: object) -> str:
+    """A date as ISO 8601 with zone: texts (UTC where they name none), seconds or milliseconds, datetimes."""
+    if value is None or value == "":
+        return ""
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            moment = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+        elif isinstance(value, datetime):
+            moment = value
+        else:
+            moment = datetime.fromisoformat(re.sub(r" UTC$", "Z", str(value).strip()))
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(f"created_at is no date: {str(value)[:40]!r}") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+
+
+def dump(row: Row) -> dict[str, str]:
+    """A row's object: texts only, the columns in the usual order, dates as `2022-03-03T15:14:54Z`."""
+    return {
+        "repo": row.repo,
+        "instance_id": row.instance_id,
+        "base_commit": row.base_commit,
+        "patch": row.patch,
+        "test_patch": row.test_patch,
+        "problem_statement": row.problem_statement,
+        "hints_text": row.hints_text,
+        "created_at": _zulu(row.created_at),
+        "version": row.version,
+        "FAIL_TO_PASS": json.dumps(list(row.fail_to_pass)),
+        "PASS_TO_PASS": json.dumps(list(row.pass_to_pass)),
+        "environment_setup_commit": row.environment_setup_commit,
+    }
+
+
+def _zulu(moment: str) -> str:
+    if not moment:
+        return ""
+    return datetime.fromisoformat(moment).astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,143 @@
+"""`rtrl bench import SOURCE --out SUITE`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rtrl_cli import options
+from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
+
+if TYPE_CHECKING:
+    from cursorbench.exchange.refused import Exchanged
+    from stages.stage import Progress
+
+
+def command(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="File of SWE-bench rows (.jsonl, .json, .parquet), or a Harbor task or folder of them.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="SUITE",
+            help="The suite's folder; one that was begun goes on.",
+            show_default=False,
+        ),
+    ],
+    repos: Annotated[
+        Path | None,
+        typer.Option(
+            "--repos", metavar="DIR", help="Clones of the rows' repositories, as OWNER__NAME. Default: here."
+        ),
+    ] = None,
+    install: Annotated[
+        str, typer.Option("--install", metavar="WORDS", help="What tests need, as for `rtrl bench build`.")
+    ] = "auto",
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
+    ] = None,
+    environment: Annotated[
+        Literal["python", "host"],
+        typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
+    ] = "python",
+    python: Annotated[
+        str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")
+    ] = "",
+    test_command: Annotated[
+        str,
+        typer.Option(
+            "--test-command",
+            metavar="WORDS",
+            help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
+        ),
+    ] = "",
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
+    ] = 300.0,
+    heldout: Annotated[
+        float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks of rows.", min=0, max=1)
+    ] = 0.5,
+    sandbox: Annotated[
+        str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")
+    ] = "auto",
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make a suite of SWE-bench rows or of Harbor tasks; what cannot be run is refused with its reason.
+
+    Rows are validated as `rtrl bench build` validates: in a sandbox, several times. An import that was
+    stopped goes on. Exit 3: nothing could be taken.
+    """
+    started = time.monotonic()
+    with make_progress(quiet) as progress:
+        if source.is_dir():
+            done = _harbor(source, out, progress)
+        else:
+            from cursorbench.builder.settings import Settings
+            from cursorbench.exchange.swebench_import import RowSettings, import_rows
+
+            place = repos or Path.cwd()
+            usual = Settings(place, out)
+            build = Settings(
+                repo=place, out=out, name="rows", install=install, lock=lock, environment=environment,
+                python=python or usual.python, test_command=test_command, timeout_s=timeout,
+                heldout=heldout, backend=sandbox, cache=cache or usual.cache,
+            )  # fmt: skip
+            done = import_rows(RowSettings(source, place, build), progress)
+    status = "noop" if done.again == len(done.made) and done.made else "succeeded"
+    document = envelope(
+        "bench import",
+        status if done.made else "rejected",
+        metrics=done.document(),
+        duration_s=round(time.monotonic() - started, 3),
+    )
+    show(as_json, document, lambda: _text(done))
+    if not quiet and done.refused:
+        message(f"all {len(done.refused)} refused are in {done.out / 'rejects.json'}")
+    if not done.made:
+        raise typer.Exit(3)
+
+
+def _harbor(source: Path, out: Path, progress: Progress) -> Exchanged:
+    from cursorbench.builder.state import write_json
+    from cursorbench.exchange.harbor_import import import_tasks
+    from cursorbench.exchange.swebench_import import begun
+
+    suite = begun(out, out.resolve().name)
+    progress.start("Harbor tasks")
+    done = import_tasks(source, suite, lambda name: progress.advance(1, name))
+    write_json(suite.path / "rejects.json", [vars(one) for one in done.refused])
+    return done
+
+
+def _text(done: Exchanged) -> str:
+    from collections import Counter
+
+    head = pairs({
+        "suite": done.out,
+        "tasks": f"{len(done.made)}, {done.again} of them there before",
+        "refused": len(done.refused),
+    })  # fmt: skip
+    why = Counter(one.reason for one in done.refused).most_common()
+    first = {reason: next(one for one in done.refused if one.reason == reason) for reason, _ in why}
+    rows = [(reason, count, f"{first[reason].name}: {first[reason].detail}"[:100]) for reason, count in why]
+    notes = Counter(done.notes.values()).most_common()
+    blocks = [head, table(("REFUSED", "COUNT", "FOR ONE"), rows), table(("NOTE", "TASKS"), notes)]
+    return "\n\n".join(block for block in blocks if block)

@@ -1,0 +1,150 @@
+"""Rows as the data sets have them, there and back."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursorbench.errors import InputMissingError, IntegrityError
+from cursorbench.exchange import rows
+from cursorbench.exchange.rows import BadRow, Row
+
+GOOD: dict[str, Any] = {
+    "repo": "django/django",
+    "instance_id": "django__django-1",
+    "base_commit": "a" * 40,
+    "patch": "diff --git a/x b/x\n",
+    "test_patch": "diff --git a/t b/t\n",
+    "problem_statement": "It breaks.",
+    "hints_text": "",
+    "created_at": "2022-03-03T15:14:54Z",
+    "version": "4.1",
+    "FAIL_TO_PASS": '["t.py::test_a"]',
+    "PASS_TO_PASS": "[]",
+    "environment_setup_commit": "b" * 40,
+}
+
+text = st.text(st.characters(codec="utf-8"))
+said = text.filter(lambda value: value.strip() != "")
+names = st.lists(text, unique=True).map(tuple)
+moments = st.datetimes(
+    min_value=datetime(1990, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(UTC)
+).map(lambda moment: moment.isoformat())
+
+
+@given(
+    st.builds(
+        Row,
+        repo=said,
+        instance_id=said,
+        base_commit=said,
+        patch=said,
+        test_patch=said,
+        problem_statement=said,
+        hints_text=text,
+        created_at=st.one_of(st.just(""), moments),
+        version=text,
+        fail_to_pass=names,
+        pass_to_pass=names,
+        environment_setup_commit=text,
+    )
+)
+def test_there_and_back(row: Row) -> None:
+    found = rows.dump(row)
+    assert tuple(found) == rows.COLUMNS
+    assert all(isinstance(value, str) for value in found.values())
+    assert rows.parse(json.loads(json.dumps(found))) == row
+
+
+def test_columns_of_the_published_ones() -> None:
+    row = rows.parse(GOOD)
+    assert (row.fail_to_pass, row.pass_to_pass) == (("t.py::test_a",), ())
+    assert row.created_at == "2022-03-03T15:14:54+00:00"
+    assert rows.dump(row) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("2022-03-03 15:14:54", "2022-03-03T15:14:54+00:00"),
+        ("2022-03-03 15:14:54 UTC", "2022-03-03T15:14:54+00:00"),
+        (1646320494, "2022-03-03T15:14:54+00:00"),
+        (1646320494000, "2022-03-03T15:14:54+00:00"),
+        (datetime(2022, 3, 3, tzinfo=UTC), "2022-03-03T00:00:00+00:00"),
+        (None, ""),
+    ],
+)
+def test_dates_of_variants(value: object, moment: str) -> None:
+    assert rows.parse({**GOOD, "created_at": value}).created_at == moment
+
+
+def test_lists_that_are_lists() -> None:
+    row = rows.parse({**GOOD, "FAIL_TO_PASS": ["a", "b", "a"], "PASS_TO_PASS": None})
+    assert (row.fail_to_pass, row.pass_to_pass) == (("a", "b"), ())
+
+
+BAD = [
+    ({"patch": ""}, "patch is missing or no text"),
+    ({"problem_statement": 7}, "problem_statement is missing or no text"),
+    ({"FAIL_TO_PASS": "test_a"}, "FAIL_TO_PASS holds no JSON list"),
+    ({"FAIL_TO_PASS": '{"a": 1}'}, "FAIL_TO_PASS is no list of test names"),
+    ({"FAIL_TO_PASS": [1]}, "FAIL_TO_PASS is no list of test names"),
+    ({"created_at": "yesterday"}, "created_at is no date: 'yesterday'"),
+    ({"created_at": 1e300}, "created_at is no date"),
+    ({"hints_text": ["a"]}, "hints_text is no text"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_a_row_that_is_none(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rows.parse({**GOOD, **change})
+
+
+def test_files_of_rows(tmp_path: Path) -> None:
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text(json.dumps(GOOD) + "\n\n{broken\n7\n" + json.dumps({**GOOD, "repo": ""}) + "\n")
+    first, *bad = list(rows.read(lines))
+    assert isinstance(first, Row)
+    assert [(one.place, one.name) for one in bad if isinstance(one, BadRow)] == [
+        (3, ""),
+        (4, ""),
+        (5, "django__django-1"),
+    ]
+    listed = tmp_path / "rows.json"
+    listed.write_text(json.dumps([GOOD, GOOD]))
+    assert list(rows.read(listed)) == [first, first]
+    with pytest.raises(InputMissingError):
+        rows.read(tmp_path / "none.jsonl")
+    listed.write_text("[1,")
+    with pytest.raises(IntegrityError, match="is no JSON list"):
+        list(rows.read(listed))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist([GOOD]), tmp_path / "rows.parquet")
+    assert list(rows.read(tmp_path / "rows.parquet")) == [rows.parse(GOOD)]
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(IntegrityError, match="is no parquet"):
+        list(rows.read(tmp_path / "bad.parquet"))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_rows_or_said_to_be_none(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_bytes(content)
+    try:
+        assert all(isinstance(one, Row | BadRow) for one in rows.read(path))
+    except IntegrityError:
+        assert content.lstrip().startswith(b"[")

@@ -1,0 +1,146 @@
+"""A suite as SWE-bench rows, and rows as a suite, proven in a real sandbox."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.builder.unfit import Unfit
+from cursorbench.builder.validate import Stable
+from cursorbench.exchange import ids, rebuilt, swebench_export
+from cursorbench.exchange.rows import Row, read
+from cursorbench.tasks.suite import Suite
+from rtrl_cli.main import run
+from tests.cursorbench import suites
+
+COMMAND = "env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -q --junitxml={report} {tests}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    """The example suite; its repository is at `repos/example__words` beside it."""
+    folder = tmp_path_factory.mktemp("suite")
+    suite = suites.make_suite(folder / "words")
+    (folder / "repos").mkdir()
+    (folder / "words-repo").rename(folder / "repos" / "example__words")
+    return suite
+
+
+@pytest.fixture(scope="module")
+def exported(made: Suite) -> list[dict[str, Any]]:
+    assert run(["bench", "export", str(made.path), "--out", str(made.path.parent / "rows.jsonl")]) == 0
+    lines = (made.path.parent / "rows.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def row(made: Suite, name: str) -> Row:
+    found = {one.instance_id: one for one in read(made.path.parent / "rows.jsonl") if isinstance(one, Row)}
+    return found[name]
+
+
+def test_rows_of_tasks(made: Suite, exported: list[dict[str, Any]]) -> None:
+    first = exported[0]
+    task = made.task("word-debug")
+    assert [one["instance_id"] for one in exported] == [one.name for one in made.tasks]
+    assert first["patch"] == task.solution.read_text()
+    assert "+def test_blanks():" in first["test_patch"]
+    assert json.loads(first["FAIL_TO_PASS"]) == list(suites.CHANGES[0].fail_to_pass)
+    assert first["environment_setup_commit"] == first["base_commit"] == task.fields.base_commit
+
+
+def test_a_row_is_its_commit_again(made: Suite, exported: list[dict[str, Any]], tmp_path: Path) -> None:
+    clone = rebuilt.clone_of(made.path.parent / "repos", "example/words")
+    before = suites.git(clone, "for-each-ref") + suites.git(clone, "status", "--porcelain")
+    commit = rebuilt.rebuilt(clone, row(made, "word-feature"), tmp_path / "scratch")
+    change = suites.CHANGES[1]
+    for name, text in (*change.sources.items(), *change.tests.items()):
+        assert (tmp_path / "scratch" / name).read_text() == text
+    assert len(commit) == 40
+    assert suites.git(clone, "for-each-ref") + suites.git(clone, "status", "--porcelain") == before
+
+
+def test_rows_that_cannot_be_rebuilt(made: Suite, exported: list[dict[str, Any]], tmp_path: Path) -> None:
+    repos = made.path.parent / "repos"
+    good = row(made, "word-debug")
+    clone = rebuilt.clone_of(repos, good.repo)
+    for repo in ("example/other", "../../etc", ""):
+        with pytest.raises(Unfit) as caught:
+            rebuilt.clone_of(repos, repo)
+        assert caught.value.reason == "no_repository"
+    for change, reason in (
+        ({"base_commit": "1" * 40}, "no_base_commit"),
+        ({"patch": good.patch.replace("split", "cut")}, "does_not_apply"),
+        ({"patch": "nothing"}, "does_not_apply"),
+    ):
+        with pytest.raises(Unfit) as caught:
+            rebuilt.rebuilt(clone, replace(good, **change), tmp_path / reason / change.get("patch", "")[:3])
+        assert caught.value.reason == reason
+
+
+def test_ids_are_held_against_the_rows() -> None:
+    assert ids.matched(["a", "b"], ["b", "c"]) == (("b",), ("a",))
+    cut = ["t.py::test_a[x y]", "t.py::test_a[x z]", "t.py::test_a[xy]"]
+    assert ids.matched(["t.py::test_a[x"], cut) == (tuple(cut[:2]), ())
+    assert ids.matched(["t.py::test_a[x]"], cut) == ((), ("t.py::test_a[x]",))
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (Stable(pass_to_pass=("t.py::a",)), "passes on the base, too"),
+        (Stable(unstable=("t.py::a",)), "wavers"),
+        (Stable(broken=("t.py::a",)), "fails with the patch"),
+        (Stable(), "was not run"),
+    ],
+)
+def test_a_row_whose_tests_do_not_tell(made: Suite, exported: list[Any], found: Stable, why: str) -> None:
+    claimed = replace(row(made, "word-debug"), fail_to_pass=("t.py::a",))
+    with pytest.raises(Unfit, match="ids_not_reproduced") as caught:
+        ids.narrowing(claimed, {})(found)
+    assert caught.value.detail == f"1 of 1: t.py::a {why}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
+def test_there_and_back(made: Suite, exported: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = made.path.parent
+    good = exported[0]
+    lines = [
+        {**good, "PASS_TO_PASS": json.dumps(["tests/test_counting.py::test_one", "gone.py::test"])},
+        good,
+        {**good, "instance_id": "other", "repo": "example/other"},
+        {**good, "instance_id": "none", "FAIL_TO_PASS": "[]"},
+        {**good, "instance_id": "../x"},
+        {"instance_id": "bad"},
+    ]
+    rows = folder / "mixed.jsonl"
+    rows.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    command = ["bench", "import", str(rows), "--out", str(folder / "back"), "--repos", str(folder / "repos")]
+    command += [
+        "--environment",
+        "host",
+        "--cache",
+        str(folder / "cache"),
+        "--test-command",
+        COMMAND,
+        "--json",
+    ]
+    assert run(command) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert metrics["tasks"] == ["word-debug"]
+    assert metrics["refused"] == {"bad_row": 2, "twice": 1, "no_repository": 1, "no_fail_to_pass": 1}
+    assert metrics["notes"] == {"word-debug": "1 of 2 ids of PASS_TO_PASS do not hold here"}
+    task = Suite.open(folder / "back").task("word-debug")
+    before = made.task("word-debug")
+    assert task.instruction == before.instruction
+    assert task.tests.fail_to_pass == before.tests.fail_to_pass
+    assert task.tests.pass_to_pass == ("tests/test_counting.py::test_one",)
+    assert task.fields.prompt_source == "issue"
+    assert swebench_export.row_of(task).test_patch == good["test_patch"]
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "noop"
