@@ -3,6 +3,7 @@
     hacks      two published reward hacks, seen to happen under naive specs and seen to be stopped
     learning   twelve cycles without collapse; a learning rate ten times too high is stopped
     ablation   what each part of the objective is worth
+    service    what a model call takes alone: the constants of latency, to be measured on an idle machine
     thirdhack  loopholes nobody wrote a rule for, planted in the reward: do the monitors notice
 
 Everything is the product's own: the shipped seed model and reward, the committed simulated population,
@@ -19,12 +20,13 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import bench
-from experimenting import report, verdicts
+from experimenting import report, service, verdicts
 from experimenting.plan import EXPERIMENTS, setups
 from experimenting.pool import folder_of, run_all
 from experimenting.results import read
@@ -39,7 +41,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("name", choices=sorted(EXPERIMENTS))
+    parser.add_argument("name", choices=sorted([*EXPERIMENTS, "service"]))
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--seeds", type=int, help="how many")
     parser.add_argument("--cycles", type=int, help="of use and learning")
@@ -67,6 +69,8 @@ def main() -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """The same, errors raised."""
+    if arguments.name == "service":
+        return show(arguments, {"bench": "service", "machine": bench.machine(), "figures": service.figures()})
     experiment = EXPERIMENTS[arguments.name]
     named = ("seeds", "cycles", "requests", "users", "heldout", "heldout_ends")
     asked = {name: value for name in named if (value := getattr(arguments, name)) is not None}
@@ -86,8 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     figures = verdicts.VERDICTS[experiment.name](runs, arguments.workers)
     found = report.document(experiment, size, runs, figures, bench.machine())
     report.write(arguments.out, found, runs, bench.table(figures))
-    shown = {name: value for name, value in found.items() if name != "runs"}
-    print(json.dumps(shown, indent=2, ensure_ascii=False) if arguments.json else bench.table(figures))
+    return show(arguments, {name: value for name, value in found.items() if name != "runs"})
+
+
+def show(arguments: argparse.Namespace, found: dict[str, Any]) -> int:
+    """The document, or its figures as a table."""
+    text = json.dumps(found, indent=2, ensure_ascii=False)
+    print(text if arguments.json else bench.table(found["figures"]))
     return 0
 
 

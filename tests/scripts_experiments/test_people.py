@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from experimenting.edge import SERVICE, Waves
 from experimenting.people import population_digest, without_imports
+from experimenting.service import fit
 
 from cursorbench.harness.chat import ChatRequest
 
@@ -67,3 +69,9 @@ def test_service_time_is_that_of_the_tokens_alone() -> None:
     alone = SERVICE.seconds(fresh=100, output=10)
     assert alone == SERVICE.call + 100 * SERVICE.prompt + 10 * SERVICE.output
     assert SERVICE.first_token_s(100) == SERVICE.seconds(100, 1)
+
+
+def test_service_constants_are_found_again_from_calls_and_a_busy_neighbour_is_left_out() -> None:
+    measured = [(0.01 + 1e-4 * n + 2e-3 * m, float(n), float(m)) for n in (10, 80, 150) for m in range(5, 45)]
+    measured[7] = (3.0, *measured[7][1:])
+    assert fit(measured) == pytest.approx((0.01, 1e-4, 2e-3), rel=1e-6)
