@@ -6,9 +6,10 @@ new to it; one that does not has begun another (the agent summed up, or has a he
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,17 +45,32 @@ class Recorder:
         self._calls: list[CallRecord] = []
         self._seen: list[Message] = []
         self._segment = 0
+        self._under_way = 0
         self._started, self._began = time.monotonic(), time.time()
 
     def start(self) -> None:
         """The agent begins now: its wall time counts from here."""
         self._started, self._began = time.monotonic(), time.time()
 
-    def allow(self) -> StopReason | None:
-        """The limit that forbids another model call; None when there may be one."""
+    def over(self) -> StopReason | None:
+        """The limit that is reached; None when there may be more."""
         with self._lock:
             self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
             return self.stop
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[StopReason | None]:
+        """Around one model call: the limit that forbids it (those under way count too), None when it may be."""
+        limit = self.over()
+        with self._lock:
+            if limit is None and self.spent.turns + self._under_way >= self.budget.turns:
+                limit = StopReason.MAX_TURNS
+            self._under_way += 1
+        try:
+            yield limit
+        finally:
+            with self._lock:
+                self._under_way -= 1
 
     def fail(self, reason: str) -> None:
         """A request got no answer."""

@@ -135,11 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in ("/v1/chat/completions", "/chat/completions"):
             self._error(404, "not_found", "only chat completions are served here")
         elif self._known() and (body := self._body()) is not None:
-            recorder = self.server.relay.recorder
-            if (limit := recorder.allow()) is not None:
-                self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
-            else:
-                self._complete(body)
+            with self.server.relay.recorder.call() as limit:
+                if limit is None:
+                    self._complete(body)
+                else:
+                    self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
 
     def _known(self) -> bool:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -151,6 +151,15 @@ async def test_the_budget_ends_it(tmp_path: Path) -> None:
         await asyncio.to_thread(inside, rig)
 
 
+def test_calls_under_way_are_counted() -> None:
+    recorder = Recorder(Budget(turns=2))
+    with recorder.call() as first, recorder.call() as second, recorder.call() as third:
+        assert (first, second, third) == (None, None, StopReason.MAX_TURNS)
+        assert recorder.stop is None, "it has not come to that yet"
+    with recorder.call() as again:
+        assert again is None
+
+
 def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
     nowhere = Endpoint("http://127.0.0.1:9", "k", "m", patience_s=0.01)
     with Relay(nowhere, Budget(turns=9)) as relay, client(relay) as http:
