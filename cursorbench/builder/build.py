@@ -191,7 +191,8 @@ class _Work:
                     self.suite.fields.canary, self.state.locks,
                 )  # fmt: skip
             shutil.rmtree(self.suite.folder(draft.name), ignore_errors=True)
-            facts = judge.make(draft, lambda what: None)
+            short = candidate.commit[:10]
+            facts = judge.make(draft, lambda what: self.progress.advance(0, f"{short}: {what}"))
             verdict = msgspec.structs.replace(blank, outcome="kept", task=draft.name, facts=facts)
         except Unfit as error:
             detail = redact(error.detail).text
