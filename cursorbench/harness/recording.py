@@ -60,7 +60,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def call(self) -> Iterator[StopReason | None]:
-        """Around one model call: the limit that forbids it (those under way count too), None when it may be."""
+        """Around one model call: the limit that forbids it, those under way counted too; None for none."""
         limit = self.over()
         with self._lock:
             if limit is None and self.spent.turns + self._under_way >= self.budget.turns:
