@@ -16,6 +16,7 @@ from cursorbench.exchange.rows import Row
 from cursorbench.graders import patch as patches
 from cursorbench.history.repository import Repository
 from cursorbench.tasks import bundle
+from cursorbench.tasks.settings import NAME
 
 ISSUE = 1
 """The commit's message refers to an issue of this number: the row's problem statement."""
@@ -28,12 +29,13 @@ def clone_of(repos: Path, repo: str) -> Path:
         Unfit: there is none.
     """
     owner, _, name = repo.rpartition("/")
-    tried = [f"{owner}/{name}", f"{owner}__{name}", name]
-    for path in (repos / f"{one.strip('/')}{end}" for one in tried for end in ("", ".git")):
-        inside = path.resolve().is_relative_to(repos.resolve())
-        if inside and ((path / ".git").exists() or (path / "objects").is_dir()):
-            return path
-    raise Unfit("no_repository", f"{repos} has no clone of {repo}: git clone it to {tried[1]}")
+    if not NAME.fullmatch(name) or not NAME.fullmatch(owner or name) or ".." in repo:
+        raise Unfit("no_repository", f"{repo!r} is no OWNER/NAME")
+    for one in (f"{owner}/{name}", f"{owner}__{name}", name) if owner else (name,):
+        for path in (repos / one, repos / f"{one}.git"):
+            if (path / ".git").exists() or (path / "objects").is_dir():
+                return path
+    raise Unfit("no_repository", f"{repos} has no {repo.replace('/', '__')}: clone it there")
 
 
 def rebuilt(clone: Path, row: Row, scratch: Path) -> str:

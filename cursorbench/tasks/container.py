@@ -8,6 +8,7 @@ script. Not for: running containers.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 
@@ -73,7 +74,7 @@ def dockerfile(task: Task) -> str:
         " && git reset -q --hard && rm -rf /tmp/repo",
     ]
     if task.overlay.is_dir():
-        lines.append(f"COPY overlay/ {spec.workdir}/")
+        lines.append(f"COPY {json.dumps(['overlay/', f'{spec.workdir}/'])}")
     if task.logs.is_dir():
         lines.append(f"COPY logs/ {CONTEXT}/")
     variables = {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin"} | python_variables(task)

@@ -119,7 +119,9 @@ def dump(task: Task) -> str:
     """task.toml of a task."""
     ours = {key: value for key, value in asdict(task.fields).items() if value is not None}
     spec = task.environment
-    ours["environment"] = {name: _plain(getattr(spec, name)) for name in _OURS if getattr(spec, name)}
+    ours["environment"] = {
+        name: _plain(getattr(spec, name)) for name in _OURS if getattr(spec, name) or name == "import_paths"
+    }
     environment: dict[str, Any] = {"build_timeout_sec": spec.build_timeout_s, "network_mode": "no-network"}
     for name in ("cpus", "memory_mb", "storage_mb"):
         if (value := getattr(spec, name)) is not None:

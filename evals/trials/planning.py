@@ -19,6 +19,7 @@ from cursorbench.graders.rubric import read_rubric
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.summary import SelfSummary
 from cursorbench.sandbox import open_backend
 from cursorbench.tasks.suite import Suite
 from cursorbench.tasks.task import Split, Task
@@ -42,6 +43,7 @@ class Asked:
         venv: with the outside agent's program; None to find it by the command.
         out: None for `trials/SUITE-MODEL`.
         names: of tasks; empty for all.
+        summary_at: tokens of a prompt from which on the agent sums up; None for never.
         budget: `name=value` for fields of `harness.budget.Budget`.
         checkpoint: what the engine serves, which only the caller can know; needed for a cache.
     """
@@ -61,6 +63,7 @@ class Asked:
     budget: Sequence[str] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    summary_at: int | None = None
     cache: Path | None = None
     rerun_share: float = 0.1
     checkpoint: str = ""
@@ -90,7 +93,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
     agent = _agent(asked)
     model = asked.model or _first_model(asked)
     endpoint = Endpoint(asked.base_url, asked.key, model)
-    venv = asked.venv or (_venv(asked.command) if asked.command else None)
+    command, venv = _outside(asked)
     backend = open_backend(asked.backend)
     backend.probe()
     out = asked.out or Path("trials") / f"{suite.fields.name}-{_safe(model)}"
@@ -100,7 +103,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         cache=asked.environments.expanduser().resolve(),
         out=out.resolve(),
         backend=backend.name,
-        command=asked.command,
+        command=command,
         venv=venv,
         quality=asked.quality,
         prices=read_prices(asked.prices) if asked.prices else {},
@@ -110,7 +113,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         attempts=asked.attempts,
         setting=setting,
         conditions=Conditions(
-            conditions.harness(agent, asked.command, venv),
+            conditions.harness(agent, command, venv),
             conditions.engine(asked.base_url, model, asked.checkpoint, asked.temperature),
             conditions.sandbox(backend.name),
             conditions.graders(),
@@ -137,7 +140,8 @@ def _tasks(suite: Suite, asked: Asked) -> tuple[Task, ...]:
 def _agent(asked: Asked) -> AgentConfig:
     config = AgentConfig(temperature=asked.temperature)
     budget = with_budget(config.budget, asked.budget)
-    return replace(config, budget=budget, max_tokens=asked.max_tokens or config.max_tokens)
+    summary = SelfSummary(asked.summary_at) if asked.summary_at else None
+    return replace(config, budget=budget, max_tokens=asked.max_tokens or config.max_tokens, summary=summary)
 
 
 def with_budget(budget: Budget, changes: Sequence[str]) -> Budget:
@@ -163,15 +167,28 @@ def _first_model(asked: Asked) -> str:
         return driver.model
 
 
-def _venv(command: str) -> Path | None:
-    """The virtual environment whose program a command names; None when it has to be in the task's."""
-    words = shlex.split(command) if command.count('"') % 2 == 0 and command.count("'") % 2 == 0 else []
+def _outside(asked: Asked) -> tuple[str, Path | None]:
+    """An outside agent's command as it is run inside, and the virtual environment its program is in.
+
+    None for the environment when the program has to be in the task's own.
+    """
+    if not asked.command:
+        return "", None
+    try:
+        words = shlex.split(asked.command)
+    except ValueError:
+        words = []
     if not words:
-        raise UsageError(f"the agent's command cannot be read: {command!r}", hint="quote it as for a shell")
-    beside = Path(sys.executable).with_name(words[0])
+        raise UsageError(
+            f"the agent's command cannot be read: {asked.command!r}", hint="quote it as for a shell"
+        )
+    beside = Path(sys.executable).parent / words[0]
     found = shutil.which(words[0]) or (str(beside) if beside.is_file() else "")
-    folder = Path(found).parent.parent if found else None
-    return folder if folder is not None and (folder / "pyvenv.cfg").is_file() else None
+    folder = asked.venv or (Path(found).parent.parent if found else None)
+    if folder is None or not (folder / "pyvenv.cfg").is_file():
+        return asked.command, asked.venv
+    inside = Path(words[0]).name if "/" in words[0] else words[0]
+    return shlex.join([inside, *words[1:]]), folder.resolve()
 
 
 def _safe(model: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,35 +15,68 @@ if TYPE_CHECKING:
     from cursorbench.exchange.refused import Exchanged
     from stages.stage import Progress
 
-CACHE = Path("~/.cache/rtrl/environments")
-
 
 def command(
     source: Annotated[
         Path,
-        typer.Argument(metavar="SOURCE", help="File of SWE-bench rows, or a Harbor task or folder of them."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="File of SWE-bench rows (.jsonl, .json, .parquet), or a Harbor task or folder of them.",
+            show_default=False,
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="SUITE", help="Folder of the suite; may be begun.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="SUITE",
+            help="The suite's folder; one that was begun goes on.",
+            show_default=False,
+        ),
+    ],
     repos: Annotated[
         Path | None,
-        typer.Option("--repos", metavar="DIR", help="Clones of the rows' repositories, by OWNER__NAME."),
+        typer.Option(
+            "--repos", metavar="DIR", help="Clones of the rows' repositories, as OWNER__NAME. Default: here."
+        ),
+    ] = None,
+    install: Annotated[
+        str, typer.Option("--install", metavar="WORDS", help="What tests need, as for `rtrl bench build`.")
+    ] = "auto",
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
     ] = None,
     environment: Annotated[
-        str, typer.Option("--environment", metavar="python|host", help="Locked requirements, or rtrl's own.")
+        Literal["python", "host"],
+        typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
     ] = "python",
-    python: Annotated[str, typer.Option("--python", help="Version of the rows' Python.")] = (
-        f"{sys.version_info.major}.{sys.version_info.minor}"
-    ),
-    install: Annotated[
-        str, typer.Option("--install", help="Requirements, as `rtrl bench build` takes them.")
-    ] = "auto",
-    lock: Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="A lock with hashes.")] = None,
-    test_command: Annotated[
-        str, typer.Option("--test-command", help="With {report} and {tests}; default pytest.")
+    python: Annotated[
+        str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")
     ] = "",
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds of one run of the tests.")] = 300.0,
-    backend: Annotated[str, typer.Option("--backend", help="Of the sandbox.")] = "auto",
-    cache: Annotated[Path, typer.Option("--cache", metavar="DIR", help="Of environments.")] = CACHE,
+    test_command: Annotated[
+        str,
+        typer.Option(
+            "--test-command",
+            metavar="WORDS",
+            help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
+        ),
+    ] = "",
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
+    ] = 300.0,
+    heldout: Annotated[
+        float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks of rows.", min=0, max=1)
+    ] = 0.5,
+    sandbox: Annotated[
+        str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")
+    ] = "auto",
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."
+        ),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -53,24 +85,22 @@ def command(
     Rows are validated as `rtrl bench build` validates: in a sandbox, several times. An import that was
     stopped goes on. Exit 3: nothing could be taken.
     """
-    from cursorbench.builder.settings import Settings
-
     started = time.monotonic()
-    if environment not in ("python", "host"):
-        raise typer.BadParameter(f"{environment} is no environment: python or host")
     with make_progress(quiet) as progress:
         if source.is_dir():
             done = _harbor(source, out, progress)
-        elif repos is None:
-            raise typer.BadParameter("rows need --repos DIR, the folder of their repositories' clones")
         else:
+            from cursorbench.builder.settings import Settings
             from cursorbench.exchange.swebench_import import RowSettings, import_rows
 
+            place = repos or Path.cwd()
+            usual = Settings(place, out)
             build = Settings(
-                repo=repos, out=out, name="import", install=install, lock=lock, environment=environment,  # type: ignore[arg-type]  # checked above
-                python=python, test_command=test_command, timeout_s=timeout, backend=backend, cache=cache,
+                repo=place, out=out, name="rows", install=install, lock=lock, environment=environment,
+                python=python or usual.python, test_command=test_command, timeout_s=timeout,
+                heldout=heldout, backend=sandbox, cache=cache or usual.cache,
             )  # fmt: skip
-            done = import_rows(RowSettings(source, repos, build), progress)
+            done = import_rows(RowSettings(source, place, build), progress)
     status = "noop" if done.again == len(done.made) and done.made else "succeeded"
     document = envelope(
         "bench import",

@@ -207,6 +207,21 @@ def test_verdicts_count_for_their_settings(tmp_path: Path) -> None:
         assert state.verdict("e" * 40, "k") is None
 
 
+@needs_bubblewrap
+def test_a_build_that_was_killed_before_there_was_a_suite(tmp_path: Path) -> None:
+    Git(tmp_path / "repo").commit(0, {"a.py": "a = 1\n"})
+    (tmp_path / "suite" / "tasks").mkdir(parents=True)
+    built, _ = made(tmp_path)
+    assert (built.counts()["candidates"], built.passed_over) == (0, {"root": 1})
+    shutil.rmtree(tmp_path / "suite" / ".build")
+    assert made(tmp_path)[0].suite.fields == built.suite.fields
+    shutil.rmtree(tmp_path / "suite")
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "mine.txt").write_text("x")
+    with pytest.raises(UsageError, match="is there already"):
+        made(tmp_path)
+
+
 def test_a_busy_machine_leaves_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = State(tmp_path)
     with state.held():

@@ -140,4 +140,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["bench", "import", str(tmp_path / "empty"), "--out", str(tmp_path / "other")]) == 5
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n")
-    assert run(["bench", "import", str(rows), "--out", str(tmp_path / "other")]) == 2
+    assert run(["bench", "import", str(rows), "--out", str(tmp_path / "third")]) == 3
+    assert json.loads((tmp_path / "third" / "rejects.json").read_text())[0]["reason"] == "bad_row"
