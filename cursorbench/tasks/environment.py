@@ -17,7 +17,7 @@ from cursorbench.sandbox.protocol import Environment, Limits
 from cursorbench.tasks import bundle, venv
 from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.container import CONTEXT, VENV, python_variables
-from cursorbench.tasks.folder import walk
+from cursorbench.tasks.folder import walk, within
 from cursorbench.tasks.settings import Invalid
 from cursorbench.tasks.task import Task
 
@@ -88,7 +88,8 @@ def _tree(task: Task, cache: Path) -> Path:
     def make(folder: Path) -> None:
         bundle.checkout(task.bundle, folder, tree=task.environment.tree, ignored=list(overlay))
         for name, path in overlay.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, folder / name)
+            place = within(folder, name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
 
     return made_once(cache, "trees", known.hexdigest()[:32], make)
