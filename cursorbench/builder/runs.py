@@ -1,9 +1,9 @@
 """One run of a commit's tests on the base with or without its solution, under conditions that vary.
 
 Each run is a sandbox of its own. From run to run differ: the order of the tests (pytest; `mounted/`), the
-seed of hashes, the time zone, and the date, where Debian's `faketime` is installed: its library is loaded
-into the commands. A clock that is patched inside Python only would not agree with itself (`time.time` against
-`datetime.now`), so there is none. Not for: what the runs tell (`validate.py`).
+seed of hashes, the time zone, and with it the hour and often the day. The date itself is not moved: a clock
+that is patched inside Python does not agree with itself (`time.time` against `datetime.now`), and under
+libfaketime 0.9.10 Python's sleeps fail and its waits hang. Not for: what the runs tell (`validate.py`).
 """
 
 from __future__ import annotations
@@ -19,47 +19,35 @@ from cursorbench.sandbox.protocol import Backend, Environment, Limits
 
 PLUGINS = "/opt/rtrl/plugins"
 _MOUNTED = Path(__file__).parent / "mounted"
-_FAKETIME = tuple(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 _ZONES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Auckland", "America/Los_Angeles")
-_DAYS = (0, 40, 403, 1, 181)  # no weekday, month and year alike
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What varies between runs. `order` "" leaves the tests in their own; `days`: the clock is ahead by."""
+    """What varies between runs. `order` "" leaves the tests in their own."""
 
     order: str
     hash_seed: int
     zone: str
-    days: int
 
     def variables(self) -> dict[str, str]:
         """As environment variables."""
-        said = {
+        return {
             "PYTHONHASHSEED": str(self.hash_seed),
             "RTRL_ORDER_SEED": self.order,
             "PYTEST_ADDOPTS": "-p rtrl_order",
             "TZ": self.zone,
         }
-        if self.days and _FAKETIME:
-            said |= {
-                "LD_PRELOAD": str(_FAKETIME[0]),
-                "FAKETIME": f"+{self.days}d",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "NO_FAKE_STAT": "1",
-            }
-        return said
 
 
-USUAL = Conditions("", 0, "UTC", 0)
+USUAL = Conditions("", 0, "UTC")
 
 
 def conditions(run: int, seed: str) -> Conditions:
     """Those of the n-th run of a candidate; the first is as usual as it gets."""
     if run == 0:
         return USUAL
-    n = run % len(_ZONES)
-    return Conditions(f"{seed}/{run}", 1_000 + 7_919 * run, _ZONES[n], _DAYS[n] if _FAKETIME else 0)
+    return Conditions(f"{seed}/{run}", 1_000 + 7_919 * run, _ZONES[run % len(_ZONES)])
 
 
 @dataclass(frozen=True)

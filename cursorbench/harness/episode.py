@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cursorbench.harness.budget import StopReason, Usage
 from cursorbench.harness.hermes import CallError
-from cursorbench.harness.results import Edit, ErrorClass, ToolError, error_class
+from cursorbench.harness.results import Edit, ErrorClass, ToolError, cut_middle, error_class
 
 Message = dict[str, Any]
+
+MAX_RESULTS_CHARS = 64_000  # of all calls of one message: more is cut, each result to an equal share
 
 
 @dataclass(frozen=True)
@@ -112,3 +114,11 @@ class Episode:
     def invalid_calls(self) -> int:
         """Calls that do not parse, name no tool, or fail its schema."""
         return sum(1 for call in self.calls if call.error)
+
+
+def bounded(found: Sequence[tuple[CallRecord, Edit | None]]) -> list[tuple[CallRecord, Edit | None]]:
+    """The results of one message; when they are too much together, each cut to an equal share."""
+    if sum(len(record.result) for record, _ in found) <= MAX_RESULTS_CHARS:
+        return list(found)
+    share = MAX_RESULTS_CHARS // len(found)
+    return [(replace(record, result=cut_middle(record.result, share)), edit) for record, edit in found]

@@ -18,7 +18,7 @@ from typing import Any
 from cursorbench.harness import hermes, side_by_side
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
 from cursorbench.harness.chat import ChatRequest, whole
-from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
+from cursorbench.harness.episode import CallRecord, Episode, Message, Turn, bounded
 from cursorbench.harness.results import Edit, ToolResult
 from cursorbench.harness.summary import SelfSummary
 from cursorbench.harness.toolbox import Toolbox
@@ -212,7 +212,7 @@ class AgentLoop:
             (self._toolbox.edits(call["function"]["name"]), partial(self._one, call, began, index < left))
             for index, call in enumerate(calls)
         ]
-        for record, edit in side_by_side.run(jobs):
+        for record, edit in bounded(side_by_side.run(jobs)):
             self.calls.append(record)
             if edit is not None:
                 self.edits.append(edit)

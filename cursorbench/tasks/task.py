@@ -39,6 +39,7 @@ class CursorBenchFields:
         prompt_source: whose words the instruction is: a user's in a session, an issue's, a commit's, or its
             author's, who made the task by hand.
         reference_turns, reference_tokens: what the session needed; None without a session.
+        ambiguous: the instruction cannot be followed without an answer from the user: to ask is right.
     """
 
     instance_id: str
@@ -55,6 +56,7 @@ class CursorBenchFields:
     lines_changed: int | None = None
     reference_turns: int | None = None
     reference_tokens: int | None = None
+    ambiguous: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ METRICS = (
     Metric("invalid_calls", "lower", 1.0, "calls", "broken calls per trial", gated=False),
     Metric("model_calls", "lower", 5.0, "calls", "model calls per trial", gated=False),
     Metric("output_tokens", "lower", 2000.0, "tokens", "written per trial", gated=False),
+    Metric("right", "higher", 0.05, "share", "asked or acted as they should", bounds=(0, 1), gated=False),
     Metric("asked", "lower", 0.1, "share", "trials that ended in a question", bounds=(0, 1), gated=False),
     Metric("flagged", "lower", 0.02, "share", "reached for the test runner", bounds=(0, 1), gated=False),
 )
@@ -227,8 +228,8 @@ def _attempt(one: _Trial) -> Attempt:
     if record.infrastructure:
         return Attempt(*known, {}, failure=f"{record.cause}: {record.detail}"[:500])
     said = record.correctness
+    told = 0.0 if record.ambiguous else 1.0  # where to ask is right, tests say nothing
     values = {
-        "solved": float(bool(record.passed)),
         "invalid_calls": float(record.usage.invalid_calls),
         "model_calls": float(record.usage.calls),
         "output_tokens": float(record.usage.output_tokens),
@@ -242,4 +243,7 @@ def _attempt(one: _Trial) -> Attempt:
         "flags": list(said.get("flags", ())),
         "restored": list(said.get("restored", ())),
     }
-    return Attempt(*known, {name: (value, 1.0) for name, value in values.items()}, detail=detail)
+    pairs = {name: (value, 1.0) for name, value in values.items()}
+    pairs["solved"] = (told * bool(record.passed), told)
+    pairs["right"] = (float(bool(record.right)), float(record.right is not None))
+    return Attempt(*known, pairs, detail=detail)

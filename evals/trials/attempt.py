@@ -189,8 +189,9 @@ def graded(
         detail="" if said.passed else tried.detail or said.detail,
         passed=said.passed,
         stop=tried.stop,
+        ambiguous=task.fields.ambiguous,
         did=did,
-        right=interaction.right(did, task.fields.intent, ambiguous=_ambiguous(task)),
+        right=interaction.right(did, task.fields.intent, ambiguous=task.fields.ambiguous),
         usage=tried.usage,
         cost=None if price is None else efficiency.cost(tried.usage, price),
         correctness=asdict(said),
@@ -199,10 +200,6 @@ def graded(
         diff=tried.diff[:MAX_DIFF],
         diff_cut=len(tried.diff) > MAX_DIFF,
     )
-
-
-def _ambiguous(task: Task) -> bool:
-    return bool(getattr(task.fields, "ambiguous", False))
 
 
 def lost(job: Job, cause: str, detail: str, tried: Tried | None = None) -> Record:

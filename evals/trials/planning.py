@@ -90,7 +90,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
     agent = _agent(asked)
     model = asked.model or _first_model(asked)
     endpoint = Endpoint(asked.base_url, asked.key, model)
-    venv = asked.venv or (_venv(asked.command) if asked.command else None)
+    command, venv = _outside(asked)
     backend = open_backend(asked.backend)
     backend.probe()
     out = asked.out or Path("trials") / f"{suite.fields.name}-{_safe(model)}"
@@ -100,7 +100,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         cache=asked.environments.expanduser().resolve(),
         out=out.resolve(),
         backend=backend.name,
-        command=asked.command,
+        command=command,
         venv=venv,
         quality=asked.quality,
         prices=read_prices(asked.prices) if asked.prices else {},
@@ -110,7 +110,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         attempts=asked.attempts,
         setting=setting,
         conditions=Conditions(
-            conditions.harness(agent, asked.command, venv),
+            conditions.harness(agent, command, venv),
             conditions.engine(asked.base_url, model, asked.checkpoint, asked.temperature),
             conditions.sandbox(backend.name),
             conditions.graders(),
@@ -163,15 +163,28 @@ def _first_model(asked: Asked) -> str:
         return driver.model
 
 
-def _venv(command: str) -> Path | None:
-    """The virtual environment whose program a command names; None when it has to be in the task's."""
-    words = shlex.split(command) if command.count('"') % 2 == 0 and command.count("'") % 2 == 0 else []
+def _outside(asked: Asked) -> tuple[str, Path | None]:
+    """An outside agent's command as it is run inside, and the virtual environment its program is in.
+
+    None for the environment when the program has to be in the task's own.
+    """
+    if not asked.command:
+        return "", None
+    try:
+        words = shlex.split(asked.command)
+    except ValueError:
+        words = []
     if not words:
-        raise UsageError(f"the agent's command cannot be read: {command!r}", hint="quote it as for a shell")
-    beside = Path(sys.executable).with_name(words[0])
+        raise UsageError(
+            f"the agent's command cannot be read: {asked.command!r}", hint="quote it as for a shell"
+        )
+    beside = Path(sys.executable).parent / words[0]
     found = shutil.which(words[0]) or (str(beside) if beside.is_file() else "")
-    folder = Path(found).parent.parent if found else None
-    return folder if folder is not None and (folder / "pyvenv.cfg").is_file() else None
+    folder = asked.venv or (Path(found).parent.parent if found else None)
+    if folder is None or not (folder / "pyvenv.cfg").is_file():
+        return asked.command, asked.venv
+    inside = Path(words[0]).name if "/" in words[0] else words[0]
+    return shlex.join([inside, *words[1:]]), folder.resolve()
 
 
 def _safe(model: str) -> str:

@@ -36,6 +36,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         passed: None for infrastructure.
         stop: the harness's reason to stop, or the outside agent's exit.
         correctness, quality, rubric: the graders' records as plain data; empty where there is none.
+        ambiguous: the task's: to ask was right, and its tests say nothing of a model.
         did, right: what the agent did, and whether that was right (`graders/interaction.py`).
         cost: None without a price.
         generations: ids by which the gateway knows its model calls.
@@ -52,6 +53,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 1
     passed: bool | None = None
     stop: str = ""
+    ambiguous: bool = False
     did: str = ""
     right: bool | None = None
     usage: Usage = Usage()

@@ -2,8 +2,8 @@
 
 Figures are means over tasks of a task's mean over its attempts, with 95 % intervals clustered as the tasks
 say (by repository, or feature). pass@k is the unbiased estimate per task (`graders/best_of.py`), over the
-tasks with at least k graded attempts. Infrastructure is in no figure: it is counted, and above 1 % the run is
-void. Not here: comparing two models (`evals/gate.py`).
+tasks with at least k graded attempts; a task that is marked ambiguous is in no pass@k. Infrastructure is
+in no figure: it is counted, and above 1 % the run is void. Not here: comparing two models (`evals/gate.py`).
 """
 
 from __future__ import annotations
@@ -97,9 +97,10 @@ def void(trials: int, lost: int) -> str:
 
 
 def _figures(graded: Sequence[Record], attempts: int) -> list[Figure]:
-    found = [Figure("correctness", "pass@1", "share", _passing(graded, 1))]
+    told = [one for one in graded if not one.ambiguous]
+    found = [Figure("correctness", "pass@1", "share", _passing(told, 1))]
     if attempts > 1:
-        found.append(Figure("correctness", f"pass@{attempts}", "share", _passing(graded, attempts)))
+        found.append(Figure("correctness", f"pass@{attempts}", "share", _passing(told, attempts)))
     for axis, name, unit, value, bounds in _MEANS:
         estimate = _mean(graded, value, bounds)
         if estimate.cases:

@@ -327,3 +327,15 @@ def test_whatever_a_server_answers_can_be_gone_on_with(tmp_path, message):
     json.dumps(loop.messages, ensure_ascii=False).encode()
     answers = [m["tool_call_id"] for m in loop.messages if m["role"] == "tool"]
     assert answers == [call["id"] for call in loop.messages[2].get("tool_calls", [])]
+
+
+def test_the_results_of_one_message_are_bounded_together(tmp_path):
+    tool = Tool(define("say", "Say.", {"n": {"type": "integer"}}), lambda _, a, __: ToolResult("x" * a["n"]))
+    loop = AgentLoop(Toolbox(Folder(tmp_path), (tool,)), "Go.", "all", Budget(turns=3))
+    said = [hermes.render("say", {"n": size}) for size in (30_000, 30_000, 5, 40_000)]
+    loop.receive(assistant_message("".join(said)))
+    assert [len(call.result) < 16_100 for call in loop.calls] == [True] * 4
+    assert loop.calls[2].result == "x" * 5
+    assert "[24000 characters, 0 line ends cut here]" in loop.calls[3].result
+    loop.receive(assistant_message("".join(said[:2])))
+    assert [len(call.result) for call in loop.calls[4:]] == [30_000, 30_000], "together they fit"

@@ -50,23 +50,25 @@ def test_figures_by_hand() -> None:
         record("b1", 1, "engine_down"),
         record("c1", 0, right=True, did="acted", quality={"lint": 2, "types": None, "size_ratio": 1.5}),
         record("c1", 1, right=False, did="asked", correctness={"flags": ("deciding",)}),
+        record("d1", 0, "failed", ambiguous=True, right=True, did="asked"),
     ]
     found = summarise(records, 2)
     figures = {(one.axis, one.name): one.estimate for one in found.figures}
-    assert (found.tasks, found.trials, found.graded, found.infrastructure) == (3, 6, 5, 1)
+    assert (found.tasks, found.trials, found.graded, found.infrastructure) == (4, 7, 6, 1)
     assert figures["correctness", "pass@1"].value == pytest.approx((0.5 + 0 + 1) / 3)
     assert figures["correctness", "pass@2"].value == pytest.approx(1.0)  # of a1 and c1; b1 has one attempt
     assert figures["correctness", "pass@2"].cases == 2
     assert figures["efficiency", "tokens"].value == pytest.approx((200 + 400) / 2)
+    assert figures["correctness", "pass@1"].cases == 3, "not the ambiguous one"
     assert figures["efficiency", "model_calls"].value == pytest.approx((2 + 4) / 2)
-    assert figures["interaction", "right"].value == pytest.approx(0.5)
-    assert figures["interaction", "asked"].value == pytest.approx((0 + 0 + 0.5) / 3)
+    assert figures["interaction", "right"].value == pytest.approx((0.5 + 1) / 2)
+    assert figures["interaction", "asked"].value == pytest.approx((0 + 0 + 0.5 + 1) / 4)
     assert figures["quality", "lint_added"].value == 2
     assert ("quality", "types_added") not in figures
     assert ("efficiency", "cost") not in figures
-    assert found.causes == {"solved": 3, "max_turns": 1, "failed": 1, "engine_down": 1}
+    assert found.causes == {"solved": 3, "max_turns": 1, "failed": 2, "engine_down": 1}
     assert found.flags == {"deciding": 1}
-    assert "1 of 6" in found.void
+    assert "1 of 7" in found.void
     document = found.to_json()
     assert document["axes"]["correctness"]["pass@1"]["clusters"] == 3
 

@@ -1,0 +1,99 @@
+"""What can be wrong with a request is found before the first trial; equal requests have equal digests."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.errors import DependencyDownError, InputMissingError, RtrlError, UsageError
+from cursorbench.harness.budget import Budget
+from cursorbench.tasks.suite import Suite
+from evals.trials.plan import Plan, jobs_of
+from evals.trials.planning import Asked, plan, with_budget
+from tests.cursorbench.suites import make_suite
+
+NOWHERE = "http://127.0.0.1:1/v1"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return make_suite(tmp_path_factory.mktemp("plan") / "words")
+
+
+def planned(_suite: Suite, **changes: Any) -> Plan:
+    return plan(replace(Asked(changes.pop("suite", _suite.path), NOWHERE, model="m"), **changes))[1]
+
+
+def test_a_request_becomes_a_plan(suite: Suite) -> None:
+    found = planned(suite, attempts=2, budget=("turns=7", "wall_s=90"), temperature=0.5, max_tokens=99)
+    assert [task.name for task in found.tasks] == ["word-debug", "word-feature", "word-refactor"]
+    agent = found.setting.agent
+    assert (agent.budget.turns, agent.budget.wall_s) == (7, 90.0)
+    assert (agent.temperature, agent.max_tokens) == (0.5, 99)
+    assert found.setting.out == Path("trials/words-m").resolve()
+    assert len({job.key for job in jobs_of(found)}) == 6
+    assert [task.name for task in planned(suite, names=("word-feature",)).tasks] == ["word-feature"]
+    assert [task.name for task in planned(suite, split="dev").tasks] == ["word-refactor"]
+
+
+def test_what_decides_a_trial_is_in_its_digest(suite: Suite) -> None:
+    base = planned(suite).conditions
+    assert planned(suite, jobs=9, attempts=3).conditions == base
+    assert planned(suite, budget=("turns=3",)).conditions.differing(base) == ["harness"]
+    assert planned(suite, command="mini -t x").conditions.differing(base) == ["harness"]
+    assert planned(suite, model="n").conditions.differing(base) == ["engine"]
+    assert planned(suite, base_url="http://127.0.0.1:2/v1").conditions.differing(base) == ["engine"]
+    known = planned(suite, checkpoint="checkpoint@v3").conditions
+    assert known.differing(base) == ["engine"]
+    moved = planned(suite, checkpoint="checkpoint@v3", base_url="http://127.0.0.1:2/v1").conditions
+    assert moved == known, "where a known checkpoint is served does not matter"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"budget": ("turns",)}, UsageError, "--budget turns"),
+        ({"budget": ("turns=0",)}, UsageError, "turns=0"),
+        ({"budget": ("speed=3",)}, UsageError, "speed"),
+        ({"cache": Path("c")}, UsageError, "--checkpoint"),
+        ({"names": ("nothing",)}, InputMissingError, "nothing"),
+        ({"split": "dev", "names": ("word-debug",)}, UsageError, "no task"),
+        ({"command": 'mini "'}, UsageError, "read"),
+        ({"prices": Path("no.toml")}, InputMissingError, "price table"),
+        ({"rubric": Path("no.toml")}, InputMissingError, "rubric"),
+        ({"backend": "none"}, UsageError, "none"),
+        ({"suite": Path("/nowhere")}, InputMissingError, "suite.toml"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(
+    suite: Suite, changes: dict[str, Any], error: type[RtrlError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        planned(suite, **changes)
+
+
+def test_a_model_without_a_name_is_the_first_one_served(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evals.trials.planning.FIRST_ANSWER_S", 0.1)
+    with pytest.raises(DependencyDownError):
+        planned(suite, model="")
+
+
+def test_an_outside_agents_environment_is_found_by_its_command(suite: Suite) -> None:
+    beside = Path(sys.executable).parent
+    program = next(path.name for path in sorted(beside.iterdir()) if path.name.startswith("mini"))
+    found = planned(suite, command=f"{beside / program} -t {{instruction}}").setting
+    assert (found.venv, found.command) == (beside.parent.resolve(), f"{program} -t '{{instruction}}'")
+    assert planned(suite, command=f"{program} -t x").setting.venv == beside.parent.resolve()
+    assert planned(suite, command="an-agent-that-is-in-the-task -t x").setting.venv is None
+
+
+def test_budgets() -> None:
+    changed = with_budget(Budget(), ["output_tokens=5", "tool_calls=2"])
+    assert (changed.output_tokens, changed.tool_calls, changed.wall_s) == (5.0, 2.0, math.inf)
