@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.errors import InputMissingError, IntegrityError, SandboxError
 from cursorbench.graders.running import run_tests
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Limits
@@ -57,6 +58,14 @@ def test_limits_are_the_tasks(made: Suite) -> None:
     assert (found.memory, found.disk, found.wall_s) == (2048 << 20, 1024 << 20, 60.0)
     silent = replace(task, environment=EnvironmentSpec(kind="host", memory_mb=None, storage_mb=None))
     assert environment.limits(silent).memory == Limits().memory
+
+
+def test_what_a_machine_gives_is_named() -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert environment.of_machine("python", version).startswith(f"python {version}.")
+    assert environment.of_machine("host", "") == environment.of_machine("host", "") != "host"
+    with pytest.raises(InputMissingError, match=r"no Python 3\.99"):
+        environment.of_machine("python", "3.99")
 
 
 def test_an_image_needs_a_container_engine(made: Suite, tmp_path: Path) -> None:
