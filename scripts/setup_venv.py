@@ -142,7 +142,7 @@ def install_tools() -> None:
             subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if missing:
-        say(f"not installed, for want of apt or root: {' '.join(missing)}; ask for them, or tests are skipped")
+        say(f"not installed, without apt or root: {' '.join(missing)}; ask for them, or tests are skipped")
         if "bubblewrap" in missing:
             say("without bubblewrap nothing that a model wrote is run: no rtrl bench")
 
