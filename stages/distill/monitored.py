@@ -7,6 +7,7 @@ Not for: what is watched and when it is called (`stages/monitor/`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,22 +17,32 @@ from numpy.typing import NDArray
 from stages.distill.config import DistillConfig
 from stages.distill.measure import MEASURED
 from stages.distill.spec import RewardSpec
+from stages.exits import exit_of
 from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.history import History
 
 Floats = NDArray[np.float64]
+_HANDS = ("policy", "infrastructure")  # an exit by another hand is no news of the policy
 _TOLD = {name for name in MEASURED.names if "." not in name}
 
 
-def cycle_of(measured: pa.Table, reward: Floats, spec: RewardSpec, checkpoint: str) -> Cycle:
-    """The cycle of these episodes (`measure.columns_of`), rewards [E] with nan for none."""
+def cycle_of(
+    measured: pa.Table, reward: Floats, spec: RewardSpec, checkpoint: str, why_not: Sequence[str] = ()
+) -> Cycle:
+    """The cycle of these episodes (`measure.columns_of`), rewards [E] with nan for none.
+
+    `why_not` gives the exit that each left by, "" for none; without it nothing is known of exits.
+    """
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
     columns = {}
     for name in sorted(wanted | {*USER_SIGNALS}):
-        column = measured[name] if name in _TOLD else measured[f"watched.{name}"]
-        columns[name] = column.to_numpy().astype(np.float64)
+        if name != "left_out":
+            column = measured[name] if name in _TOLD else measured[f"watched.{name}"]
+            columns[name] = column.to_numpy().astype(np.float64)
+    if why_not:
+        columns["left_out"] = np.array([float(exit_of(why).by in _HANDS) if why else 0.0 for why in why_not])
     evidence, names = _held_out(columns, spec)
     return Cycle(
         at=int(measured["at"].to_numpy().max()),

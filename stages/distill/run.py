@@ -115,7 +115,8 @@ class DistillStage:
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
         watched = None
         if before is not None:
-            cycle = cycle_of(measured, scored.rewards.reward, spec, interactions.meta["checkpoint"])
+            checkpoint = interactions.meta["checkpoint"]
+            cycle = cycle_of(measured, scored.rewards.reward, spec, checkpoint, scored.why_not)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history)
             after.save(out_dir / "line_state", carry=before.path)

@@ -66,6 +66,9 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
         "terminal_only", "1", "up", "share", "episodes whose only tool is the terminal"
     ),
     "silent": Behaviour("silent", "1", "up", "share", "episodes without any signal"),
+    "left_out": Behaviour(
+        "left_out", "1", "up", "share", "episodes without gradient that neither user nor clock left out"
+    ),
     "edit_persistence": Behaviour("edit_persistence", "1", "down", "part", "of edits, what is still there"),
     "edit_rejected": Behaviour("edit_rejected", "1", "up", "share", "edits that were refused or undone"),
     "dissatisfied_followup": Behaviour(

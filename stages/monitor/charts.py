@@ -98,8 +98,9 @@ def update(history: History, cycle: Cycle, rules: Rules | None = None) -> Update
     rules = rules or Rules()
     window = cycles.window(cycle, history.reference)
     windows = [*history.windows, window]
-    new = [found for name in BEHAVIOURS if (found := _alarm(name, windows, rules)) is not None]
-    if (apart := _divergence(windows, rules)) is not None:
+    number = history.forgotten + len(windows)
+    new = [found for name in BEHAVIOURS if (found := _alarm(name, windows, rules, number)) is not None]
+    if (apart := _divergence(windows, rules, number)) is not None:
         new.append(apart)
     kept = windows[-rules.windows :]
     after = History(
@@ -169,7 +170,7 @@ def _band(level: Level, error: float, behaviour: Behaviour) -> tuple[float, floa
     return usual, low, high
 
 
-def _alarm(name: str, windows: Sequence[Window], rules: Rules) -> Alarm | None:
+def _alarm(name: str, windows: Sequence[Window], rules: Rules, number: int) -> Alarm | None:
     """The alarm of the newest window, if there is one."""
     if name not in windows[-1].figures:
         return None
@@ -179,7 +180,7 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules) -> Alarm | None:
     side, window, usual = last.alarm, windows[-1], last.usual or 0.0
     span = sum(each.at >= last.since[side] for each in windows)
     return Alarm(
-        id=alarm_id(window, name, side),
+        id=alarm_id(window.checkpoint, number, name, side),
         behaviour=name,
         direction=side,
         at=window.at,
@@ -194,7 +195,7 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules) -> Alarm | None:
     )
 
 
-def _divergence(windows: Sequence[Window], rules: Rules) -> Alarm | None:
+def _divergence(windows: Sequence[Window], rules: Rules, number: int) -> Alarm | None:
     found = divergence(windows)
     if found is None or len(windows) <= rules.warm_up or not diverges(found, rules.rate):
         return None
@@ -204,7 +205,7 @@ def _divergence(windows: Sequence[Window], rules: Rules) -> Alarm | None:
     assert window.reward is not None
     assert window.user is not None
     return Alarm(
-        id=alarm_id(window, DIVERGENCE, "up"),
+        id=alarm_id(window.checkpoint, number, DIVERGENCE, "up"),
         behaviour=DIVERGENCE,
         direction="up",
         at=window.at,
@@ -241,9 +242,9 @@ def _notes(window: Window, rules: Rules) -> list[str]:
     ]
 
 
-def alarm_id(window: Window, name: str, side: Side) -> str:
-    """Stable, and short enough to be typed."""
-    text = f"{window.at}\0{window.checkpoint}\0{name}\0{side}"
+def alarm_id(checkpoint: str, number: int, name: str, side: Side) -> str:
+    """Short enough to be typed, and the same when the line's `number`-th window is distilled once more."""
+    text = f"{checkpoint}\0{number}\0{name}\0{side}"
     return "a" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

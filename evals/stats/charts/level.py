@@ -55,7 +55,7 @@ class Level:
         if not np.isfinite(self._variance).all():
             return float("nan")
         z = (value - self._mean) / np.sqrt(self._predicted(se))
-        weights = special.softmax(self._weights)
+        weights = self._shares()
         # of the tail on the value's own side, so that far values keep their digits
         side = 1.0 if float(weights @ (value - self._mean)) > 0 else -1.0
         tails = special.log_ndtr(-side * z)
@@ -77,6 +77,11 @@ class Level:
         self._mean = self._mean + gain * gap
         self._variance = gain * noise
 
+    def _shares(self) -> Floats:
+        """The grid's weights, adding up to 1, [G]."""
+        shares = np.exp(self._weights - self._weights.max())
+        return np.asarray(shares / shares.sum())
+
     def _predicted(self, se: float) -> Floats:
         """Variance of the next value around the level, [G]."""
         return np.asarray(self._variance + (_TAU * self._unit) ** 2 + se**2 + (_OMEGA * self._unit) ** 2)
@@ -84,11 +89,11 @@ class Level:
     @property
     def mean(self) -> float:
         """The level that is expected next."""
-        return float(special.softmax(self._weights) @ self._mean)
+        return float(self._shares() @ self._mean)
 
     def spread(self, se: float) -> float:
         """Standard deviation of the next value, if its standard error is `se`."""
-        weights = special.softmax(self._weights)
+        weights = self._shares()
         mean = weights @ self._mean
         return float(np.sqrt(weights @ (self._predicted(se) + (self._mean - mean) ** 2)))
 

@@ -29,8 +29,9 @@ def test_the_line_state_remembers(world: World) -> None:
     (window,) = state.monitors["windows"]
     figures = History.of_state(state.monitors).windows[0].figures
     assert (window["episodes"], window["checkpoint"]) == (1, world.live)
-    assert {name: figures[name].value for name in ("edit_rate", "ask_rate", "turns", "lines_added")} == {
-        "edit_rate": 1.0, "ask_rate": 0.0, "turns": 2.0, "lines_added": 1.0,
+    names = ("edit_rate", "ask_rate", "turns", "lines_added", "left_out")
+    assert {name: figures[name].value for name in names} == {
+        "edit_rate": 1.0, "ask_rate": 0.0, "turns": 2.0, "lines_added": 1.0, "left_out": 0.0,
     }  # fmt: skip
     assert result.outputs["line_state"].meta == {"checkpoint": world.live, "stage": "distill"}
 

@@ -67,6 +67,10 @@ def test_an_alarm_blocks_until_it_is_acknowledged(world: World, alarming: Histor
     for stage in (EvalStage(), DeployStage()):
         with pytest.raises(GateRejectedError):
             stage.resolve(world.workspace, world.store, {"checkpoint": child(world).ref})
+    past = DeployStage(override=True, reason="the cause is known", offline=True)
+    assert past.resolve(world.workspace, world.store, {"checkpoint": child(world).ref})[
+        "checkpoint"
+    ] == child(world)
     (done,) = acknowledge(world.store, "auto", [alarm.id[:4]], reason="a new client asks more", by="ada")
     assert done.alarm["id"] == alarm.id
     assert alarmed(world.workspace, world.store, child(world), live(world)) is None
