@@ -49,6 +49,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--users", type=int, help="people of a population")
     parser.add_argument("--heldout", type=int, help="held-out requests measured after every cycle")
     parser.add_argument("--heldout-ends", type=int, help="the same before the first and after the last")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every workspace")
+    parser.add_argument("--spec", type=Path, help="reward spec in the place of the shipped one")
     parser.add_argument("--only", action="append", metavar="VARIANT", help="this one; may be repeated")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/experiments", help="where the report goes")
     parser.add_argument("--work", type=Path, help="where chains lie and are gone on with (OUT/work)")
@@ -78,7 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.only:
         chosen = tuple(one for one in experiment.variants if one.name in arguments.only)
         experiment = replace(experiment, variants=chosen)
-    wanted = setups(experiment, size)
+    spec = arguments.spec.read_text("utf-8") if arguments.spec else None
+    wanted = [
+        replace(one, settings=(*one.settings, *arguments.set)) for one in setups(experiment, size, spec)
+    ]
     work = (arguments.work or arguments.out / "work").resolve()
     if not arguments.report_only:
         run_all(wanted, work, arguments.workers)
@@ -88,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"nothing was measured in {work}", file=sys.stderr)
         return 1
     figures = verdicts.VERDICTS[experiment.name](runs, arguments.workers)
-    found = report.document(experiment, size, runs, figures, bench.machine())
+    found = report.document(experiment, size, runs, figures, bench.machine(), len(wanted))
     report.write(arguments.out, found, runs, bench.table(figures))
     return show(arguments, {name: value for name, value in found.items() if name != "runs"})
 

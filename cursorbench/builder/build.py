@@ -22,7 +22,7 @@ import msgspec
 
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
-from cursorbench.builder.draft import prepare
+from cursorbench.builder.draft import prepare, task_name
 from cursorbench.builder.instruction import Issues, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
@@ -183,6 +183,8 @@ class _Work:
     def _one(self, judge: Judge, candidate: Candidate) -> Verdict:
         began = time.monotonic()
         blank = Verdict(self._key(candidate), candidate.commit, redact(candidate.subject).text, "rejected")
+        name = task_name(self.settings.repository_name(), candidate.commit)
+        shutil.rmtree(self.suite.folder(name), ignore_errors=True)  # made under other settings, or half known
         try:
             request = self._request(candidate)
             with self.reading:
@@ -190,8 +192,8 @@ class _Work:
                     self.repository, candidate, request, self.settings, self.issues,
                     self.suite.fields.canary, self.state.locks,
                 )  # fmt: skip
-            shutil.rmtree(self.suite.folder(draft.name), ignore_errors=True)
-            facts = judge.make(draft, lambda what: None)
+            short = candidate.commit[:10]
+            facts = judge.make(draft, lambda what: self.progress.advance(0, f"{short}: {what}"))
             verdict = msgspec.structs.replace(blank, outcome="kept", task=draft.name, facts=facts)
         except Unfit as error:
             detail = redact(error.detail).text
@@ -229,14 +231,16 @@ class _Work:
 
 def _suite(settings: Settings) -> Suite:
     """The suite to build: a new one, or one that was begun."""
-    if (settings.out / "suite.toml").is_file() and (settings.out / ".build").is_dir():
+    tasks = settings.out / "tasks"
+    begun = (settings.out / ".build").is_dir() or not any(tasks.glob("*"))
+    if (settings.out / "suite.toml").is_file() and begun:
         return Suite.begun(settings.out)
-    name = settings.repository_name().replace("/", "__")
-    suite = Suite.create(
-        settings.out, name, description=f"Tasks from the history of {settings.repository_name()}"
+    if tasks.is_dir() and sorted(settings.out.iterdir()) == [tasks] and not any(tasks.iterdir()):
+        tasks.rmdir()  # killed before there was a suite
+    name = settings.repository_name()
+    return Suite.create(
+        settings.out, name.replace("/", "__"), description=f"Tasks from the history of {name}"
     )
-    (suite.path / ".build").mkdir()
-    return suite
 
 
 def _traced(

@@ -130,7 +130,7 @@ def prepare(
     targets = (
         tests_of([file.path for file in candidate.tests if file.new]) if settings.scope == "changed" else ()
     )
-    name = _task_name(settings.repository_name(), commit)
+    name = task_name(settings.repository_name(), commit)
     return Draft(
         candidate=candidate,
         name=name,
@@ -218,7 +218,8 @@ def _lock(settings: Settings, candidate: Candidate, project: Project, locked: Pa
         raise Unfit("requirements", str(error)) from error
 
 
-def _task_name(repo: str, commit: str) -> str:
+def task_name(repo: str, commit: str) -> str:
+    """The name of a commit's task, also its folder's."""
     slug = "".join(letter if letter.isalnum() or letter in "._-" else "__" for letter in repo).strip("._-")
     return f"{slug or 'task'}-{commit[:10]}"
 

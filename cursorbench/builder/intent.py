@@ -4,11 +4,11 @@ In this order, the first that says something decides:
 
 1. A conventional prefix of the commit: `feat` is feature, `fix` debug, `refactor` and `perf` refactor.
 2. The first word that is in one of the lists below: in the instruction's first line, then in its first 300
-   characters, then in the commit's subject. A question without such a word is `investigate`. Names of code
-   do not count: `rename=` renames nothing.
-3. The change: twice as many lines added as deleted say feature, else debug.
+   characters, then in the commit's subject. Names of code do not count: `rename=` renames nothing.
+3. A question is `investigate`.
+4. The change: twice as many lines added as deleted say feature, else debug.
 
-The lists are English verbs and nouns of the trade; other languages come out by rules 1 and 3.
+The lists are English verbs and nouns of the trade; other languages come out by rules 1 and 4.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORDS: Final[dict[Intent, str]] = {
     "debug": (
         r"fix\w*|bugs?|crash\w*|broken|wrong\w*|fail(?:s|ed|ing|ure|ures)?|error\w*|exceptions?|regressions?"
         r"|incorrect\w*|don'?t|doesn'?t|does not|can'?t|cannot|no longer|avoid\w*|prevent\w*|guard\w*"
-        r"|correct(?:s|ed|ly)?|missing|leak\w*|race|deadlock\w*|handl(?:e|es|ed|ing)|preserv\w+|reject\w*|accept\w*|ensur\w+|escap\w+"
+        r"|correct(?:s|ed|ly)?|leak\w*|race|deadlock\w*|handl(?:e|es|ed|ing)|preserv\w+|reject\w*|accept\w*|ensur\w+|escap\w+"
         r"|respect\w*|instead of|keep\w*"
     ),
     "feature": (
@@ -70,8 +70,8 @@ def intent(instruction: str, subject: str, *, added: int, deleted: int) -> Inten
         text = _CODE.sub(" ", raw[:_HEAD])
         if found := _ANY.search(text):
             return _named(found)
-        if "?" in text:
-            return "investigate"
+    if "?" in instruction:
+        return "investigate"
     return "feature" if added > 2 * deleted else "debug"
 
 

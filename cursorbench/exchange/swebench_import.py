@@ -3,8 +3,8 @@
     import_rows(settings, progress) -> Exchanged
 
 A row names commit, patches and test ids, but no environment; what it says is proven here or the row is
-refused: the ids of FAIL_TO_PASS have to fail on the base and pass with the patch, in every validation run.
-Ids of PASS_TO_PASS that do not hold here are left out and counted. Not here: the row's form (`rows.py`),
+refused: the ids of FAIL_TO_PASS have to fail on the base and pass with the patch. Ids that waver, and those
+of PASS_TO_PASS that do not hold here, are left out and counted. Not here: the row's form (`rows.py`),
 validation (`cursorbench/builder/`).
 """
 

@@ -98,7 +98,13 @@ def estimate(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _characters(message: Mapping[str, Any]) -> int:
-    content = message.get("content")
-    calls = message.get("tool_calls")
-    said = len(content) if isinstance(content, str) else len(str(content or ""))
-    return 12 + said + (len(str(calls)) if calls else 0)
+    return 12 + sum(_length(message.get(name)) for name in ("content", "tool_calls"))
+
+
+def _length(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    try:
+        return len(str(value)) if value else 0
+    except RecursionError:  # nested as deep as JSON may be, to be measured by nobody
+        return 1 << 20

@@ -67,11 +67,17 @@ def whole(message: Mapping[str, Any], turn: int) -> Message:
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     answer: Message = {"role": "assistant", "content": printable(str(content))}
-    given = message.get("tool_calls") or ()
+    given = message.get("tool_calls")
+    given = given if isinstance(given, list | tuple) else []
     calls = [_call(call, f"call_{turn}_{index}") for index, call in enumerate(given)]
     if calls:
         answer["tool_calls"] = calls
     return answer
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The JSON objects in a list; none in what is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _call(call: object, fallback: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def run(
     over: float | None = None
     while (done := process.poll()) is None:
         time.sleep(POLL_S)
-        if over is None and relay.recorder.allow() is not None:
+        if over is None and relay.recorder.over() is not None:
             over = time.monotonic()
         if over is not None and time.monotonic() - over >= GRACE_S:
             process.kill()

@@ -6,15 +6,16 @@ new to it; one that does not has begun another (the agent summed up, or has a he
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cursorbench.errors import UsageError
 from cursorbench.harness.budget import Budget, Spent, StopReason, Usage, estimate
-from cursorbench.harness.chat import whole
+from cursorbench.harness.chat import objects, whole
 from cursorbench.harness.completion import Completion
 from cursorbench.harness.episode import CallRecord, Episode, Message, Turn
 from cursorbench.harness.hermes import RawCall, ToolSet
@@ -44,17 +45,32 @@ class Recorder:
         self._calls: list[CallRecord] = []
         self._seen: list[Message] = []
         self._segment = 0
+        self._under_way = 0
         self._started, self._began = time.monotonic(), time.time()
 
     def start(self) -> None:
         """The agent begins now: its wall time counts from here."""
         self._started, self._began = time.monotonic(), time.time()
 
-    def allow(self) -> StopReason | None:
-        """The limit that forbids another model call; None when there may be one."""
+    def over(self) -> StopReason | None:
+        """The limit that is reached; None when there may be more."""
         with self._lock:
             self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
             return self.stop
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[StopReason | None]:
+        """Around one model call: the limit that forbids it, those under way counted too; None for none."""
+        limit = self.over()
+        with self._lock:
+            if limit is None and self.spent.turns + self._under_way >= self.budget.turns:
+                limit = StopReason.MAX_TURNS
+            self._under_way += 1
+        try:
+            yield limit
+        finally:
+            with self._lock:
+                self._under_way -= 1
 
     def fail(self, reason: str) -> None:
         """A request got no answer."""
@@ -63,14 +79,14 @@ class Recorder:
 
     def add(self, body: Mapping[str, Any], found: Completion) -> None:
         """A request was answered."""
-        messages = _messages(body.get("messages"))
-        tools = tuple(one for one in body.get("tools") or () if isinstance(one, dict))
+        messages, tools = objects(body.get("messages")), tuple(objects(body.get("tools")))
         answer = whole(found.message, len(self._turns))
         usage = found.usage or Usage(
-            estimate([*messages, {"content": str(tools)}]), estimate([answer]), told=False
+            estimate([*messages, {"content": tools}]), estimate([answer]), told=False
         )
         with self._lock:
             self.failure = ""
+            self.spent.add(usage)  # first of all: whatever the record will be, it is paid for
             self.tools = tools or self.tools
             fresh = self._fresh(messages)
             self._results(fresh)
@@ -90,7 +106,6 @@ class Recorder:
             )
             self._seen = [*messages, answer]
             self._take(number, answer, tools)
-            self.spent.add(usage)
             self.stop = self.stop or self.spent.over(self.budget, time.monotonic() - self._started)
 
     def episode(self, request: str, stop: StopReason, failure: str, seconds: float) -> Episode:
@@ -147,14 +162,9 @@ class Recorder:
             self._calls.append(CallRecord(turn, call["id"], name, kept, error, "", "", 0.0))
 
 
-def _messages(given: object) -> list[Message]:
-    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-
-
 def _gist(message: Message) -> tuple[object, ...]:
     """What of a message comes back the same from a client."""
-    calls = message.get("tool_calls") or []
-    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    ids = [call.get("id") for call in objects(message.get("tool_calls"))]
     return (message.get("role"), str(message.get("content") or "").strip(), tuple(map(str, ids)))
 
 

@@ -135,11 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in ("/v1/chat/completions", "/chat/completions"):
             self._error(404, "not_found", "only chat completions are served here")
         elif self._known() and (body := self._body()) is not None:
-            recorder = self.server.relay.recorder
-            if (limit := recorder.allow()) is not None:
-                self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
-            else:
-                self._complete(body)
+            with self.server.relay.recorder.call() as limit:
+                if limit is None:
+                    self._complete(body)
+                else:
+                    self._error(403, "budget_exhausted", f"the budget is used up: {limit}")
 
     def _known(self) -> bool:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -171,13 +171,15 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = relay.driver.post(body, relay.attribution)
             found = sse.read(answer.content, answer.headers, time.perf_counter() - started)
+            relay.recorder.add(body, found)
         except RefusedError as error:
             self._error(error.status, error.code, str(error))
         except (DependencyDownError, UsageError, ValueError) as error:
             relay.recorder.fail(str(error))
             self._error(503, "unavailable", "the model does not answer")
+        except RecursionError:
+            self._error(400, "invalid_json", "the body is nested too deep")
         else:
-            relay.recorder.add(body, found)
             headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
             self._send(200, answer.content, headers)
 

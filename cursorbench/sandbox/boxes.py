@@ -26,7 +26,6 @@ FIRST_UID = 1_879_048_192  # first of the range that systemd leaves to nobody's 
 OWN = 3  # processes that are ours: two of bubblewrap, the supervisor
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 PYTHON = "/run/sandbox/python"  # the supervisor's interpreter, where it is not /usr's
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 @dataclass
@@ -43,6 +42,8 @@ class Box:
     said: bytes = b""
     child: int = -1
     watch: Watch | None = None
+    whole: bool = False  # the tree is a copy, not an overlay
+    root: str = ""
     layers: list[int] = field(default_factory=list)
     mounted: list[str] = field(default_factory=list)
 
@@ -114,44 +115,8 @@ def _bind(box: Box, fd: int, place: str) -> None:
     box.mounted.append(str(target))
 
 
-def attach(store: Store, box: Box, request: dict[str, Any]) -> None:
-    """Lay the working tree over the environment and layers; it arrives inside by propagation."""
-    box.layers = request["layers"]
-    store.use(box.layers, 1)
-    with store.host(request["root"]) as root:
-        _overlay(store, box, root)
-
-
-def _overlay(store: Store, box: Box, root: int) -> None:
-    found = os.fstat(root)
-    Path(box.folder, "disk/upper").chmod(found.st_mode & 0o777 | 0o700)
-    lowers = []
-    for place, layer in enumerate(box.layers):
-        fd = os.open(store.layer(layer), os.O_RDONLY | os.O_DIRECTORY)
-        lowers.append(_lower(store, box, fd, f"layer{place}", (0, 0)))
-        os.close(fd)
-    lowers.append(_lower(store, box, root, "lower", (found.st_uid, found.st_gid)))
-    disk = f"{box.folder}/disk"
-    options = f"lowerdir={':'.join(lowers)},upperdir={disk}/upper,workdir={disk}/overlay"
-    options += ",index=off,metacopy=off,redirect_dir=nofollow"
-    if os.geteuid():
-        options += ",userxattr"
-    box.mount("overlay", "work", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-
-
-def _lower(store: Store, box: Box, fd: int, place: str, owner: tuple[int, int]) -> str:
-    target = f"{box.folder}/{place}"
-    Path(target).mkdir()
-    if os.geteuid() == 0:
-        syscalls.bind_mapped(fd, target, store.owners(*owner, box.uid))
-    else:
-        syscalls.mount(f"/proc/self/fd/{fd}", target, "", syscalls.MS_BIND)
-    box.mounted.append(target)
-    return target
-
-
 def arguments(
-    box: Box, request: dict[str, Any], control: int, information: int, filter_fd: int, mark: str
+    store: Store, box: Box, request: dict[str, Any], control: int, information: int, filter_fd: int
 ) -> list[str]:
     """The command line of bubblewrap."""
     result = [request["bwrap"], "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
@@ -172,8 +137,8 @@ def arguments(
     result += ["--bind", f"{box.folder}/work", request["workdir"]]
     result += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
     result += ["--info-fd", str(information), "--seccomp", str(filter_fd), "--", request["python"]]
-    text = SUPERVISOR.read_text(encoding="utf-8")
-    return [*result, "-I", "-S", "-c", text, str(control), str(request["processes"]), mark]
+    words = (str(control), str(request["processes"]), MARK + store.name)
+    return [*result, "-I", "-S", "-c", store.supervisor, *words]
 
 
 def launch(store: Store, box: Box, request: dict[str, Any]) -> int:
@@ -184,7 +149,7 @@ def launch(store: Store, box: Box, request: dict[str, Any]) -> int:
     os.write(filters, seccomp.program())
     os.lseek(filters, 0, os.SEEK_SET)
     box.log = os.memfd_create("log")
-    line = arguments(box, request, theirs.fileno(), told, filters, MARK + store.name)
+    line = arguments(store, box, request, theirs.fileno(), told, filters)
     box.pid = os.fork()
     if not box.pid:
         _become(box, line, [theirs.fileno(), told, filters], box.log)

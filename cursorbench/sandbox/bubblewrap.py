@@ -31,11 +31,15 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Bubblewrap:
-    """The local backend. Raises SandboxError when there is no bwrap."""
+    """The local backend. Raises SandboxError when there is no bwrap.
+
+    `overlay=False` copies every tree, as is done anyway where no overlay can be mounted.
+    """
 
     name = "bubblewrap"
 
-    def __init__(self, bwrap: str = "") -> None:
+    def __init__(self, bwrap: str = "", *, overlay: bool = True) -> None:
+        self._overlay = overlay
         self._bwrap = bwrap or shutil.which("bwrap") or ""
         if not self._bwrap:
             raise SandboxError("bubblewrap is not installed", hint=HINT)
@@ -67,6 +71,14 @@ class Bubblewrap:
             probe.remember(key)
         _passed.add(key)
 
+    def describe(self) -> dict[str, str]:
+        """How trees are made and limits held here, for people. Raises SandboxError as `start`."""
+        answer, _ = self.link().ask({"op": "describe"})
+        return {
+            "trees": answer["trees"] if self._overlay else "copies (asked for)",
+            "limits": answer["limits"],
+        }
+
     def start(self, environment: Environment, limits: Limits | None = None) -> Sandbox:
         """A fresh sandbox. Raises SandboxError when it cannot be made."""
         return self.open(environment, limits or Limits(), [])
@@ -85,6 +97,7 @@ class Bubblewrap:
             "mounts": {inside: _real(path) for inside, path in mounts.items()},
             "workdir": environment.workdir,
             "layers": layers,
+            "overlay": self._overlay,
             "memory": limits.memory,
             "processes": limits.processes,
             "disk": limits.disk,

@@ -46,14 +46,15 @@ class _Node:
 
 
 class _Reading:
-    def __init__(self, root: int, layers: Sequence[int]) -> None:
+    def __init__(self, root: int, layers: Sequence[int], whole: bool) -> None:
+        self._whole = whole
         self._root = root
         self._layers = layers
         self._left = LARGEST
         self._count = 0
 
     def overlay(self) -> _Node:
-        top = _Node(stat.S_IFDIR, -1)
+        top = _Node(stat.S_IFDIR, -1, self._whole)
         for number, layer in enumerate(self._layers):
             self._lay(top, layer, number, 0)
         return top
@@ -72,7 +73,7 @@ class _Reading:
             there = node.children.get(name)
             with tree.folder(name, fd) as inner:
                 if there is None or there.kind != stat.S_IFDIR or tree.is_opaque(inner):
-                    hides = tree.is_opaque(inner) or (there is not None and there.hides)
+                    hides = self._whole or tree.is_opaque(inner) or (there is not None and there.hides)
                     there = node.children[name] = _Node(kind, number, hides)
                 self._lay(there, inner, number, depth + 1)
 
@@ -141,12 +142,14 @@ def _stat(name: bytes, within: int | None) -> os.stat_result | None:
         return None
 
 
-def collect(root: int, layers: Sequence[int]) -> Iterator[Change]:
+def collect(root: int, layers: Sequence[int], whole: bool = False) -> Iterator[Change]:
     """What the layers, the undermost first, change of `root`; all are descriptors of folders.
+
+    `whole` says that they hold the whole tree and not only what changed.
 
     Raises TooLargeError for more than LARGEST bytes, MOST files or too deep folders.
     """
-    reading = _Reading(root, layers)
+    reading = _Reading(root, layers, whole)
     yield from reading.compare(reading.overlay(), root, b"", True)
 
 

@@ -47,7 +47,8 @@ class Groups:
         """Groups of keepers, by the keeper's name (`pid-start`)."""
         found: dict[str, dict[str, Path]] = {}
         for kind, place in self.places.items():
-            for folder in place.glob(f"{PREFIX}*"):
+            top = next(folder for folder in (place, *place.parents) if folder.parent in (MOUNT, MOUNT.parent))
+            for folder in top.rglob(f"{PREFIX}*"):
                 found.setdefault(folder.name.removeprefix(PREFIX), {})[kind] = folder
         return [(name.rpartition("-")[0], Group(self.version, folders)) for name, folders in found.items()]
 
@@ -170,7 +171,7 @@ def _first(mine: dict[str, Path]) -> Groups:
 
 
 def _try(place: Path, files: tuple[str, ...]) -> bool:
-    folder = place / f"{PREFIX}try-{os.getpid()}"
+    folder = place / f"rtrl-try-{os.getpid()}"
     try:
         folder.mkdir()
     except OSError:
@@ -178,4 +179,5 @@ def _try(place: Path, files: tuple[str, ...]) -> bool:
     try:
         return all(os.access(folder / name, os.R_OK) for name in files)
     finally:
-        folder.rmdir()
+        with contextlib.suppress(OSError):
+            folder.rmdir()

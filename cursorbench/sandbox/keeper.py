@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cursorbench.sandbox import boxes, stage, sweep, syscalls
+from cursorbench.sandbox import boxes, stage, sweep, syscalls, worktree
 from cursorbench.sandbox.boxes import Box
 from cursorbench.sandbox.stage import Store
 from cursorbench.sandbox.watch import INTERVAL_S
@@ -90,6 +90,7 @@ class Keeper:
             "changes": self._changes,
             "drop": self._drop,
             "look": self._look,
+            "describe": self._describe,
             "kill": self._kill,
         }
         try:
@@ -146,8 +147,8 @@ class Keeper:
     def _give(self, box: Box, request: dict[str, Any], reply: socket.socket) -> None:
         """Mount the working tree, hand the sandbox over, and make the next reserve."""
         try:
-            boxes.attach(self._store, box, request)
-        except OSError as error:
+            worktree.attach(self._store, box, request)
+        except (OSError, ValueError) as error:
             self._remove(box)
             send(reply, {"error": f"{type(error).__name__}: {error}"})
             return
@@ -179,7 +180,7 @@ class Keeper:
         if self._in_the_background(reply):
             return
         try:
-            self._store.freeze(self._count, f"{box.folder}/lower", box.layers, box.upper)
+            worktree.freeze(self._store, box, self._count)
             send(reply, {"layer": self._count})
         except ValueError as error:
             send(reply, {"too_large": str(error), "layer": self._count})
@@ -195,7 +196,7 @@ class Keeper:
         try:
             send(reply, {})
             with os.fdopen(os.dup(fds[0]), "wb") as out:
-                self._store.changes(f"{box.folder}/lower", box.layers, box.upper, out)
+                worktree.send_changes(self._store, box, out)
         finally:
             os._exit(0)
 
@@ -217,6 +218,15 @@ class Keeper:
         box = self._boxes[request["box"]]
         box.look()
         send(reply, {"memory_at": box.watch.at if box.watch else 0.0})
+
+    def _describe(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
+        made = self._store.groups
+        why = f"copies ({self._store.why_not})" if self._store.why_not else "overlays"
+        kinds = ", ".join(sorted(made.places))
+        found = (
+            f"control groups version {made.version}: {kinds}" if kinds else "/proc, looked at by the keeper"
+        )
+        send(reply, {"trees": why, "limits": found})
 
     def _kill(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes.pop(request["box"], None)

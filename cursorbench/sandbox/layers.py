@@ -25,7 +25,7 @@ class Merge:
     """
 
     target: int
-    base: int
+    base: int | None
     owner: int | None = None
     _links: dict[tuple[int, int], bytes] = field(default_factory=dict)
 

@@ -10,14 +10,14 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from cursorbench.sandbox import changes, groups, layers, syscalls, tree
+from cursorbench.sandbox import groups, syscalls
 
 STAGE = "/tmp"
 INSIDE_UID = 1000
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 def started(pid: int) -> int:
@@ -31,7 +31,9 @@ def started(pid: int) -> int:
 class Store:
     """What sandboxes of one keeper share: frozen layers, and maps of owners."""
 
-    def __init__(self, hidden: int) -> None:
+    def __init__(self, hidden: int, supervisor: str) -> None:
+        self.supervisor = supervisor
+        self.overlays, self.why_not = True, ""
         self.groups = groups.detect()
         self.name = f"{os.getpid()}-{started(os.getpid())}"
         self._hidden = hidden
@@ -52,26 +54,6 @@ class Store:
     def layer(self, number: int) -> str:
         """The folder of a frozen layer."""
         return f"{STAGE}/layers/{number}"
-
-    def freeze(self, number: int, lower: str, below: Sequence[int], upper: int) -> None:
-        """Copy the layers `below`, the uppermost first, and the folder open as `upper` as layer `number`.
-
-        `lower` is the folder below them all.
-        """
-        Path(self.layer(number)).mkdir()
-        with tree.folder(self.layer(number)) as target, tree.folder(lower) as base:
-            merge = layers.Merge(target, base, 0 if os.geteuid() == 0 else None)
-            for layer in reversed(below):
-                with tree.folder(self.layer(layer)) as source:
-                    merge.add(source)
-            merge.add(upper)
-
-    def changes(self, lower: str, below: Sequence[int], upper: int, out: BinaryIO) -> None:
-        """Send what layers and upper folder change against the folder `lower`."""
-        with contextlib.ExitStack() as stack:
-            root = stack.enter_context(tree.folder(lower))
-            opened = [stack.enter_context(tree.folder(self.layer(layer))) for layer in reversed(below)]
-            changes.write(changes.collect(root, [*opened, upper]), out)
 
     def use(self, numbers: list[int], change: int) -> None:
         """Count users of layers up or down; one without any is removed."""
@@ -123,13 +105,14 @@ def enter() -> Store:
     else:
         syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
+    supervisor = SUPERVISOR.read_text(encoding="utf-8")  # it may stand below the /tmp that is left here
     hidden = os.open(STAGE, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     syscalls.mount("tmpfs", STAGE, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=0755")
     os.umask(0o022)
     for name in ("boxes", "layers", "etc"):
         Path(STAGE, name).mkdir()
     _make_etc(Path(STAGE, "etc"))
-    return Store(hidden)
+    return Store(hidden, supervisor)
 
 
 def _make_etc(etc: Path) -> None:

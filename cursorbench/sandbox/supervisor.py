@@ -91,7 +91,8 @@ def parents() -> dict[int, tuple[int, int]]:
                     rest = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            found[int(name)] = (int(rest[1]), int(rest[3]))  # parent, session
+            if rest[0] != b"Z":
+                found[int(name)] = (int(rest[1]), int(rest[3]))  # parent, session
     return found
 
 
@@ -113,8 +114,6 @@ def end(first: int) -> None:
                     os.kill(pid, number)
                 except OSError:
                     pass
-        if doomed == {first}:
-            return
 
 
 def reap(running: dict[int, int]) -> None:

@@ -111,6 +111,21 @@ def copy_data(source: int, target: int) -> None:
     os.ftruncate(target, size)
 
 
+def size(fd: int, depth: int = 0) -> tuple[int, int]:
+    """Bytes that a copy of a folder takes, in whole pages, and how many entries it has."""
+    if depth > DEEPEST:
+        raise TooLargeError(f"folders deeper than {DEEPEST}")
+    total, count = 4096, 1
+    for name, found in entries(fd):
+        if stat.S_ISDIR(found.st_mode):
+            with folder(name, fd) as inner:
+                more = size(inner, depth + 1)
+            total, count = total + more[0], count + more[1]
+        else:
+            total, count = total + (min(found.st_size, found.st_blocks * 512) // 4096 + 2) * 4096, count + 1
+    return total, count
+
+
 def remove(name: bytes, within: int) -> None:
     """Delete an entry with all in it, if it is there."""
     try:

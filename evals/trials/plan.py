@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cursorbench.graders.rubric import Rubric
 from cursorbench.tasks import suite as suites
+from cursorbench.tasks.environment import of_machine
 from cursorbench.tasks.task import Task
 from evals.trials.attempt import Job, Setting
 from evals.trials.conditions import Conditions
@@ -50,7 +51,10 @@ def limit_s(task: Task, setting: Setting) -> float:
 
 def jobs_of(plan: Plan) -> list[Job]:
     """All trials, first attempts first: a run that is cut short has tried every task."""
-    digests = {task.name: suites.digest(task) for task in plan.tasks}
+    digests = {
+        task.name: f"{suites.digest(task)} {of_machine(task.environment.kind, task.environment.python)}"
+        for task in plan.tasks
+    }
     return [
         Job(
             plan.setting,

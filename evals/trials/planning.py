@@ -19,6 +19,7 @@ from cursorbench.graders.rubric import read_rubric
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Driver, Endpoint
+from cursorbench.harness.summary import SelfSummary
 from cursorbench.sandbox import open_backend
 from cursorbench.tasks.suite import Suite
 from cursorbench.tasks.task import Split, Task
@@ -42,6 +43,7 @@ class Asked:
         venv: with the outside agent's program; None to find it by the command.
         out: None for `trials/SUITE-MODEL`.
         names: of tasks; empty for all.
+        summary_at: tokens of a prompt from which on the agent sums up; None for never.
         budget: `name=value` for fields of `harness.budget.Budget`.
         checkpoint: what the engine serves, which only the caller can know; needed for a cache.
     """
@@ -61,6 +63,7 @@ class Asked:
     budget: Sequence[str] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    summary_at: int | None = None
     cache: Path | None = None
     rerun_share: float = 0.1
     checkpoint: str = ""
@@ -137,7 +140,8 @@ def _tasks(suite: Suite, asked: Asked) -> tuple[Task, ...]:
 def _agent(asked: Asked) -> AgentConfig:
     config = AgentConfig(temperature=asked.temperature)
     budget = with_budget(config.budget, asked.budget)
-    return replace(config, budget=budget, max_tokens=asked.max_tokens or config.max_tokens)
+    summary = SelfSummary(asked.summary_at) if asked.summary_at else None
+    return replace(config, budget=budget, max_tokens=asked.max_tokens or config.max_tokens, summary=summary)
 
 
 def with_budget(budget: Budget, changes: Sequence[str]) -> Budget:

@@ -131,12 +131,8 @@ class Chain:
             line = workspace.settings.workspace.line
             store.move_alias(line, "live", about["next"], reason=f"cycle {number}", by="experiments")
         checkpoint = _live(workspace, store)
-        self._hold(workspace, store, checkpoint)
         with timed("heldout"):
-            ends = number in (0, self.setup.cycles)
-            count = self.setup.heldout_ends if ends else self.setup.heldout
-            assert self._engine is not None
-            rows = measure(self._engine, count, SERVICE, seed=1000 * self.setup.seed + number)
+            rows = self._measured(workspace, store, checkpoint, number)
         if number in self.setup.keep:
             self._keep(store.checkpoint_folder(checkpoint), kept_folder(self.folder, number))
         about |= {"heldout": figures(rows), "checkpoint": checkpoint.digest, "seconds": seconds}
@@ -144,6 +140,23 @@ class Chain:
         _write(self._cycles / f"{number:02}.rows.json", rows)
         _write(self._cycles / f"{number:02}.json", about)
         self._say(_line(self.setup, about))
+
+    def _measured(
+        self, workspace: Workspace, store: Store, checkpoint: Artifact, number: int
+    ) -> list[dict[str, Any]]:
+        """Held-out people with a checkpoint. Of the shipped one the same for every chain of a seed: once."""
+        setup = self.setup
+        count = setup.heldout_ends if number in (0, setup.cycles) else setup.heldout
+        shared = self.folder.parent / f"first-{setup.seed}-{count}.json"
+        if number == 0 and not setup.base and shared.is_file():
+            found: list[dict[str, Any]] = json.loads(shared.read_text("utf-8"))
+            return found
+        self._hold(workspace, store, checkpoint)
+        assert self._engine is not None
+        rows = measure(self._engine, count, SERVICE, seed=1000 * setup.seed + number)
+        if number == 0 and not setup.base:
+            _write(shared, rows)
+        return rows
 
     def _served(self, workspace: Workspace, store: Store) -> Artifact:
         """The checkpoint that people meet: `lag` behind the live one, or the first."""
@@ -237,7 +250,7 @@ def _live(workspace: Workspace, store: Store) -> Artifact:
 
 def _write(path: Path, content: Any) -> None:
     """A whole file or none."""
-    partial = path.with_name(f".{path.name}.new")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("w", encoding="utf-8") as file:
         json.dump(content, file)
         file.flush()

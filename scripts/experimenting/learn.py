@@ -52,12 +52,12 @@ def learn(
             with timed(stage.name), without(setup.without if stage is TRAIN else ""), recorded(cycle):
                 result = run_stage(workspace, store, stage, refs, seed=setup.seed)
         except RtrlError as error:
-            if not setup.gate or stage is not TRAIN:
+            if not setup.gate or stage not in (TRAIN, gate):
                 raise
-            return results, f"train: {error.message}"
+            return results, f"{stage.name}: {error.message}"
         results[stage.name] = result
         if stage is gate and result.status != "succeeded":
-            return results, f"gate: {result.status}: {'; '.join(result.metrics.get('reasons', []))}"
+            return results, f"gate: {result.status}: {'; '.join(result.warnings)}"
         named = ("interactions", "experience", "checkpoint")
         refs = [result.outputs[name].digest for name in named if name in result.outputs]
     return results, ""

@@ -50,12 +50,12 @@ class Variant:
     cycles: int = 0
     keep: tuple[int, ...] = ()
 
-    def setup(self, seed: int, size: Size) -> Setup:
-        """Its chain for one seed."""
+    def setup(self, seed: int, size: Size, shipped: str | None = None) -> Setup:
+        """Its chain for one seed; `shipped` as in `setups`."""
         return Setup(
             name=self.name,
             seed=seed,
-            spec=spec_text(self.spec),
+            spec=shipped if shipped and self.spec == "default" else spec_text(self.spec),
             cycles=min(self.cycles, size.cycles) or size.cycles,
             users=size.users,
             requests=size.requests,
@@ -134,10 +134,13 @@ EXPERIMENTS = {
 }
 
 
-def setups(experiment: Experiment, size: Size) -> list[Setup]:
-    """All chains, seed by seed, so that what is there early compares all variants."""
+def setups(experiment: Experiment, size: Size, shipped: str | None = None) -> list[Setup]:
+    """All chains, seed by seed, so that what is there early compares all variants.
+
+    `shipped` is the text of another spec in the place of the shipped one.
+    """
     seeds = range(1, size.seeds + 1)
-    found = [variant.setup(seed, size) for seed in seeds for variant in experiment.variants]
+    found = [variant.setup(seed, size, shipped) for seed in seeds for variant in experiment.variants]
     if experiment.name != "thirdhack":
         return found
     starts = [(base, after) for base in found for after in PLANTED_AFTER if after <= base.cycles]

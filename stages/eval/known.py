@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import UsageError
+from stages.errors import InputMissingError, UsageError
 from stages.eval.config import EvalConfig
 from stages.identity import code_version
 from stages.registry.canonical import digest
@@ -34,6 +34,7 @@ _ATTEMPTS = (
     "lm_eval_limit",
     "perplexity_since",
     "perplexity_files",
+    "probes",
 )
 _ENGINE = ("dtype", "max_model_len", "extra_args", "seed")
 
@@ -61,7 +62,7 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
 
     Raises:
         UsageError: (exit 2) there is no folder of own tasks.
-        InputMissingError: (exit 5) there is no repository of that name.
+        InputMissingError: (exit 5) there is no repository, or no file of probes, of that name.
     """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return {
@@ -70,6 +71,7 @@ def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
         "tasks": _folder(include) if include else {},
         "cursorbench": _cursorbench(workspace, config),
         "repositories": _tips(workspace.root, config),
+        "probes": _digest(workspace.root / config.probes) if config.probes else "",
     }
 
 
@@ -134,6 +136,15 @@ def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides
         if any(row["checkpoint"] == checkpoint for row in report.meta.get("attempts", ())):
             found = report
     return found
+
+
+def _digest(file: Path) -> str:
+    import hashlib
+
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputMissingError(f"eval.probes: {file}: {error.strerror}") from error
 
 
 def _folder(folder: Path) -> dict[str, str]:

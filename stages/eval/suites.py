@@ -8,11 +8,14 @@ from pathlib import Path
 
 from evals.cases import SuiteSpec
 from evals.suites.base import Suite
+from evals.suites.behaviour import ATTEMPTS as PROBE_ATTEMPTS
+from evals.suites.behaviour import BehaviourSuite
 from evals.suites.cursorbench import CursorBenchSuite
 from evals.suites.harness import HarnessSuite
 from evals.suites.held_out import documents
 from evals.suites.lm_eval_task import LmEvalSuite
 from evals.suites.perplexity import PerplexitySuite
+from evals.suites.probes import SHIPPED, read
 from stages.errors import UsageError
 from stages.eval.config import EvalConfig
 
@@ -42,6 +45,8 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
             )
         elif name == "snippets":
             suites.append(LmEvalSuite(SNIPPETS, name=name, limit=config.lm_eval_limit))
+        elif name == "behaviour":
+            suites.append(_behaviour(config, root))
         elif name.startswith(LM_EVAL):
             task = name.removeprefix(LM_EVAL)
             suites.append(LmEvalSuite(task, include=include, limit=config.lm_eval_limit))
@@ -50,7 +55,7 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
         elif name.startswith(PERPLEXITY):
             suites.append(_perplexity(name.removeprefix(PERPLEXITY), config, root, tips))
         else:
-            hint = f"harness, snippets, {LM_EVAL}TASK, {CURSORBENCH}FOLDER or {PERPLEXITY}FOLDER"
+            hint = f"harness, snippets, behaviour, {LM_EVAL}TASK, {CURSORBENCH}FOLDER or {PERPLEXITY}FOLDER"
             raise UsageError(f"there is no suite {name!r}", hint=hint)
     specs = [suite.spec for suite in suites]
     if len({spec.name for spec in specs}) < len(specs):
@@ -70,6 +75,11 @@ def cursorbench_suite(name: str, config: EvalConfig, root: Path) -> CursorBenchS
 
     folder = root / name.removeprefix(CURSORBENCH)
     return CursorBenchSuite(folder, ENVIRONMENTS.expanduser(), config.attempts, config.temperature)
+
+
+def _behaviour(config: EvalConfig, root: Path) -> BehaviourSuite:
+    path = root / config.probes if config.probes else SHIPPED
+    return BehaviourSuite(lambda: read(path), PROBE_ATTEMPTS * config.attempts, config.temperature)
 
 
 def _perplexity(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> PerplexitySuite:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from experimenting.chain import Chain
-from experimenting.plan import DEFAULT, Size
+from experimenting.plan import DEFAULT, FAST, Size
 from experimenting.results import Run
 from safetensors.torch import load_file
 
@@ -71,3 +71,19 @@ def test_cut_in_two_places_it_ends_with_the_weights_of_one_that_was_not(tmp_path
     assert not (chain.folder / "work").exists()
     with pytest.raises(UsageError, match="another chain"):
         Chain(DEFAULT.setup(2, SIZE), chain.folder, start)._take_folder()
+
+
+@pytest.mark.slow
+def test_behind_a_gate_an_update_that_goes_too_far_is_not_served(tmp_path: Path) -> None:
+    settings = (
+        "train.min_episodes=2",
+        "train.learning_rate=0.05",
+        "eval.requests=4",
+        'eval.suites=["harness"]',
+    )
+    setup = replace(FAST, settings=settings, cycles=1).setup(1, SIZE)
+    gated = Chain(setup, tmp_path / "fast", start)
+    gated.run()
+    first, last = Run(setup, gated.folder).cycles
+    assert last["checkpoint"] == first["checkpoint"]
+    assert last["stopped"]

@@ -63,6 +63,10 @@ def command(
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Of one answer.")
     ] = None,
+    summary_at: Annotated[
+        int | None,
+        typer.Option("--summary-at", metavar="TOKENS", min=1, help="Prompt size that our agent sums up at."),
+    ] = None,
     cache: Annotated[
         Path | None, _path("--cache", "Reuse trials made under equal digests; needs --checkpoint.")
     ] = None,
@@ -110,6 +114,7 @@ def command(
             budget=budget or (),
             temperature=temperature,
             max_tokens=max_tokens,
+            summary_at=summary_at,
             cache=cache,
             rerun_share=rerun_share,
             checkpoint=checkpoint,

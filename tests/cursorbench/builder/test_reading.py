@@ -126,6 +126,7 @@ def test_the_issue_comes_first(tmp_path: Path) -> None:
         ("split the module into two, nothing else", "x", "refactor"),
         ("why is it so slow on big files?", "x", "investigate"),
         ("is this right?", "x", "investigate"),
+        ("What endpoints are missing?", "Add endpoints", "feature"),
         ("table.transform(rename=...) loses my indexes, keep them", "x", "debug"),
         ("perf: quicker", "perf: quicker", "refactor"),
         ("zwei neue Felder bitte", "Felder", "feature"),

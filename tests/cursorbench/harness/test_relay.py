@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cursorbench.harness import relay as module
 from cursorbench.harness import sse
@@ -36,6 +39,9 @@ TOOLS = [
         },
     }
 ]
+NAMES = st.sampled_from(
+    ["messages", "tools", "role", "content", "tool_calls", "id", "function", "name", "tool"]
+)
 WHO = Attribution("ada", "s1", "e1")
 
 
@@ -143,6 +149,15 @@ async def test_the_budget_ends_it(tmp_path: Path) -> None:
 
     async with running(tmp_path) as rig:
         await asyncio.to_thread(inside, rig)
+
+
+def test_calls_under_way_are_counted() -> None:
+    recorder = Recorder(Budget(turns=2))
+    with recorder.call() as first, recorder.call() as second, recorder.call() as third:
+        assert (first, second, third) == (None, None, StopReason.MAX_TURNS)
+        assert recorder.stop is None, "it has not come to that yet"
+    with recorder.call() as again:
+        assert again is None
 
 
 def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
@@ -260,6 +275,42 @@ def test_what_an_agent_told_its_model_is_the_result_of_its_call() -> None:
     assert [turn.segment for turn in episode.turns] == [0, 0, 1]
     assert [len(turn.asked) for turn in episode.turns] == [2, 1, 2]
     assert (episode.system, episode.invalid_calls) == ("be", 1)
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 3))
+def test_no_depth_of_nesting_makes_a_model_call_free(depth: int) -> None:
+    try:
+        deep = json.loads("[" * depth + "]" * depth)
+    except RecursionError:
+        return  # such a body is refused
+    recorder = Recorder(Budget(turns=99))
+    with contextlib.suppress(RecursionError):
+        body = {"messages": [{"role": "user", "content": deep}], "tools": [{"x": deep}]}
+        recorder.add(body, completion({"content": "hi"}))
+    assert recorder.spent.turns == 1
+
+
+ANY = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(NAMES, ANY, max_size=4), st.dictionaries(NAMES, ANY, max_size=4)),
+        max_size=3,
+    )
+)
+def test_whatever_is_asked_and_answered_is_counted(exchanges: list[tuple[Any, Any]]) -> None:
+    recorder = Recorder(Budget(turns=99))
+    for body, message in exchanges:
+        recorder.add(body, completion(message))
+    episode = recorder.episode("go", StopReason.ANSWERED, "", 1.0)
+    assert recorder.spent.turns == len(episode.turns) == len(exchanges)
+    assert recorder.spent.output_tokens == episode.output_tokens
 
 
 def completion(message: dict[str, Any]) -> Any:

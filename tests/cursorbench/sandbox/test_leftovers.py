@@ -62,7 +62,11 @@ def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> N
     mark = str(time.time_ns())
     line = [sys.executable, "-c", _CALLER, str(environment.root), mark]
     variables = {**os.environ, "PYTHONPATH": str(PACKAGES)}
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=variables) as caller:
+    with (
+        subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=variables) as caller,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(caller.kill)
         assert caller.stdout is not None
         keeper = int(caller.stdout.readline())
         assert len(left(keeper, mark)) > 3

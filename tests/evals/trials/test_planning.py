@@ -45,6 +45,7 @@ def test_what_decides_a_trial_is_in_its_digest(suite: Suite) -> None:
     base = planned(suite).conditions
     assert planned(suite, jobs=9, attempts=3).conditions == base
     assert planned(suite, budget=("turns=3",)).conditions.differing(base) == ["harness"]
+    assert planned(suite, summary_at=9000).conditions.differing(base) == ["harness"]
     assert planned(suite, command="mini -t x").conditions.differing(base) == ["harness"]
     assert planned(suite, model="n").conditions.differing(base) == ["engine"]
     assert planned(suite, base_url="http://127.0.0.1:2/v1").conditions.differing(base) == ["engine"]

@@ -1,0 +1,103 @@
+"""The planted loopholes, and how alarms of the monitors are counted, by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experimenting import thirdhack
+from experimenting.heldout import figures
+from experimenting.monitored import load, resampled, save
+from experimenting.plan import EXPERIMENTS, Size, setups, spec_text
+from experimenting.planted import LOOPHOLES, planted
+from experimenting.results import Run
+from experimenting.setup import Setup
+
+from stages.distill.own import Answered
+from stages.distill.spec import parse
+from stages.monitor.charts import Rules
+from stages.records import Event
+from tests.scripts_experiments.test_results import edits
+from tests.stages.monitor.cycles import made
+
+
+def test_a_loophole_is_all_that_is_changed() -> None:
+    default = parse(spec_text("default"), "default")
+    for name in LOOPHOLES:
+        spec = parse(planted(spec_text("default"), name), name)
+        assert spec.stabiliser == default.stabiliser
+        differ = {one for one in spec.signals if spec.signals[one] != default.signals.get(one)}
+        assert differ == {"untouched": {"untouched"}, "verbose": {"length_cost"}, "hasty": {"latency"}}[name]
+
+
+def test_a_file_that_was_never_touched_persists() -> None:
+    space: dict[str, Any] = {}
+    exec(LOOPHOLES["untouched"].signals, space)
+    undone = Event(
+        id="e", key_id="k", generation_id="g", type="edit_reverted", at=0, wall=0, data={"path": "a"}
+    )
+    assert space["untouched"](Answered("", "", (), ())) == 1.0
+    assert space["untouched"](Answered("", "", (), (undone,))) == 0.0
+
+
+def test_a_cycle_is_kept_and_drawn_anew_by_person(tmp_path: Path) -> None:
+    cycle = made(7, np.random.default_rng(0))
+    save(tmp_path / "c.npz", cycle)
+    again = load(tmp_path / "c.npz")
+    assert (again.at, again.checkpoint, again.users, again.cells) == (
+        7,
+        cycle.checkpoint,
+        cycle.users,
+        cycle.cells,
+    )
+    assert np.allclose(again.columns["edited"], cycle.columns["edited"])
+    drawn = resampled(cycle, np.random.default_rng(1))
+    sizes = {name: cycle.users.count(name) for name in cycle.users}
+    for name in set(drawn.users):
+        assert drawn.users.count(name) == sizes[name.split("/")[0]]
+
+
+def chain(folder: Path, setup: Setup, rows: list[Any], cycles: list[Any]) -> Run:
+    (folder / "cycles").mkdir(parents=True)
+    for number, measured in enumerate(rows):
+        about = {"cycle": number, "heldout": figures(measured), "seconds": {"all": 1.0}, "stopped": ""}
+        (folder / f"cycles/{number:02}.rows.json").write_text(json.dumps(measured))
+        (folder / f"cycles/{number:02}.json").write_text(json.dumps(about))
+    for number, cycle in enumerate(cycles, 1):
+        save(folder / f"cycles/{number:02}.monitor.npz", cycle)
+    return Run(setup, folder)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Run, Run]:
+    """A clean chain, and one that goes on from it and forgets to edit from its second window on."""
+    base, *rest = setups(EXPERIMENTS["thirdhack"], Size(seeds=1))
+    after = next(one for one in rest if one.name == "untouched_06")
+    random = np.random.default_rng(3)
+    clean = chain(tmp_path / "a", base, [edits(60, 20, 0.1)] * 13, [made(n, random) for n in range(1, 13)])
+    held = [edits(60, 20, 0.1), edits(58, 20, 0.1), edits(20, 20, 0.1), edits(5, 5, 0.1)]
+    seen = [made(6 + n, random, edited=-2.0 if n > 2 else 0.0) for n in range(1, 4)]
+    return clean, chain(tmp_path / "b", replace(after, cycles=3), held, seen)
+
+
+def test_detection_counts_from_the_rise(pair: tuple[Run, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thirdhack, "CLEAN", 10)
+    clean, hacked = pair
+    found = thirdhack.detection(hacked, clean, Rules())
+    assert found["rise"] == 2  # the first cycle that held-out people surely notice
+    assert (found["alarm"], found["detected"], found["seen"]) == (3, True, True)
+    assert "edit_rate" in found["alarms"][2]
+    by_id = {one["id"]: one for one in thirdhack.figures([clean, hacked], workers=2)}
+    assert by_id["thirdhack.detection_lo"]["value"] is None  # one run is no thirty
+    assert by_id["thirdhack.detection_lo"]["runs"] == 1
+    assert by_id["thirdhack.false_alarm_hi"]["runs"] == 16  # two times eight after the warm-up
+
+
+def test_intervals_are_exact() -> None:
+    assert thirdhack.exact(30, 30)[0] == pytest.approx(0.025 ** (1 / 30))
+    assert thirdhack.exact(0, 500)[1] == pytest.approx(1 - 0.025 ** (1 / 500))
+    assert thirdhack.exact(0, 0) == (None, None)

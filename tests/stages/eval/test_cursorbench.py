@@ -1,0 +1,59 @@
+"""A suite of tasks in `rtrl eval`: tried by both arms, kept in the report, reused only for the same tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.errors import InputMissingError
+from stages.eval import suites
+from stages.eval.attempts import file_name, read
+from stages.eval.known import conditions
+from tests.cursorbench.suites import CHANGES, make_suite
+from tests.stages.eval.bench import Bench
+
+SUITE = ['eval.suites=["cursorbench:../words"]']
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    make_suite(tmp_path / "words", CHANGES[:2])
+    return Bench(tmp_path)
+
+
+def test_both_arms_try_the_tasks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(bench.root))  # the cache of environments
+    candidate = bench.checkpoint(0.0, 0.1, parent=bench.live.digest)
+    result = bench.eval(SUITE, candidate=candidate.digest)
+    report = result.outputs["report"]
+    assert result.status in ("succeeded", "inconclusive")
+    config = bench.workspace.with_overrides(SUITE).settings.eval
+    spec = suites.cursorbench_suite(config.suites[0], config, bench.workspace.root).spec
+    for role in ("candidate", "baseline"):
+        tried = read(report.path / file_name(spec.name, role), spec)
+        assert [one.case for one in tried] == ["word-debug", "word-feature"]
+        assert [one.failure for one in tried] == ["", ""], "nothing was lost"
+        assert {one.cluster for one in tried} == {"words/counting", "words/top"}
+        assert all(one.values["solved"] == (0.0, 1.0) for one in tried)
+
+
+def test_other_tasks_are_other_conditions(bench: Bench) -> None:
+    here = bench.workspace.with_overrides(SUITE)
+    before = conditions(here, here.settings.eval)
+    assert conditions(here, here.settings.eval) == before
+    (bench.root / "more").mkdir()
+    make_suite(bench.root / "more" / "words", CHANGES[1:])
+    moved = bench.workspace.with_overrides(['eval.suites=["cursorbench:../more/words"]'])
+    assert conditions(moved, moved.settings.eval) != before
+    tests = next((bench.root / "words" / "tasks" / "word-debug" / "tests" / "files").rglob("*.py"))
+    tests.write_text(tests.read_text() + "\n# another test\n")
+    assert conditions(here, here.settings.eval) != before
+
+
+def test_a_suite_that_is_not_there(bench: Bench) -> None:
+    nowhere = bench.workspace.with_overrides(['eval.suites=["cursorbench:../nowhere"]'])
+    with pytest.raises(InputMissingError, match=r"suite\.toml"):
+        conditions(nowhere, nowhere.settings.eval)
