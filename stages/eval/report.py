@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,12 @@ def _suite(result: SuiteResult, long: bool) -> list[str]:
         f"{one.metric.name} {_number(one.gain, sign=True)}" for one in result.criteria if not one.metric.gated
     ]
     lines += [_row(one) for one in result.criteria if one.metric.gated]
-    return lines + ([f"  gains not gated: {', '.join(others)}"] if others else [])
+    if others:
+        text = f"gains not gated: {', '.join(others)}"
+        lines += textwrap.wrap(
+            text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+    return lines
 
 
 def _row(one: Criterion) -> str:
