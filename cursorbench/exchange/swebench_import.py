@@ -35,6 +35,8 @@ from cursorbench.sandbox.protocol import Backend
 from cursorbench.tasks.settings import NAME
 from cursorbench.tasks.suite import Suite
 
+RULES = 2  # raised when a rule changes that verdicts on rows hang on
+
 
 @dataclass(frozen=True)
 class RowSettings:
@@ -121,7 +123,7 @@ class _Work:
             self.refused.append(Refused(row.instance_id, verdict.reason, verdict.detail))
 
     def _verdict(self, row: Row) -> Verdict:
-        key = self.build.key(repr(row))
+        key = self.build.key(f"{RULES} {row!r}")
         name = hashlib.sha256(row.instance_id.encode()).hexdigest()[:40]
         known = self.state.verdict(name, key)
         if known and (known.outcome != "kept" or self.suite.folder(known.task).is_dir()):
