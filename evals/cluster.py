@@ -1,4 +1,4 @@
-"""A Ray cluster for a while: the one that RAY_ADDRESS names, else one of this machine. Not: what runs there."""
+"""A Ray cluster for a while: the one that RAY_ADDRESS names, else one of this machine."""
 
 from __future__ import annotations
 
