@@ -5,6 +5,7 @@ Specs other than the shipped default stand in `specs/`, with what is wrong with 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -12,9 +13,10 @@ from pathlib import Path
 
 from experimenting.planted import LOOPHOLES, planted
 from experimenting.setup import Setup
+from stages.init import TINY_SETTINGS
 
 SPECS = Path(__file__).resolve().parent / "specs"
-TINY_RATE = 1.5e-4  # train.learning_rate of `rtrl init --tiny`
+TINY_RATE = float(tomllib.loads(TINY_SETTINGS)["train"]["learning_rate"])
 
 
 @dataclass(frozen=True)
