@@ -123,6 +123,7 @@ def _tested(
             found.append((one.p_noninferior, one.p_regressed))
         left, right = candidate.mean(axis=1), live.mean(axis=1)
         se = np.sqrt((left * (1 - left) + right * (1 - right)) / (tasks.count * tasks.attempts))
+        se = np.maximum(se, 1e-12)  # all done in both, or nothing
         naive.append((left - right) / se)
         clear.append((left - right + metric.margin) / se)
     return _Tested(found, np.concatenate(naive), np.concatenate(clear))

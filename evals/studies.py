@@ -143,12 +143,15 @@ def _reaches(curve: Sequence[tuple[float, float]], power: float = POWER) -> floa
     return None
 
 
-def enough(tasks: Tasks, margin: float, alpha: float = 0.05, power: float = 0.9) -> tuple[int, int]:
+def enough(
+    tasks: Tasks, margin: float, alpha: float = 0.05, power: float = 0.9
+) -> tuple[int | None, int | None]:
     """About how many tasks, or else attempts, let an identical model pass one such suite 90 times in 100.
 
     Returns:
-        (tasks at the present attempts, attempts at the present tasks), by arithmetic: the variance of a
-        task's difference is 2 E[p (1 - p)] / attempts, the degrees of freedom one less than the clusters.
+        (tasks at the present attempts, attempts at the present tasks), None where no number would; by
+        arithmetic: the variance of a task's difference is 2 E[p (1 - p)] / attempts, the degrees of
+        freedom one less than the clusters.
     """
     pairs = np.array(tasks.prior)
     total = pairs.sum(axis=1)
@@ -156,18 +159,22 @@ def enough(tasks: Tasks, margin: float, alpha: float = 0.05, power: float = 0.9)
     clusters = len(tasks.sizes)
 
     def passes(count: float, attempts: float) -> bool:
-        freedom = max(1.0, clusters * count / tasks.count - 1)
+        freedom = clusters * count / tasks.count - 1
+        if freedom < 1:
+            return False
         se = math.sqrt(noise / (count * attempts))
         return pass_probability(se, freedom, margin, alpha=alpha) >= power
 
-    count = next(n for n in _growing() if passes(n, tasks.attempts))
-    return count, next(k for k in _growing() if passes(tasks.count, k))
+    if margin <= 0:
+        return None, None
+    count = next((n for n in _growing() if passes(n, tasks.attempts)), None)
+    return count, next((k for k in _growing() if passes(tasks.count, k)), None)
 
 
 def _growing() -> Iterable[int]:
-    """1, 2, 3, ... in steps of a hundredth."""
+    """1, 2, 3, ... in steps of a hundredth, up to a million."""
     count = 1
-    while True:
+    while count <= 1_000_000:
         yield count
         count += max(1, count // 100)
 

@@ -73,6 +73,16 @@ def says_generated(text: str) -> bool:
     return bool(_SAYS_GENERATED.search(text[:_HEAD]))
 
 
+def told_by_tests(name: str) -> bool:
+    """Whether a test id is one of a test file, no example in source or documentation that is run too.
+
+    Such an example stands in a file that a model changes, or is the base's again when it is graded.
+    """
+    head = name.partition("::")[0]
+    suffix = PurePosixPath(head).suffix.lower()
+    return not (suffix in _DOCS or _CODE.fullmatch(suffix)) or kind_of(head) == "test"
+
+
 def runs_tests(path: str) -> bool:
     """Whether it is a module of tests by itself, no fixture, helper or data of some."""
     name = PurePosixPath(path).name

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from cursorbench.builder.paths import told_by_tests
 from cursorbench.builder.runs import USUAL, Bench, Conditions, conditions
 from cursorbench.builder.unfit import Unfit
 from cursorbench.graders import restoring
@@ -86,8 +87,8 @@ Outcomes = Mapping[str, Outcome]
 
 
 def stable(base: Sequence[Outcomes], solution: Sequence[Outcomes]) -> Stable:
-    """Sort all ids; `base` and `solution` are the runs, at least one each."""
-    ids = sorted({name for run in (*base, *solution) for name in run})
+    """Sort all ids of tests; `base` and `solution` are the runs, at least one each."""
+    ids = sorted({name for run in (*base, *solution) for name in run if told_by_tests(name)})
     sorted_: dict[str, list[str]] = {"fail": [], "pass": [], "unstable": [], "broken": [], "skipped": []}
     for name in ids:
         before, after = ([run.get(name) for run in runs] for runs in (base, solution))

@@ -23,7 +23,7 @@ from cursorbench.builder.judge import Judge
 from cursorbench.builder.settings import Settings, filled
 from cursorbench.builder.state import State, Verdict, write_json
 from cursorbench.builder.unfit import Unfit
-from cursorbench.errors import DependencyDownError, RtrlError, UsageError
+from cursorbench.errors import DependencyDownError, RtrlError
 from cursorbench.exchange.ids import narrowing, targets
 from cursorbench.exchange.rebuilt import ISSUE, candidate_of, clone_of, rebuilt
 from cursorbench.exchange.refused import Exchanged, Refused
@@ -64,7 +64,7 @@ def import_rows(settings: RowSettings, progress: Progress) -> Exchanged:
     build = settings.build.checked()
     rows = list(read(settings.rows))
     backend = open_backend(build.backend)
-    suite = begun(build.out, settings.rows.stem)
+    suite = begun(build.out, settings.rows.name)
     state = State(suite.path)
     with state.held():
         work = _Work(settings, build, suite, state, backend)
@@ -79,13 +79,11 @@ def import_rows(settings: RowSettings, progress: Progress) -> Exchanged:
     return Exchanged(suite.path, tuple(work.made), tuple(work.refused), work.again, work.notes)
 
 
-def begun(out: Path, name: str) -> Suite:
-    """The suite at `out`: a new one, or one that an import or a build has begun."""
+def begun(out: Path, source: str) -> Suite:
+    """The suite at `out`: a new one called as its folder, or one that an import or a build has begun."""
     if (out / "suite.toml").is_file():
         return Suite.begun(out)
-    if not NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a suite", hint="rename the file, or give --name")
-    return Suite.create(out, name, description=f"Imported from {name}")
+    return Suite.create(out, out.resolve().name, description=f"Imported from {source}")
 
 
 class _Work:

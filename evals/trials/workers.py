@@ -19,7 +19,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Literal, TypeVar
 
-from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.errors import UsageError
+from evals.cluster import ray_cluster
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -182,16 +183,8 @@ def _die_with(parent: int) -> None:
 def _on_ray(
     function: Callable[[T], R], items: Sequence[T], jobs: int, limit_s: float
 ) -> Iterator[tuple[int, R | Lost | Raised]]:
-    """The same on a Ray cluster that sees the same folders; RAY_ADDRESS says which, else a local one."""
-    try:
-        import ray
-    except ImportError as error:
-        raise InputMissingError("Ray is not installed", hint="pip install 'rtrl[ray]'") from error
-    started = not ray.is_initialized()
-    if started:
-        local: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": max(1, jobs)}
-        ray.init(include_dashboard=False, log_to_driver=False, **local)
-    try:
+    """The same on a Ray cluster that sees the same folders."""
+    with ray_cluster(jobs) as ray:
         remote = ray.remote(max_retries=0)(_called)
         waiting = iter(range(len(items)))
         open_: dict[Any, tuple[int, float]] = {}
@@ -211,6 +204,3 @@ def _on_ray(
                 number, _ = open_.pop(ref)
                 ray.cancel(ref, force=True)
                 yield number, Lost("hung")
-    finally:
-        if started:
-            ray.shutdown()

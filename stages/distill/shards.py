@@ -7,16 +7,16 @@ are columns. Whoever does it, the results come in the parts' order and are the s
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
+from evals.cluster import ray_cluster
 from stages import schemas
 from stages.distill import own
 from stages.distill.facts import Episode, PartReader
@@ -24,7 +24,6 @@ from stages.distill.measure import columns_of, measure, with_followups
 from stages.distill.questions import Question, question
 from stages.distill.signals.followup.features import Followup, brief
 from stages.distill.spec import parse
-from stages.errors import InputMissingError
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workers import begun_ahead, cores, in_order
@@ -105,28 +104,18 @@ def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: i
 
 
 def _on_ray(shards: list[Shard], workers: int) -> Iterator[Measured]:
-    """The same function on a Ray cluster that sees the store; RAY_ADDRESS says which, else a local one."""
-    try:
-        import ray
-    except ImportError as error:
-        raise InputMissingError("Ray is not installed", hint="pip install 'rtrl[ray]'") from error
-    started = not ray.is_initialized()
-    if started:
-        local: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": max(1, workers)}
-        ray.init(include_dashboard=False, log_to_driver=False, **local)
-    try:
+    """The same function on a Ray cluster that sees the store."""
+    with ray_cluster(workers) as ray:
         remote = ray.remote(measure_shard)
 
         def begin(shard: Shard) -> Callable[[], Measured]:
             ref = remote.remote(shard)
             return lambda: ray.get(ref)
 
-        yield from begun_ahead(shards, begin, 2 * max(1, workers))
-    except ray.exceptions.RayTaskError as error:
-        raise error.as_instanceof_cause() from error
-    finally:
-        if started:
-            ray.shutdown()
+        try:
+            yield from begun_ahead(shards, begin, 2 * max(1, workers))
+        except ray.exceptions.RayTaskError as error:
+            raise error.as_instanceof_cause() from error
 
 
 def _sequences(episodes: list[Episode], digest: str) -> pa.Table:

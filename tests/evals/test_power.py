@@ -99,6 +99,11 @@ def test_enough_is_where_an_identical_model_passes() -> None:
     assert rates(Tasks(even(count), 4), 0.05, worlds=3000).passed.value == pytest.approx(0.9, abs=0.02)
 
 
+def test_one_cluster_and_no_margin_are_never_enough() -> None:
+    assert enough(Tasks((30,), 4), 0.05)[1] is None
+    assert enough(Tasks(even(30), 4), 0.0) == (None, None)
+
+
 def attempt(case: str, cluster: str, number: int, right: float, failure: str = "") -> Attempt:
     return Attempt(case, cluster, number, {} if failure else {"ok": (right, 1.0)}, failure=failure)
 

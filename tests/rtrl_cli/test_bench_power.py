@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from cursorbench.errors import RtrlError
 from rtrl_cli.main import app
+from tests.cursorbench.suites import make_suite
 from tests.stages.eval.bench import STEADY, Bench
 
 QUICK = ["--worlds", "100"]
@@ -50,6 +51,13 @@ def test_a_report_as_pilot(tmp_path: Path) -> None:
     assert 30 < found["clusters"] <= 40
     with pytest.raises(RtrlError, match="has no harness"):
         run(*where, "--of", "harness.nope")
+
+
+def test_a_suite_in_hand(tmp_path: Path) -> None:
+    make_suite(tmp_path / "words")
+    out, code = run(str(tmp_path / "words"), "--attempts", "16")
+    assert code == 0
+    assert "words: 3 tasks in 2 clusters, 16 attempts, margin 0.05" in out
 
 
 def test_one_source(tmp_path: Path) -> None:

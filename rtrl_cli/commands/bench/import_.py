@@ -120,7 +120,7 @@ def _harbor(source: Path, out: Path, progress: Progress) -> Exchanged:
     from cursorbench.exchange.harbor_import import import_tasks
     from cursorbench.exchange.swebench_import import begun
 
-    suite = begun(out, out.resolve().name)
+    suite = begun(out, source.resolve().name)
     progress.start("Harbor tasks")
     done = import_tasks(source, suite, lambda name: progress.advance(1, name))
     write_json(suite.path / "rejects.json", [vars(one) for one in done.refused])

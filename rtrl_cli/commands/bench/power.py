@@ -146,7 +146,7 @@ def _hand(
     return f"{seen.name} as in {report.ref}", seen.tasks, seen.margin
 
 
-def _text(head: str, found: list[Study], made: Tasks, would: tuple[int, int]) -> str:
+def _text(head: str, found: list[Study], made: Tasks, would: tuple[int | None, int | None]) -> str:
     rows = [
         ("an identical model passes", *(_rate(one.identical_pass.to_json()) for one in found)),
         ("it is called regressed", *(_rate(one.identical_regressed.to_json()) for one in found)),
@@ -156,9 +156,12 @@ def _text(head: str, found: list[Study], made: Tasks, would: tuple[int, int]) ->
     ]
     shown = table(("", *(f"{one.suites} SUITE{'S' if one.suites > 1 else ''}" for one in found)), rows)
     low = found[0].identical_pass.value < 0.9
+    ways = [f"{would[0]} tasks"] if would[0] else []
+    ways += [f"{would[1]} attempts at each"] if would[1] else []
+    ways.append("a wider margin")
     advice = {
-        "to pass an identical model 90 times in 100": f"{would[0]} tasks, or {would[1]} attempts at each, "
-        f"or a wider margin (now {made.count} x {made.attempts})"
+        "to pass an identical model 90 times in 100": f"{', or '.join(ways)} "
+        f"(now {made.count} x {made.attempts})"
     }
     return f"{head}\n\n{shown}" + (f"\n\n{pairs(advice)}" if low else "")
 

@@ -32,6 +32,13 @@ def test_sorted_by_hand() -> None:
     )
 
 
+def test_examples_in_source_and_docs_are_no_tests() -> None:
+    names = ["src/m.py::line:3,column:1", "README.md::line:1", "tests/t.py::test_a", "tests.t.T::test_b",
+             "github.com/me/m/pkg::TestC", "pkg/m_test.go::TestD"]  # fmt: skip
+    found = stable([{}], [dict.fromkeys(names, P)])
+    assert found.fail_to_pass == tuple(sorted(names[2:]))
+
+
 def test_what_the_grader_sees_fail_is_left_out() -> None:
     found = Stable(("a", "b"), ("c", "d"), ("e",)).without({"b", "d"})
     assert found == Stable(("a",), ("c",), ("b", "d", "e"))

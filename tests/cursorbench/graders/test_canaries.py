@@ -121,3 +121,26 @@ def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
 )
 def test_ids_are_located(name: str, place: tuple[str, tuple[str, ...], str] | None) -> None:
     assert canaries.locate(name, ["tests/test_a.py"]) == (canaries.Place(*place) if place else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("assert f() == 6", False),
+        ("assert 6 == f()", False),
+        ("assert f() == 'six'", False),
+        ("assert f() == b'six'", False),
+        ("assert f() == 0.5", True),  # what is added to a float may vanish in it
+        ("assert f() == True", True),
+        ("assert f() == g()", True),
+        ("assert f() != 6", True),
+        ("assert 1 < f() < 6", True),
+    ],
+)
+def test_an_equality_gets_another_constant(line: str, kept: bool) -> None:
+    text = f"def test_x():\n    {line}\n"
+    files, _ = canaries.sabotage({FILE: text.encode()}, [f"{FILE}::test_x"])
+    made = files[FILE].decode().splitlines()[-1].strip()
+    assert made != line
+    assert made.startswith("assert not (") == kept
+    assert ("==" in made) or kept

@@ -53,6 +53,7 @@ def test_what_breaks_another_test_fails(world: World) -> None:
         ("import nowhere\n", "missing"),
         ("import sys\nsys.exit(3)\n", "missing"),
         ("import os\nos._exit(0)\n", "no_report"),
+        ("x = []\nwhile True:\n    x.append(bytearray(1 << 26))\n", "memory"),
     ],
 )
 def test_why_it_did_not_pass(world: World, core: str, reason: str) -> None:
