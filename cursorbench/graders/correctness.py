@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from cursorbench.errors import IntegrityError, SandboxError
-from cursorbench.graders import canaries, flags, patch, restoring
+from cursorbench.graders import canaries, flags, infrastructure, patch, restoring
 from cursorbench.graders.running import Ran, run_tests
 from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
 from cursorbench.tasks.task import ExpectedTests, Task
@@ -195,22 +195,31 @@ def is_pytest(tests: ExpectedTests) -> bool:
 def test_files(task: Task, root: Path) -> dict[str, bytes]:
     """What is put in place before grading: the task's own test files, and the base's that hold expected ids.
 
+    A source file whose docstrings are tests is the solution's to change, so it is not among them.
+
     Raises:
-        IntegrityError: the task names a file that it does not have.
+        IntegrityError: the task names a file that it does not have, or one that lies behind a link.
     """
     found = {}
     for path in task.tests.files:
         source = task.test_files / path
-        if not source.is_file():
+        if not _real(source, task.test_files):
             raise IntegrityError(f"task {task.fields.instance_id} lacks its test file {path}")
         found[path] = source.read_bytes()
     python = {str(path.relative_to(root)) for path in root.rglob("*.py") if ".git" not in path.parts}
     python -= set(task.tests.removed)
     for name in task.tests.fail_to_pass + task.tests.pass_to_pass:
         place = canaries.locate(name, python)
-        if place is not None and place.file not in found:
+        if place is None or place.file in found or not infrastructure.holds_tests(place.file):
+            continue
+        if _real(root / place.file, root):
             found[place.file] = (root / place.file).read_bytes()
     return found
+
+
+def _real(path: Path, tree: Path) -> bool:
+    """Whether it is a file of the tree itself: a link may lead to any file of this machine."""
+    return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(tree.resolve())
 
 
 def _sources(diff: str, workdir: str) -> list[str]:

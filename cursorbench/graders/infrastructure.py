@@ -50,6 +50,13 @@ def of_tests(path: str, folders: Collection[str]) -> bool:
     return path in folders or any(str(parent) in folders for parent in pure.parents)
 
 
+def holds_tests(path: str) -> bool:
+    """Whether a Python file is one of tests by its name or a folder's, as runners find them."""
+    place = PurePosixPath(path)
+    by_name = place.name.startswith("test") or place.stem.endswith(("_test", "_tests"))
+    return by_name or any(part in TEST_FOLDERS for part in place.parts[:-1])
+
+
 def test_folders(files: Collection[str]) -> set[str]:
     """The folders that hold nothing but tests, from the paths of test files.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cursorbench.errors import IntegrityError
 from cursorbench.graders.correctness import grade
+from cursorbench.graders.correctness import test_files as files_of
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Backend
 from tests.cursorbench.graders.forging import COMMAND, CORE, FILE, LIMITS, SOLVED, World
@@ -94,3 +97,24 @@ def test_ids_by_class_names_are_graded_too(world: World) -> None:
     found = grade(task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
     assert found.passed, found
     assert found.challenged
+
+
+def test_no_link_of_a_repository_leads_out_of_it(world: World, tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    shutil.copytree(world.task.folder / "tests" / "files", root)
+    name = world.task.tests.fail_to_pass[0]
+    file = name.partition("::")[0]
+    secret = tmp_path / "secret.py"
+    secret.write_text("def test_secret(): ...\n")
+    plain = replace(world.task, tests=replace(world.task.tests, files=()))
+    assert set(files_of(plain, root)) == {file}
+    (root / file).unlink()
+    (root / file).symlink_to(secret)
+    assert files_of(plain, root) == {}
+
+
+def test_a_source_file_whose_docstrings_are_tests_stays_the_solutions(world: World, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "price.py").write_text("def total(): ...\n")
+    told = replace(world.task.tests, files=(), fail_to_pass=("shop/price.py::shop.price.total",))
+    assert files_of(replace(world.task, tests=told), tmp_path) == {}
