@@ -256,4 +256,5 @@ def test_the_time_is_linear_on_one_hostile_line(unit: str) -> None:
         return time.process_time() - started
 
     seconds(1_000)
-    assert seconds(160_000) <= 9 * seconds(40_000) + 0.1
+    # a collection of garbage or a cold cache may meet one measurement, not three in a row
+    assert any(seconds(160_000) <= 9 * seconds(40_000) + 0.1 for _ in range(3))
