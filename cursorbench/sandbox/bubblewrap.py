@@ -22,12 +22,12 @@ from typing import Any, Self
 
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox import changes, patch, probe
+from cursorbench.sandbox.background import BackgroundProcess, line_of, variables_of
 from cursorbench.sandbox.channel import LARGEST_REQUEST, Channel, Command
 from cursorbench.sandbox.link import HINT, START_S, KeeperLink, close, supervisor_python
 from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
 
 _passed: set[str] = set()  # states in which this process knows that the battery is passed
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Bubblewrap:
@@ -129,36 +129,6 @@ class BubblewrapSnapshot:
             self.layer = 0
 
 
-class BackgroundProcess:
-    """A spawned command; a thread takes its output, so that it never waits for a reader."""
-
-    def __init__(self, command: Command, limit_s: float) -> None:
-        self._command = command
-        self._done: Done | None = None
-        self._thread = threading.Thread(target=self._run, args=(limit_s,), daemon=True)
-        self._thread.start()
-
-    def _run(self, limit_s: float) -> None:
-        self._done = self._command.wait(limit_s)
-
-    def poll(self) -> Done | None:
-        """How it ended, None while it runs."""
-        return self._done
-
-    def wait(self, timeout_s: float) -> Done:
-        """Wait for it; kills it when the time is over."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._command.kill("timeout")
-            self._thread.join()
-        assert self._done is not None
-        return self._done
-
-    def kill(self) -> None:
-        """End it and what it started."""
-        self._command.kill()
-
-
 class BubblewrapSandbox:
     """One running sandbox."""
 
@@ -206,15 +176,7 @@ class BubblewrapSandbox:
         variables: Mapping[str, str] | None,
         stdin: bytes,
     ) -> Command | str:
-        line = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        given = {
-            "HOME": "/home/sandbox",
-            "PATH": PATH,
-            "TMPDIR": "/tmp",
-            "LANG": "C.UTF-8",
-            **self._environment.variables,
-            **(variables or {}),
-        }
+        line, given = line_of(command), variables_of(self._environment, variables)
         cpu_s = math.ceil(self._limits.cpu_s)
         texts = [
             self._path(cwd),

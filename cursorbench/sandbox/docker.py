@@ -11,7 +11,6 @@ import contextlib
 import io
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox import changes, docker_exec, docker_tree, patch, probe
+from cursorbench.sandbox.background import BackgroundProcess, line_of, variables_of
 from cursorbench.sandbox.docker_exec import Exec
 from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
 
@@ -26,7 +26,6 @@ IMAGE = "python:3.11-slim-bookworm"  # where an environment names none
 USER = "1000:1000"
 LABEL = "rtrl-sandbox"
 HINT = "start a Docker engine and `pip install rtrl[docker]`, or install bubblewrap"
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _COPY_S = 300.0
 _READ = '[ -d "$1" ] && exit 21; [ -e "$1" ] || exit 2; [ -f "$1" ] || exit 1; exec head -c "$2" -- "$1"'
 _WRITE = 'case "$1" in */*) mkdir -p -- "${1%/*}" || exit 5;; esac; exec cat > "$1"'
@@ -128,36 +127,6 @@ class DockerSnapshot:
         self.archive.close()
 
 
-class DockerProcess:
-    """A command in the background."""
-
-    def __init__(self, command: Exec, limit_s: float) -> None:
-        self._command = command
-        self._done: Done | None = None
-        self._thread = threading.Thread(target=self._run, args=(limit_s,), daemon=True)
-        self._thread.start()
-
-    def _run(self, limit_s: float) -> None:
-        self._done = self._command.wait(limit_s)
-
-    def poll(self) -> Done | None:
-        """How it ended, None while it runs."""
-        return self._done
-
-    def wait(self, timeout_s: float) -> Done:
-        """Wait for it; kills it when the time is over."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._command.kill("timeout")
-            self._thread.join()
-        assert self._done is not None
-        return self._done
-
-    def kill(self) -> None:
-        """End it and what it started."""
-        self._command.kill("exited")
-
-
 class DockerSandbox:
     """One running container."""
 
@@ -184,8 +153,7 @@ class DockerSandbox:
         limit: int | None = None,
         sink: Any = None,
     ) -> Exec:
-        given = {"HOME": "/home/sandbox", "PATH": PATH, "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
-        given |= {**self._environment.variables, **(variables or {})}
+        given = variables_of(self._environment, variables)
         keep = self._limits.output if limit is None else limit
         place = self._path(cwd)
         return Exec(self._client.api, self._container.id, line, place, given, stdin, keep, sink)
@@ -200,21 +168,19 @@ class DockerSandbox:
         stdin: bytes = b"",
     ) -> Done:
         """Run a command to its end; a text goes to `sh -c`. Never raises for what the command did."""
-        line = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         if not self._alive:
             return Done("sandbox_died", -1, "", 0.0)
         import docker
 
         try:
-            running = self._start(line, cwd=cwd, variables=variables, stdin=stdin)
+            running = self._start(line_of(command), cwd=cwd, variables=variables, stdin=stdin)
             return running.wait(self._limits.wall_s if timeout_s is None else timeout_s)
         except docker.errors.DockerException as error:  # the engine or the container is gone
             return Done("sandbox_died", -1, str(error)[:300], 0.0)
 
     def spawn(self, command: str | Sequence[str], *, cwd: str = ".") -> Process:
         """Start a command in the background."""
-        line = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        return DockerProcess(self._start(line, cwd=cwd), self._limits.wall_s)
+        return BackgroundProcess(self._start(line_of(command), cwd=cwd), self._limits.wall_s)
 
     def read(self, path: str, limit: int = 1 << 20) -> bytes:
         """A file's bytes; the container's own `head` opens it, with a command's rights."""

@@ -18,7 +18,7 @@ from stages.registry.store import Store
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
-from stages.target.switch import Switch, end_interrupted
+from stages.target.switch import Switch, verifying
 from stages.workspace import Workspace
 
 
@@ -49,20 +49,7 @@ def open_canary(
         IntegrityError (12): the engine does not serve the target. DependencyDownError (13): it does
             not start, or the gateway does not answer. Nobody was given to it then.
     """
-    end_interrupted(store, switch.line)
-    deployment = store.deployments.create(
-        switch.line,
-        switch.target.digest,
-        by=getpass.getuser(),
-        reason=switch.reason,
-        report=switch.report,
-        previous=switch.previous,
-        override=switch.override,
-        run_id=switch.run_id,
-        data={**switch.data, "canary": {"share": share}},
-    )
-    faults.point("canary.staged.after")
-    store.deployments.transition(deployment.id, "staged", "verifying")
+    deployment = verifying(store, switch, canary={"share": share})
     begun = time.monotonic()
     progress.message(f"starting an engine on {switch.target.ref} for {share:.0%} of the users")
     try:

@@ -79,20 +79,7 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
         IntegrityError (12): not what is served after loading; the old weights are back.
         DependencyDownError (13): gateway or engine do not answer.
     """
-    end_interrupted(store, switch.line)
-    deployment = store.deployments.create(
-        switch.line,
-        switch.target.digest,
-        by=getpass.getuser(),
-        reason=switch.reason,
-        report=switch.report,
-        previous=switch.previous,
-        override=switch.override,
-        run_id=switch.run_id,
-        data={**switch.data, "offline": switch.offline},
-    )
-    faults.point("switch.staged.after")
-    store.deployments.transition(deployment.id, "staged", "verifying")
+    deployment = verifying(store, switch, offline=switch.offline)
     begun = time.monotonic()
     facts: dict[str, Any] = {"deployment": deployment.id}
     try:
@@ -112,6 +99,24 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
     faults.point("switch.alias.after")
     facts["switch_s"] = round(time.monotonic() - begun, 3)
     return facts
+
+
+def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
+    """A deployment of the switch's target, on record and about to be verified; `data` goes with it."""
+    end_interrupted(store, switch.line)
+    deployment = store.deployments.create(
+        switch.line,
+        switch.target.digest,
+        by=getpass.getuser(),
+        reason=switch.reason,
+        report=switch.report,
+        previous=switch.previous,
+        override=switch.override,
+        run_id=switch.run_id,
+        data={**switch.data, **data},
+    )
+    faults.point("switch.staged.after")
+    return store.deployments.transition(deployment.id, "staged", "verifying")
 
 
 def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -> dict[str, Any]:

@@ -50,4 +50,6 @@ def test_cutting_keeps_both_ends_and_counts_the_rest(text, limit):
 
 @given(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20))
 def test_whatever_json_holds_can_be_sent(text):
-    printable(text).encode()
+    sent = printable(text).encode().decode()
+    assert len(sent) == len(text)
+    assert all(a == b for a, b in zip(sent, text, strict=True) if not "\ud800" <= b <= "\udfff")
