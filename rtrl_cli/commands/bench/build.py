@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rtrl_cli import options
+from rtrl_cli.commands.bench import flags
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 
 if TYPE_CHECKING:
@@ -21,15 +22,7 @@ def command(
     repo: Annotated[
         Path, typer.Option("--repo", metavar="GIT", help="Repository; only read.", show_default=False)
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="SUITE",
-            help="The suite's folder; one that was begun goes on.",
-            show_default=False,
-        ),
-    ],
+    out: flags.Out,
     sessions: Annotated[
         list[Path] | None,
         typer.Option(
@@ -66,45 +59,21 @@ def command(
             help="What tests need, resolved as of each base's quarter: auto, or like '. @dev pytest>=8'.",
         ),
     ] = "auto",
-    lock: Annotated[
-        Path | None,
-        typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
-    ] = None,
-    environment: Annotated[
-        Literal["python", "host"],
-        typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
-    ] = "python",
-    python: Annotated[
-        str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")
-    ] = "",
-    test_command: Annotated[
-        str,
-        typer.Option(
-            "--test-command",
-            metavar="WORDS",
-            help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
-        ),
-    ] = "",
+    lock: flags.Lock = None,
+    environment: flags.Environment = "python",
+    python: flags.Python = "",
+    test_command: flags.TestCommand = "",
     scope: Annotated[
         Literal["changed", "all"],
         typer.Option("--scope", help="Tests to run: of the changed test files, or all."),
     ] = "changed",
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
-    ] = 300.0,
+    timeout: flags.Timeout = 300.0,
     heldout: Annotated[
         float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks.", min=0, max=1)
     ] = 0.5,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Candidates at a time.", min=1)] = 1,
-    sandbox: Annotated[
-        str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")
-    ] = "auto",
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."
-        ),
-    ] = None,
+    sandbox: flags.Sandbox = "auto",
+    cache: flags.Cache = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rtrl_cli import options
+from rtrl_cli.commands.bench import flags
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 
 if TYPE_CHECKING:
@@ -25,15 +26,7 @@ def command(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="SUITE",
-            help="The suite's folder; one that was begun goes on.",
-            show_default=False,
-        ),
-    ],
+    out: flags.Out,
     repos: Annotated[
         Path | None,
         typer.Option(
@@ -43,40 +36,16 @@ def command(
     install: Annotated[
         str, typer.Option("--install", metavar="WORDS", help="What tests need, as for `rtrl bench build`.")
     ] = "auto",
-    lock: Annotated[
-        Path | None,
-        typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
-    ] = None,
-    environment: Annotated[
-        Literal["python", "host"],
-        typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
-    ] = "python",
-    python: Annotated[
-        str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")
-    ] = "",
-    test_command: Annotated[
-        str,
-        typer.Option(
-            "--test-command",
-            metavar="WORDS",
-            help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
-        ),
-    ] = "",
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
-    ] = 300.0,
+    lock: flags.Lock = None,
+    environment: flags.Environment = "python",
+    python: flags.Python = "",
+    test_command: flags.TestCommand = "",
+    timeout: flags.Timeout = 300.0,
     heldout: Annotated[
         float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks of rows.", min=0, max=1)
     ] = 0.5,
-    sandbox: Annotated[
-        str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")
-    ] = "auto",
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."
-        ),
-    ] = None,
+    sandbox: flags.Sandbox = "auto",
+    cache: flags.Cache = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

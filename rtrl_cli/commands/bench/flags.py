@@ -1,0 +1,40 @@
+"""Flags that commands of `rtrl bench` share, and the table of those that make tasks from commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="SUITE", help="The suite's folder; one that was begun goes on.", show_default=False
+    ),
+]
+Lock = Annotated[
+    Path | None,
+    typer.Option("--lock", metavar="FILE", help="Locked requirements with hashes, for all tasks."),
+]
+Environment = Annotated[
+    Literal["python", "host"],
+    typer.Option("--environment", help="python: of the lock; host: what is installed beside rtrl."),
+]
+Python = Annotated[str, typer.Option("--python", metavar="X.Y", help="Default: the one that runs rtrl.")]
+TestCommand = Annotated[
+    str,
+    typer.Option(
+        "--test-command",
+        metavar="WORDS",
+        help="Default: pytest. Writes junit to {report}; {tests} becomes the test files.",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="S", help="Seconds of one run of the tests.", min=1)
+]
+Sandbox = Annotated[str, typer.Option("--sandbox", metavar="NAME", help="auto, bubblewrap or docker.")]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", metavar="FOLDER", help="Of environments. Default: ~/.cache/rtrl/environments."),
+]
