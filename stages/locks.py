@@ -1,7 +1,8 @@
 """Locks between processes: `flock` on files under `store/locks/`, so that the kernel frees them.
 
 The file's text names the holder and is information only; the lock itself is the kernel's.
-Files are opened close-on-exec: a child started by the holder does not keep the lock alive.
+Files are opened close-on-exec: a child started by the holder keeps the lock alive only between its fork
+and its exec, which whoever comes after a killed holder waits for (`GRACE_S`).
 Lock files are never deleted (deleting one that somebody has open would split the lock in two),
 except those of runs, whose names are never used again.
 
@@ -26,6 +27,7 @@ from typing import Any
 from stages.errors import LockedError
 
 POLL_S = 0.05
+GRACE_S = 0.5
 WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
 RUN_AGAIN = "wait for it to end, then run the command again"  # where that flag is not, or does not count
 
@@ -96,8 +98,8 @@ def acquire(
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
     """
     fd = _open(path)
-    # a moment at least: `is_free` holds a lock while it looks
-    deadline = time.monotonic() + max(timeout, 2 * POLL_S)
+    # a moment at least: `is_free` holds a lock while it looks, a killed holder's child until its exec
+    deadline = time.monotonic() + max(timeout, GRACE_S)
     try:
         while not _try(fd, shared):
             if time.monotonic() >= deadline:

@@ -11,9 +11,10 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -21,6 +22,7 @@ from cursorbench.errors import RtrlError
 
 Outcome = Literal["kept", "rejected", "unfinished"]
 BUSY = 1.5  # processes that want to run, per core: above it tests that measure time fail by chance
+GRACE_S = 2.0  # between the fork and the exec of a command on a busy machine
 TIMED = frozenset({"unstable", "fails_with_solution", "no_test_passes", "solution_not_graded", "run_timeout"})
 
 
@@ -79,13 +81,7 @@ class State:
         """
         self.verdicts.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise BusyError(
-                    f"another process builds {self.folder.parent}",
-                    hint="wait for it, or choose another --out",
-                ) from error
+            _lock(stream, f"another process builds {self.folder.parent}")
             shutil.rmtree(self.drafts, ignore_errors=True)
             self.drafts.mkdir()
             for half in self.verdicts.glob("*.tmp"):
@@ -105,6 +101,20 @@ class State:
     def put(self, verdict: Verdict) -> None:
         """Write a verdict."""
         write_json(self.verdicts / f"{verdict.commit}.json", msgspec.to_builtins(verdict))
+
+
+def _lock(stream: IO[str], taken: str) -> None:
+    """Take the lock. What a killed build was just starting has it too, until its exec: that is waited for."""
+    until = time.monotonic() + GRACE_S
+    while True:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise BusyError(taken, hint="wait for it, or choose another --out") from error
+            time.sleep(0.02)
+        else:
+            return
 
 
 def load() -> float:

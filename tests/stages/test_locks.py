@@ -7,6 +7,7 @@ import pytest
 
 from stages import locks
 from stages.errors import LockedError
+from tests.locked import held_for_a_moment
 
 
 def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
@@ -56,3 +57,9 @@ def test_a_holder_that_wrote_nothing_is_unknown(tmp_path: Path) -> None:
         path.write_text(text)
         assert locks.holder_of(path) == {}
     assert "unknown" in locks.describe({})
+
+
+def test_what_a_killed_holder_was_just_starting_is_waited_for(tmp_path: Path) -> None:
+    """Between its fork and its exec a child has its parent's descriptors, close-on-exec or not."""
+    with held_for_a_moment(tmp_path / "a.lock"):
+        locks.acquire(tmp_path / "a.lock", what="a").release()

@@ -20,6 +20,7 @@ from cursorbench.builder.state import BusyError, State, Verdict
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.tasks.suite import Suite
 from tests.cursorbench.history.gits import HOUR, Git
+from tests.locked import held_for_a_moment
 
 needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
@@ -190,6 +191,13 @@ def test_a_killed_build_goes_on(tmp_path: Path) -> None:
     assert not list((tmp_path / "suite").rglob("*.tmp"))
     assert not list((tmp_path / "suite" / ".build" / "drafts").glob("*.bundle"))
     assert len(Suite.open(tmp_path / "suite").tasks) == 1
+
+
+def test_what_a_killed_build_was_just_starting_is_waited_for(tmp_path: Path) -> None:
+    with State(tmp_path).held():
+        pass
+    with held_for_a_moment(tmp_path / ".build" / "lock"), State(tmp_path).held():
+        pass
 
 
 def test_one_build_at_a_time(tmp_path: Path) -> None:
