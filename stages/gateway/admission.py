@@ -13,11 +13,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.gate import Gate
 
 _LONGEST_S = 60
+_CUT_S = 5.0  # for those that were cut short to say so
 _SMOOTHING = 0.05  # weight of the newest answer in the mean time of answers
 
 
@@ -61,9 +64,20 @@ class Admission:
         waiting = max(0, self.accepted - self.running) + 1
         return max(1, min(_LONGEST_S, math.ceil(self._mean_s * waiting / self.running)))
 
-    def drain(self) -> None:
-        """Let nobody in any more."""
+    async def drain(self, timeout_s: float, gates: Sequence[Gate]) -> int:
+        """Let nobody in any more, and wait until those accepted are answered; then cut the rest short.
+
+        Their clients are told, and what was sampled is recorded. Events and telemetry are taken all the
+        while. Returns how many were cut short.
+        """
         self.draining = True
+        if await self.idle(timeout_s):
+            return 0
+        left = self.accepted
+        for gate in gates:
+            gate.shut(shutting_down())
+        await self.idle(_CUT_S)
+        return left
 
     async def idle(self, timeout_s: float) -> bool:
         """Wait until every accepted generation is answered. Whether that came true in time."""

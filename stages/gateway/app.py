@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from stages.gateway import logs, otlp_http
-from stages.gateway.admission import Admission, Place, shutting_down
+from stages.gateway.admission import Admission, Place
 from stages.gateway.answering import Answerer
 from stages.gateway.arms import Arm, Arms
 from stages.gateway.attribution import attribute
@@ -39,7 +39,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKeys
+from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
@@ -56,7 +56,6 @@ from stages.verdicts import Verdicts
 _MODEL = "/v1/models/"  # and a name
 
 Handler = Callable[[Exchange], Awaitable[None]]
-_CUT_S = 5.0  # for those that a shutdown has cut short to say so
 
 
 class Gateway:
@@ -141,19 +140,8 @@ class Gateway:
             exchange.log(route, seconds)
 
     async def drain(self, timeout_s: float) -> int:
-        """Take no more generations and wait until those accepted are answered; then cut the rest short.
-
-        Their clients are told, and what was sampled is recorded. Events and telemetry are taken all the
-        while. Returns how many were cut short.
-        """
-        self.admission.drain()
-        if await self.admission.idle(timeout_s):
-            return 0
-        left = self.admission.accepted
-        for served in self.arms.served():
-            served.gate.shut(shutting_down())
-        await self.admission.idle(_CUT_S)
-        return left
+        """Take no more generations and answer those accepted (`Admission.drain`)."""
+        return await self.admission.drain(timeout_s, [arm.gate for arm in self.arms.served()])
 
     def _route(self, path: str) -> Handler:
         methods = self._routes.get(path)
@@ -185,23 +173,23 @@ class Gateway:
         else:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _identify(self, exchange: Exchange) -> str:
-        """Whose key it is. Raises ApiError 401."""
+    def _identify(self, exchange: Exchange) -> ApiKey:
+        """What is known of the key that was sent. Raises ApiError 401."""
         scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
         found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
-        exchange.key_id = found
+        exchange.key_id = found.id
         return found
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
-        key_id = self._identify(exchange)
+        key = self._identify(exchange)
         with self.admission.admit() as place:
-            await self._answer(api, exchange, key_id, place)
+            await self._answer(api, exchange, key, place)
 
-    async def _answer(self, api: Api, exchange: Exchange, key_id: str, place: Place) -> None:
+    async def _answer(self, api: Api, exchange: Exchange, key: ApiKey, place: Place) -> None:
         body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
-        who = attribute(exchange.scope, body, key_id, client_clock=self._config.client_clock)
+        who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
         request = parse_request(
             api,
             body,
@@ -214,7 +202,7 @@ class Gateway:
         arm = await self.arms.enter(who.user, self._config.hold_timeout_s)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
-            call = self._recorder.begin(key_id, who, request, client, arm)
+            call = self._recorder.begin(key, who, request, client, arm)
             exchange.generation = call.id
             await self._recorder.prepare(call)
         except BaseException:
@@ -227,9 +215,9 @@ class Gateway:
             await self._answerer.answer(call, exchange.send)
 
     async def _take_events(self, exchange: Exchange) -> None:
-        key_id = self._identify(exchange)
+        key = self._identify(exchange)
         body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
-        await send_json(exchange.send, 200, await self._events.take(key_id, body))
+        await send_json(exchange.send, 200, await self._events.take(key.id, body))
 
     async def _models(self, exchange: Exchange) -> None:
         self._identify(exchange)
