@@ -58,6 +58,7 @@ class CanaryEngine:
         self._changed = changed
         self._busy = asyncio.Lock()
         self.supervisor: Supervisor | None = None
+        self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
 
     async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Verification:
         """Start an engine on `checkpoint`, verify it, and give it its users.
@@ -76,11 +77,13 @@ class CanaryEngine:
             try:
                 await self.supervisor.start()
             except BaseException:
+                self.told("failed", checkpoint)
                 await self._stop(patient=False)
                 raise
             address = self.supervisor.base_url, self.supervisor.key
             client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
+            self.told("opened", checkpoint)
             assert self.supervisor.verification is not None
             return self.supervisor.verification
 
@@ -92,6 +95,7 @@ class CanaryEngine:
         async with self._busy:
             ended = self._arms.close()
             if ended is not None:
+                self.told("closed", ended.arm.served.checkpoint)
                 with contextlib.suppress(DrainTimeoutError):
                     async with ended.arm.served.gate.exclusive(drain_s, cut=True):
                         ended.arm.served.engine = "down"

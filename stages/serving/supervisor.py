@@ -8,21 +8,24 @@ thread must be the process's main thread (the engine dies with the thread that s
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import RtrlError
+from stages.gateway import logs
+from stages.gateway.arms import CANARY
 from stages.gateway.served import ServedState
+from stages.serving.warmup import warm_up
 
 POLL_S = 0.2
-HEALTH_EVERY_S = 2.0
-SILENCES = 15  # unanswered health checks in a row before a running process counts as hung
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
 Say = Callable[[str], None]
@@ -79,6 +82,9 @@ class Supervisor:
         """Start on the served checkpoint, wait for health, verify. Raises RtrlError with a diagnosis."""
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
+        self.served.health.starts += 1
+        self.served.health.probe_failures = 0
+        began = time.monotonic()
         self._process = EngineProcess.start(
             checkpoint.path, self.config, self.log, port=self._port, key=self._key
         )
@@ -88,16 +94,28 @@ class Supervisor:
             if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
                 return
             self.verification = await self.control.verify(checkpoint.path)
-        except RtrlError:
+            warm_up_s = await self._warm_up(checkpoint.path, self.config.warmup_requests)
+        except RtrlError as error:
             self.served.engine = "down"
+            self._log("down", logging.ERROR, reason=error.kind)
             self.process.kill()
             raise
         self.served.engine = "ready"
+        self.served.health.breaker.reset()
+        seconds = round(time.monotonic() - began, 3)
+        self._log("ready", pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
         self.verification = await self.control.update(path)
+        await self._warm_up(path, self.config.warmup_update_requests)
         return self.verification
+
+    async def _warm_up(self, path: Path, requests: int) -> float:
+        return await warm_up(self.base_url, self._key, self.config, path, requests)
+
+    def _log(self, state: str, level: int = logging.INFO, **fields: Any) -> None:
+        logs.event("engine", level, arm=self.served.arm, state=state, **fields)
 
     async def watch(self) -> None:
         """Until cancelled: notice that the engine died, hangs or holds unknown weights, and replace it."""
@@ -108,6 +126,7 @@ class Supervisor:
             if time.monotonic() - begun > STEADY_S:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
+            self._log("down", logging.ERROR, reason=reason)
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
             self.process.kill()
             await self.control.close()
@@ -122,23 +141,51 @@ class Supervisor:
 
     async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
-        silences = 0
-        next_health = time.monotonic() + HEALTH_EVERY_S
+        next_probe = time.monotonic() + self.config.health_every_s
         while True:
             status = self.process.exit_status()
             if status is not None:
                 return f"it ended with status {status}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
                 return "its weights could not be verified"
-            if time.monotonic() >= next_health:
-                health = await self.control.health()
-                if health == "sick":
-                    return "its core died"
-                silences = silences + 1 if health == "silent" else 0
-                if silences >= SILENCES:
-                    return "it stopped answering"
-                next_health = time.monotonic() + HEALTH_EVERY_S
+            if time.monotonic() >= next_probe:
+                if reason := await self._probe():
+                    return reason
+                next_probe = time.monotonic() + self.config.health_every_s
+            if reason := self._failing():
+                return reason
             await asyncio.sleep(POLL_S)
+
+    async def _probe(self) -> str:
+        """Ask for the engine's health. Why it cannot go on, "" when it can."""
+        health, began = self.served.health, time.monotonic()
+        answer = await self.control.health()
+        if answer == "sick":
+            return "its core died"
+        if answer == "ok":
+            health.probe_failures, health.probe_ms = 0, (time.monotonic() - began) * 1000
+            return ""
+        health.probe_failures += 1
+        if health.probe_failures >= self.config.hung_failures:
+            return "it stopped answering"
+        if health.probe_failures >= self.config.health_failures:
+            health.breaker.trip(f"{health.probe_failures} health probes in a row failed")
+        return ""
+
+    def _failing(self) -> str:
+        """Why what it answers says that it cannot go on, "" when it can. There is no second chance for a
+        canary: its users have another engine."""
+        breaker = self.served.health.breaker
+        if self.served.arm == CANARY and breaker.state == "open":
+            return breaker.reason
+        if breaker.failing_s > self.config.failing_restart_s:
+            return f"it has failed for {breaker.failing_s:.0f} s: {breaker.reason}"
+        return ""
+
+    def kill(self) -> None:
+        """End the engine at once, from wherever it stands."""
+        if self._process is not None:
+            self._process.kill()
 
     async def stop(self, *, patient: bool = True) -> None:
         """Stop the engine and leave nothing behind; without patience at once (one that starts may be deaf to
