@@ -1,4 +1,4 @@
-"""What a request tells the stub engine to do (the words are listed in `stub_engine.py`)."""
+"""What a request tells the stub engine to do (the words are listed in `stub_engine.py`), and its tokens."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def routed_experts(tokens: list[int], wrong: str) -> str:
     file = io.BytesIO()
     np.save(file, rows.astype(np.uint8), allow_pickle=False)
     return base64.b64encode(file.getvalue()[: -1 if wrong == "experts_cut" else None]).decode()
+
+
+def whole_characters(data: bytes) -> tuple[str, bytes]:
+    """The text in `data`, and the bytes of a character that is not complete yet."""
+    for cut in range(min(4, len(data) + 1)):
+        head = data[: len(data) - cut]
+        try:
+            return head.decode(), data[len(head) :]
+        except UnicodeDecodeError:
+            continue
+    return data.decode(errors="replace"), b""
+
+
+def name_of(token: int) -> str:
+    """A token as logprobs show it."""
+    return "<|end|>" if token == EOS else chr(token) if token < 128 else ""
 
 
 def _text(words: str) -> str:
