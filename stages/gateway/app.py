@@ -35,7 +35,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKeys
+from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
@@ -166,8 +166,8 @@ class Gateway:
         else:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _identify(self, exchange: Exchange) -> str:
-        """Whose key it is. Raises ApiError 401."""
+    def _identify(self, exchange: Exchange) -> ApiKey:
+        """What is known of the key that was sent. Raises ApiError 401."""
         scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
         found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
@@ -175,9 +175,9 @@ class Gateway:
         return found
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
-        key_id = self._identify(exchange)
+        key = self._identify(exchange)
         body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
-        who = attribute(exchange.scope, body, key_id, client_clock=self._config.client_clock)
+        who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
         request = parse_request(
             api,
             body,
@@ -188,7 +188,7 @@ class Gateway:
         arm = await self.arms.enter(who.user, self._config.hold_timeout_s)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
-            call = self._recorder.begin(key_id, who, request, client, arm)
+            call = self._recorder.begin(key, who, request, client, arm)
             await self._recorder.prepare(call)
         except BaseException:
             arm.served.gate.leave()
@@ -199,9 +199,9 @@ class Gateway:
             await self._answerer.answer(call, exchange.send)
 
     async def _take_events(self, exchange: Exchange) -> None:
-        key_id = self._identify(exchange)
+        key = self._identify(exchange)
         body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
-        await send_json(exchange.send, 200, await self._events.take(key_id, body))
+        await send_json(exchange.send, 200, await self._events.take(key.id, body))
 
     async def _models(self, exchange: Exchange) -> None:
         self._identify(exchange)

@@ -19,6 +19,8 @@ completions: in the prompt):
                            experts_cut
     stub:die=N             the connection is cut after N streamed tokens (not streamed: at once)
 
+A checkpoint folder with a file `stub.txt` says the words for requests that give none.
+
 Not a fake of the model's behaviour: nothing learns from what it says.
 """
 
@@ -35,26 +37,16 @@ from typing import Any
 import orjson
 
 from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
-from stages.gateway.stub_script import EOS, Script, name_of, routed_experts, whole_characters
+from stages.gateway.stub_script import EOS, Script, name_of, render, routed_experts, whole_characters
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
+WORDS = "stub.txt"  # in a checkpoint folder
 
 
 def logprob(index: int, token: int, salt: int = 0) -> float:
     """The stub's logprob of a token at a place: between -2 and 0, different for each."""
     return -((index * 31 + token * 17 + salt) % 1000) / 500
-
-
-def render(messages: list[dict[str, Any]], tools: list[Any] | None) -> bytes:
-    """The stub's chat template; tools are in it, as vLLM does even with tool_choice "none"."""
-    parts = [f"tools:{orjson.dumps(tools).decode()}\n"] if tools else []
-    for message in messages:
-        content = message.get("content")
-        calls = message.get("tool_calls")
-        text = content if isinstance(content, str) else orjson.dumps(content).decode() if content else ""
-        parts.append(f"{message.get('role')}: {text}{orjson.dumps(calls).decode() if calls else ''}\n")
-    return "".join([*parts, "assistant: "]).encode()
 
 
 class StubEngine:
@@ -285,8 +277,11 @@ def main() -> None:
     parser.add_argument("--load-seconds", type=float, default=0, help="how long new weights take to load")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key = os.environ.get("RTRL_ENGINE_KEY", "")
+    stub = StubEngine(arguments.served_model_name, arguments.model, key, arguments.load_seconds)
+    if arguments.model is not None and (arguments.model / WORDS).is_file():
+        stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(
-        StubEngine(arguments.served_model_name, arguments.model, key, arguments.load_seconds),
+        stub,
         host=arguments.host,
         port=arguments.port,
         log_level="warning",

@@ -23,6 +23,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.served import Checkpoint, ServedState
+from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.serving.reconcile import EVERY_S, target_lock
 from stages.serving.supervisor import Say, Supervisor
@@ -161,6 +162,7 @@ async def _roll_back(store: Store, engine: CanaryEngine, arms: Arms, reason: str
     say(f"canary {deployment} is rolled back: its engine: {reason}")
     await engine.close(0.1)
     if deployment:
-        await asyncio.to_thread(
-            store.deployments.end_canary, deployment, f"its engine: {reason}", by="rtrl serve"
-        )
+        with contextlib.suppress(StateError):  # no canary yet: the deploy that is trying it says so
+            await asyncio.to_thread(
+                store.deployments.end_canary, deployment, f"its engine: {reason}", by="rtrl serve"
+            )
