@@ -19,6 +19,7 @@ from killsweeps.processes import Ended
 from chaosing.records import Asked, Book
 from chaosing.settled import served, unsettled
 from chaosing.world import NothingToMeasureError, World
+from stages.errors import RtrlError
 from stages.target.endpoint import Endpoint
 
 POLL_S = 0.1
@@ -143,13 +144,20 @@ class Arena:
         """Inject one fault and wait until all is well again."""
         seen = Seen(fault.name, time.monotonic())
         self.seen.append(seen)
-        fault.inject(self)
+        ended = len(self.world.keeper.ended)
+        try:
+            fault.inject(self)
+        except RtrlError as error:
+            self.problem(f"the fault could not go on: {error.message}")
         seen.gone = seen.gone or seen.begin
         left = fault.within_s - (time.monotonic() - seen.gone)
         seen.calm = self.calm(max(left, 1.0))
         if seen.calm is None and (later := self.calm(60.0)) is not None:
             seen.notes.append(f"well after {later - seen.gone:.1f} s")
             seen.problems.pop()
+        if fault.by != "supervisor":
+            for one in self.world.keeper.ended[ended:]:
+                self.problem(f"the gateway did not live through it: {one}")
         seen.end = time.monotonic()
         took = "not well" if seen.seconds is None else f"well after {seen.seconds:.1f} s"
         trouble = "; ".join(seen.problems)

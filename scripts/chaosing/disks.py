@@ -77,10 +77,10 @@ def _full(arena: Arena) -> Iterator[None]:
 
 
 def disk_full(arena: Arena) -> None:
+    other = arena.world.other()
     with _full(arena):
         time.sleep(2)
-        ended = arena.world.deploy(arena.world.other())
-        arena.expect(ended, (0, 13))
+        arena.expect(arena.world.deploy(other), (0, 13))
         time.sleep(AWAY_S)
 
 
@@ -110,10 +110,10 @@ def _jumped(arena: Arena, seconds: int) -> None:
         arena.problem(f"{world.live} is live after deploy and rollback, not {before}")
     time.sleep(3)
     world.clock.jump(0)
-    arena.gone()
     before = world.live
     arena.expect(world.deploy(world.other()), (0,))
     arena.expect(world.rtrl("rollback", "--json"), (0,))
+    arena.gone()
     if world.live != before:
         arena.problem(f"{world.live} is live after the clock was right again, not {before}")
 

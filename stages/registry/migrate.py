@@ -59,7 +59,7 @@ def upgrade(store_dir: Path) -> tuple[str, str, Path | None]:
 
 def _upgrade(path: Path) -> None:
     config = alembic_config()
-    engine = make_engine(path)
+    engine = make_engine(path, create=True)
     with engine.connect().execution_options(immediate=True) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
