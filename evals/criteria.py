@@ -38,7 +38,8 @@ class Tell:
 
     Attributes:
         identical_pass: probability that an identical model passes this metric.
-        loss_caught: the loss that is called regressed 80 times in 100.
+        loss_caught: the loss that is called regressed 80 times in 100, all else being equal (Holm's first
+            step: alpha / 2 over the number of gated metrics).
         cases_if_equal: cases that would pass an equal model 90 times in 100.
         attempts_if_equal: attempts at each of the present cases that would; None when no number would, or
             when one attempt at each does not show what attempts are worth.
@@ -126,9 +127,11 @@ class Criterion:
 
 
 def criterion(
-    suite: str, metric: Metric, paired: Paired, alpha: float, look: Look = ONCE
+    suite: str, metric: Metric, paired: Paired, alpha: float, look: Look = ONCE, family: int = 1
 ) -> tuple[Criterion, ClusterSums | None]:
     """Compare one metric. The second value holds the gains' cluster sums, None when undefined.
+
+    `family` is the number of gated metrics that Holm goes over.
 
     An arm with nothing to measure (no edit at all) can neither pass nor be called a loss.
     """
@@ -158,7 +161,7 @@ def criterion(
         cases=data.cases,
         clusters=data.clusters,
         attempts=paired.attempts,
-        tell=_tell(data, metric.margin, alpha, paired, arms) if test.inference.decidable else None,
+        tell=_tell(data, metric.margin, alpha, paired, arms, family) if test.inference.decidable else None,
     )
     return found, data
 
@@ -233,7 +236,9 @@ def _undefined(
     )
 
 
-def _tell(data: ClusterSums, margin: float, alpha: float, paired: Paired, arms: tuple[Arm, Arm]) -> Tell:
+def _tell(
+    data: ClusterSums, margin: float, alpha: float, paired: Paired, arms: tuple[Arm, Arm], family: int
+) -> Tell:
     sampling = [sampling_variance(arm.columns, arm.spread) for arm in arms]
     known = [one for one in sampling if one is not None]
     attempts = None
@@ -241,7 +246,7 @@ def _tell(data: ClusterSums, margin: float, alpha: float, paired: Paired, arms: 
         attempts = power.attempts_needed(data, sum(known), paired.attempts, margin, alpha=alpha)
     return Tell(
         identical_pass=power.pass_probability(data.se, data.freedom, margin, alpha=alpha),
-        loss_caught=power.detectable_loss(data.se, data.freedom, alpha=alpha / 2),
+        loss_caught=power.detectable_loss(data.se, data.freedom, alpha=alpha / 2 / family),
         cases_if_equal=power.cases_needed(data, margin, alpha=alpha),
         attempts_if_equal=attempts,
         cases_if_observed=power.cases_needed(data, margin, delta=data.mean, alpha=alpha),

@@ -114,8 +114,9 @@ def decide(suites: Compared, rules: Rules, drift: Compared = ()) -> Verdict:
     Raises:
         ValueError: the arms ran different cases under one name, or nothing is gated.
     """
-    results = [compare(spec, arms, rules) for spec, arms in suites]
-    since = [compare(spec, arms, rules) for spec, arms in drift]
+    family = sum(metric.gated for spec, _ in (*suites, *drift) for metric in spec.metrics)
+    results = [compare(spec, arms, rules, family) for spec, arms in suites]
+    since = [compare(spec, arms, rules, family) for spec, arms in drift]
     if not _gated(results):
         raise ValueError("no suite gates any metric: nothing to decide")
     results, since = settle((results, since), rules)
@@ -166,11 +167,14 @@ def _gated(results: Sequence[SuiteResult]) -> list[Criterion]:
     return [one for result in results for one in result.criteria if one.metric.gated]
 
 
-def compare(spec: SuiteSpec, arms: Arms, rules: Rules) -> SuiteResult:
-    """One suite, before Holm: a criterion's state is "pass" or "inconclusive"."""
+def compare(spec: SuiteSpec, arms: Arms, rules: Rules, family: int = 1) -> SuiteResult:
+    """One suite, before Holm over a `family` of metrics: a state is "pass" or "inconclusive"."""
     candidate, baseline = arms
     paired = pair(candidate, baseline, [metric.name for metric in spec.metrics])
-    compared = [criterion(spec.name, metric, paired, rules.alpha, rules.look) for metric in spec.metrics]
+    compared = [
+        criterion(spec.name, metric, paired, rules.alpha, rules.look, max(1, family))
+        for metric in spec.metrics
+    ]
     gated = [(data, metric) for (_, data), metric in zip(compared, spec.metrics, strict=True) if metric.gated]
     return SuiteResult(
         suite=spec.name,

@@ -25,7 +25,7 @@ STAMP = VENV / "rtrl-setup.json"
 # CUDA builds that vLLM's requirements bring along and that break `import vllm` beside a CPU torch.
 # uv leaves them out (tool.uv in pyproject.toml); pip cannot, so they are removed after it.
 UNWANTED = ("torchvision", "torchaudio", "torchcodec")
-TOOLS = {"bwrap": "bubblewrap", "strace": "strace", "chromium": "chromium"}
+TOOLS = {"bwrap": "bubblewrap", "rg": "ripgrep", "strace": "strace", "chromium": "chromium"}
 
 
 def say(text: str) -> None:
@@ -142,7 +142,9 @@ def install_tools() -> None:
             subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if missing:
-        say(f"not installed: {', '.join(missing)}; some tests need them")
+        say(f"not installed, without apt or root: {' '.join(missing)}; ask for them, or tests are skipped")
+        if "bubblewrap" in missing:
+            say("without bubblewrap nothing that a model wrote is run: no rtrl bench")
 
 
 def main() -> None:

@@ -143,13 +143,13 @@ def _refusal(row: Mapping[str, Any], kept: Mapping[str, Any]) -> ExclusionError:
     found = exit_of(name)
     took = f"It took {_share(row)}" if row["episodes"] else "It took nothing yet"
     text = f"the reward spec lets the policy choose what it is punished for: {name} ({found.what}). {took}"
-    if told := _differences(row):
+    if told := _differences(row, besides="reward"):
         text += f"; what left, against the {kept['episodes']} that stayed: {told}"
     if (gone := row.get("reward")) is not None and (stays := kept.get("reward")) is not None:
         text += f". Reward of what left {gone:+.2f}, of what stayed {stays:+.2f}"
     text += (
-        f". {found.why[0].upper()}{found.why[1:]}: an episode that leaves is never punished, so a policy "
-        "that expects to fail gains by leaving, and learns to"
+        f". It is the policy's: {found.why}. An episode that leaves is never punished, so a policy that "
+        "expects to fail gains by leaving, and learns to"
     )
     instead = (
         f"take [drop.{signal}] out of the spec and give the signal a weight, so that it costs something"
@@ -161,17 +161,20 @@ def _refusal(row: Mapping[str, Any], kept: Mapping[str, Any]) -> ExclusionError:
     )
 
 
-def _differences(row: Mapping[str, Any]) -> str:
+def _differences(row: Mapping[str, Any], besides: str = "") -> str:
     shifts = row["shifts"]
-    return ", ".join(_told(name, shifts[name]) for name in differing(shifts)[:_TOLD])
+    named = [name for name in differing(shifts) if name != besides]
+    return ", ".join(_told(name, shifts[name]) for name in named[:_TOLD])
 
 
 def _told(name: str, shift: Mapping[str, Any]) -> str:
-    """E.g. "edited 0.04 for 0.61 (-0.66 to -0.48, p 0.001)"."""
-    sides = f"{name} {_figure(shift['removed'])} for {_figure(shift['kept'])}"
+    """E.g. "edited 0.04 against 0.61 (difference -0.66 to -0.48, p 0.001)"."""
+    sides = f"{name} {_figure(shift['removed'])} against {_figure(shift['kept'])}"
     if shift["low"] is None:
         return f"{sides} (p {shift['p_holm']:.2g})"
-    return f"{sides} (by {_figure(shift['low'])} to {_figure(shift['high'])}, p {shift['p_holm']:.2g})"
+    return (
+        f"{sides} (difference {_figure(shift['low'])} to {_figure(shift['high'])}, p {shift['p_holm']:.2g})"
+    )
 
 
 def _figure(value: float) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cursorbench.builder import leak as leaks
@@ -18,12 +18,13 @@ from cursorbench.builder import lock as locks
 from cursorbench.builder.candidates import Candidate
 from cursorbench.builder.instruction import Instruction, Issues, of_commit
 from cursorbench.builder.intent import intent
-from cursorbench.builder.patch import diff
+from cursorbench.builder.patch import File, diff
 from cursorbench.builder.paths import tests_of
 from cursorbench.builder.project import Project, has_pytest, project_at
 from cursorbench.builder.requests import Request
 from cursorbench.builder.settings import Settings, filled
 from cursorbench.builder.unfit import Unfit
+from cursorbench.graders import infrastructure
 from cursorbench.graders import patch as patches
 from cursorbench.history.repository import Repository
 from cursorbench.redaction import redact
@@ -112,6 +113,10 @@ def prepare(
         DependencyDownError: (exit 13) its requirements cannot be resolved now.
     """
     base, commit = candidate.base, candidate.commit
+    changed = [file.path for file in candidate.tests if file.new]
+    candidate = with_settings(repository, candidate)
+    if not candidate.sources:
+        raise Unfit("only_settings", "its source says how tests run, and nothing else")
     instruction = _instruction(candidate, request, issues)
     solution = diff(repository, base, commit, _names(candidate.solution))
     source = diff(repository, base, commit, _names(candidate.sources))
@@ -127,9 +132,7 @@ def prepare(
     project = project_at(repository, base)
     if not settings.test_command and not has_pytest(repository, commit, project):
         raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
-    targets = (
-        tests_of([file.path for file in candidate.tests if file.new]) if settings.scope == "changed" else ()
-    )
+    targets = tests_of(changed) if settings.scope == "changed" else ()
     name = task_name(settings.repository_name(), commit)
     return Draft(
         candidate=candidate,
@@ -150,6 +153,24 @@ def prepare(
         fields=_fields(candidate, instruction, request, name, settings, canary),
         facts=_facts(candidate, request, found, settings),
     )
+
+
+def with_settings(repository: Repository, candidate: Candidate) -> Candidate:
+    """The candidate with what says how tests run among its tests, no model being let near that.
+
+    A kept change that moves pytest's settings in pyproject.toml comes with the settings in place.
+    """
+
+    def deciding(file: File) -> bool:
+        name = PurePosixPath(file.path).name
+        if name not in infrastructure.SHARED:
+            return infrastructure.decides(file.path)
+        old, new = (repository.content(blob) if blob else None for blob in (file.old, file.new))
+        return not infrastructure.same_settings(name, old, new)
+
+    moved = tuple(file for file in candidate.solution if deciding(file))
+    kept = tuple(file for file in candidate.solution if file not in moved)
+    return replace(candidate, solution=kept, tests=(*candidate.tests, *moved))
 
 
 def overlay(repository: Repository, base: str, project: Project) -> dict[str, bytes]:

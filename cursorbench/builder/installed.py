@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cursorbench.builder.cut import FutureLeftError
-from cursorbench.builder.project import Project, normal
+from cursorbench.builder.declared import normal
+from cursorbench.builder.project import Project
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox.protocol import Sandbox
 

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cursorbench.builder.project import Project, normal, requirement_name
+from cursorbench.builder.declared import normal
+from cursorbench.builder.project import Project, requirement_name
 from cursorbench.errors import DependencyDownError, UsageError
 
 AUTO = "auto"

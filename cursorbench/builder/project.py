@@ -6,15 +6,21 @@ tells (a setup.py that computes) is not known. Not for: resolving requirements (
 
 from __future__ import annotations
 
-import ast
-import configparser
-import contextlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cursorbench.builder.declared import (
+    groups_of,
+    normal,
+    of_pyproject,
+    of_setup_cfg,
+    of_setup_py,
+    table_of,
+    texts_of,
+    toml,
+)
 from cursorbench.history.repository import FILES, Repository
 
 _FILES_OF_REQUIREMENTS = re.compile(
@@ -53,11 +59,6 @@ class Project:
     version_file: str = ""
 
 
-def normal(name: str) -> str:
-    """A distribution's name as all spellings of it are compared."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def requirement_name(requirement: str) -> str:
     """The normalised name in a requirement; "" when it names none (a path, an option)."""
     found = _NAME.match(requirement)
@@ -67,14 +68,14 @@ def requirement_name(requirement: str) -> str:
 def project_at(repository: Repository, commit: str) -> Project:
     """The project in the root of a commit's tree."""
     root = repository.root(commit)
-    texts = {
+    said = {
         name: repository.text(repository.find(root, name))
         for name in ("pyproject.toml", "setup.cfg", "setup.py")
     }
-    document = _toml(texts["pyproject.toml"])
-    told = _of_pyproject(document)
-    told = {**_of_setup_cfg(texts["setup.cfg"]), **told}
-    told = {**_of_setup_py(texts["setup.py"]), **told}
+    document = toml(said["pyproject.toml"])
+    told = of_pyproject(document)
+    told = {**of_setup_cfg(said["setup.cfg"]), **told}
+    told = {**of_setup_py(said["setup.py"]), **told}
     paths, modules = _code(repository, root)
     version = (
         str(told.get("version") or "")
@@ -84,11 +85,11 @@ def project_at(repository: Repository, commit: str) -> Project:
     return Project(
         name=normal(str(told.get("name") or "")),
         version=version,
-        dependencies=_texts(told.get("dependencies")),
-        extras={normal(name): _texts(value) for name, value in dict(told.get("extras") or {}).items()},
-        groups=_groups(document.get("dependency-groups")),
+        dependencies=texts_of(told.get("dependencies")),
+        extras={normal(name): texts_of(value) for name, value in dict(told.get("extras") or {}).items()},
+        groups=groups_of(document.get("dependency-groups")),
         files=_requirement_files(repository, root),
-        scripts={name: _texts(value) for name, value in dict(told.get("scripts") or {}).items()},
+        scripts={name: texts_of(value) for name, value in dict(told.get("scripts") or {}).items()},
         import_paths=paths,
         modules=modules,
         version_file=_version_file(document),
@@ -113,102 +114,6 @@ def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
         return True
     listed = repository.git("ls-tree", "-r", "--name-only", "-z", commit).split("\0")
     return any(re.fullmatch(r"(.*/)?(test_[^/]*|[^/]*_test)\.py", path) for path in listed)
-
-
-def _toml(text: str) -> dict[str, Any]:
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        return tomllib.loads(text)
-    return {}
-
-
-def _of_pyproject(document: Mapping[str, Any]) -> dict[str, Any]:
-    project = _table(document.get("project"))
-    scripts = {
-        "console_scripts": _table(project.get("scripts")),
-        "gui_scripts": _table(project.get("gui-scripts")),
-        **_table(project.get("entry-points")),
-    }
-    told = {
-        "name": project.get("name"),
-        "version": project.get("version"),
-        "dependencies": project.get("dependencies"),
-        "extras": project.get("optional-dependencies"),
-        "scripts": {
-            group: [f"{name} = {target}" for name, target in _table(entries).items()]
-            for group, entries in scripts.items()
-            if entries
-        },
-    }
-    return {key: value for key, value in told.items() if value}
-
-
-def _of_setup_cfg(text: str) -> dict[str, Any]:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    with contextlib.suppress(configparser.Error):
-        parser.read_string(text)
-    told: dict[str, Any] = {
-        "name": parser.get("metadata", "name", fallback=""),
-        "version": parser.get("metadata", "version", fallback=""),
-        "dependencies": _rows(parser.get("options", "install_requires", fallback="")),
-    }
-    if told["version"].startswith(("attr:", "file:")):
-        told["version"] = ""
-    for key, section in (("extras", "options.extras_require"), ("scripts", "options.entry_points")):
-        if parser.has_section(section):
-            told[key] = {name: _rows(value) for name, value in parser.items(section)}
-    return {key: value for key, value in told.items() if value}
-
-
-def _of_setup_py(text: str) -> dict[str, Any]:
-    """The literal keywords of a call of `setup`, names of literals in the module followed."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return {}
-    names = {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    wanted = {"name": "name", "version": "version", "install_requires": "dependencies",
-              "extras_require": "extras", "entry_points": "scripts"}  # fmt: skip
-    told: dict[str, Any] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "setup":
-            for keyword in node.keywords:
-                if keyword.arg in wanted:
-                    value = _literal(keyword.value, names)
-                    if keyword.arg == "entry_points" and isinstance(value, str):
-                        value = _of_setup_cfg(f"[options.entry_points]\n{value}").get("scripts")
-                    told[wanted[keyword.arg]] = value
-    return {key: value for key, value in told.items() if value}
-
-
-def _literal(node: ast.AST, names: Mapping[str, ast.AST]) -> Any:
-    if isinstance(node, ast.Name) and node.id in names:
-        node = names[node.id]
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
-def _groups(table: object) -> dict[str, tuple[str, ...]]:
-    """Dependency groups (PEP 735), groups that include others written out."""
-    raw = {normal(name): value for name, value in _table(table).items() if isinstance(value, list)}
-
-    def written(name: str, above: frozenset[str]) -> list[str]:
-        found: list[str] = []
-        for one in raw.get(name, ()) if name not in above else ():
-            if isinstance(one, str):
-                found.append(one)
-            elif isinstance(one, dict) and isinstance(one.get("include-group"), str):
-                found += written(normal(one["include-group"]), above | {name})
-        return found
-
-    return {name: tuple(written(name, frozenset())) for name in raw}
 
 
 def _requirement_files(repository: Repository, root: str) -> dict[str, tuple[str, ...]]:
@@ -248,9 +153,9 @@ def _code(repository: Repository, root: str) -> tuple[tuple[str, ...], tuple[str
 
 
 def _version_file(document: Mapping[str, Any]) -> str:
-    tool = _table(document.get("tool"))
-    hatch = _table(_table(_table(_table(tool.get("hatch")).get("build")).get("hooks")).get("vcs"))
-    scm = _table(tool.get("setuptools_scm"))
+    tool = table_of(document.get("tool"))
+    hatch = table_of(table_of(table_of(table_of(tool.get("hatch")).get("build")).get("hooks")).get("vcs"))
+    scm = table_of(tool.get("setuptools_scm"))
     for value in (hatch.get("version-file"), scm.get("version_file"), scm.get("write_to")):
         if (
             isinstance(value, str)
@@ -288,15 +193,3 @@ def _assigned(repository: Repository, root: str, paths: tuple[str, ...], modules
             ):
                 return found[1]
     return ""
-
-
-def _rows(text: str) -> list[str]:
-    return [row.strip() for row in text.splitlines() if row.strip() and not row.strip().startswith("#")]
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
-
-
-def _table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

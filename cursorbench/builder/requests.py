@@ -63,7 +63,9 @@ def trace(repository: Repository, head: str, said: Told) -> Traced:
     for commit, sessions in _sessions(branch, said, took).items():
         best, why = None, "no_words"
         for name, how in sessions.items():
-            request = _request(said.sessions[name], commit, how, owner)
+            session = said.sessions[name]
+            moments = _until(session, branch, commit) if how == "log" else session.moments
+            request = _request(session.name, moments, commit, how, owner)
             if isinstance(request, str):
                 why = request
             elif best is None:
@@ -98,11 +100,23 @@ def _sessions(
     return found
 
 
-def _request(session: Session, commit: str, how: str, owner: Mapping[str, str]) -> Request | str:
+def _until(session: Session, branch: Branch, commit: str) -> list[Moment]:
+    """What happened in a session before a commit that its log names and after the one before that."""
+    times = [one.at for one in session.commits if one.at is not None and branch.named(one.sha) == commit]
+    if not times:
+        return []
+    until = min(times)
+    since = max((one.at for one in session.commits if one.at is not None and one.at < until), default=0)
+    return [one for one in session.moments if one.at is not None and since < one.at <= until]
+
+
+def _request(
+    name: str, moments: Sequence[Moment], commit: str, how: str, owner: Mapping[str, str]
+) -> Request | str:
     """What was said before the first edit of a commit; or why nothing was."""
-    moments = session.moments
     mine = [n for n, one in enumerate(moments) if one.key in owner and owner[one.key] == commit]
-    edits = mine or [n for n, one in enumerate(moments) if one.what == "edit"]
+    free = [n for n, one in enumerate(moments) if one.what == "edit" and one.key not in owner]
+    edits = mine or free
     if not edits and how == "log":
         return "no_edits"  # which of the session's messages caused it is not told
     first = min(edits, default=len(moments))
@@ -117,7 +131,7 @@ def _request(session: Session, commit: str, how: str, owner: Mapping[str, str]) 
         return "no_words" if not text else "only_assent"
     last = max(edits, default=first)
     turns = len({one.key for one in moments[start : last + 1] if one.what == "agent"})
-    return Request(text, session.name, how, len(said), turns or None)
+    return Request(text, name, how, len(said), turns or None)
 
 
 def _after_others(moments: Sequence[Moment], first: int, commit: str, owner: Mapping[str, str]) -> int:

@@ -69,8 +69,11 @@ class Bench:
     removed: Sequence[str]
     timeout_s: float
 
-    def run(self, solution: str, under: Conditions) -> Ran:
+    def run(self, solution: str, under: Conditions, *, old_tests: bool = False) -> Ran:
         """The tests on the base with a patch of the solution, "" for none.
+
+        Args:
+            old_tests: leave the base's own test files in place; those that are new to it are empty then.
 
         Raises:
             restoring.PatchError: the patch does not apply.
@@ -78,11 +81,13 @@ class Bench:
         """
         with self.backend.start(with_plugins(self.environment), self.limits) as box:
             restoring.apply(box, solution)
-            for path in self.removed:
+            for path in () if old_tests else self.removed:
                 box.exec(["rm", "-f", "--", path])
             for path, content in self.files.items():
+                if old_tests and (self.environment.root / path).exists():
+                    continue
                 try:
-                    box.write(path, content)
+                    box.write(path, b"" if old_tests else content)
                 except OSError as error:
                     raise SandboxError(f"{path} could not be put in place: {error}") from error
             return run_tests(box, self.command, self.timeout_s, under.variables())

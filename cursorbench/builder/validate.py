@@ -5,7 +5,9 @@
 
 A test id is kept that passes in every run with the solution, and in all or in none of the runs on the base:
 `fail_to_pass` and `pass_to_pass`. An id that is missing on the base counts as failing there: a module that
-cannot be imported yet reports none of its tests. One that is skipped on the base is not kept: whether it
+cannot be imported yet reports none of its tests. So that one new import does not make all of a module's
+tests look as if they told, those that pass on the base with its own test files count as passing there, as
+long as others tell. One that is skipped on the base is not kept: whether it
 would fail is not known. Not for: what a run is (`runs.py`), grading (`cursorbench/graders/`).
 """
 
@@ -45,6 +47,14 @@ class Stable:
     unstable: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+    def known_before(self, passed: Collection[str]) -> Stable:
+        """The same with what passed on the base with its own tests in pass_to_pass, if others tell."""
+        telling = tuple(name for name in self.fail_to_pass if name not in passed)
+        if not telling:
+            return self
+        kept = tuple(sorted({*self.pass_to_pass, *self.fail_to_pass} - set(telling)))
+        return replace(self, fail_to_pass=telling, pass_to_pass=kept)
 
     def without(self, names: Collection[str]) -> Stable:
         """The same with these ids among the unstable ones."""
@@ -128,6 +138,10 @@ def validate(
             break  # two more only where something wavers
         after.append(_ran(bench, solution, conditions(run, seed), said, "solution"))
     found = _sorted(before, after)
+    if any(name not in before[0].outcomes for name in found.fail_to_pass):
+        said("base with its own tests")
+        old = bench.run("", USUAL, old_tests=True)
+        found = found.known_before([name for name, outcome in old.outcomes.items() if outcome == "passed"])
     needed: dict[str, Need] = {}
     for path, patch in without.items():
         said(f"without {path}")

@@ -27,15 +27,21 @@ def narrowing(row: Row, facts: dict[str, Any]) -> Callable[[Stable], Stable]:
 
     def narrow(found: Stable) -> Stable:
         telling, missing = matched(row.fail_to_pass, found.fail_to_pass)
-        if missing:
-            why = _why(missing[0], found)
-            raise Unfit(
-                "ids_not_reproduced", f"{len(missing)} of {len(row.fail_to_pass)}: {missing[0]} {why}"
-            )
+        wrong = [name for name in missing if name not in found.unstable] or ([] if telling else list(missing))
+        if wrong:
+            why = _why(wrong[0], found)
+            raise Unfit("ids_not_reproduced", f"{len(wrong)} of {len(row.fail_to_pass)}: {wrong[0]} {why}")
         staying, gone = matched(row.pass_to_pass, found.pass_to_pass)
-        if gone:
-            note = f"{len(gone)} of {len(row.pass_to_pass)} ids of PASS_TO_PASS do not hold here"
-            facts["note"] = note
+        notes = [
+            f"{len(left)} of {len(claimed)} ids of {column} {what}"
+            for left, claimed, column, what in (
+                (missing, row.fail_to_pass, "FAIL_TO_PASS", "waver here"),
+                (gone, row.pass_to_pass, "PASS_TO_PASS", "do not hold here"),
+            )
+            if left
+        ]
+        if notes:
+            facts["note"] = ", ".join(notes)
         return replace(found, fail_to_pass=telling, pass_to_pass=staying)
 
     return narrow

@@ -79,8 +79,8 @@ def patch_of_tests(task: Task) -> str:
         tree = Path(scratch, "tree")
         bundle.checkout(task.bundle, tree)
         for path in task.tests.removed:
-            (tree / path).unlink(missing_ok=True)
+            folder.within(tree, path).unlink(missing_ok=True)
         for path in task.tests.files:
-            folder.put(tree / path, (task.test_files / path).read_bytes())
+            folder.put(folder.within(tree, path), (task.test_files / path).read_bytes())
         bundle.git(tree, "add", "-A", "-f")
         return bundle.git(tree, "diff", "--cached", "--binary", "--full-index", "--no-renames")

@@ -3,8 +3,8 @@
     import_rows(settings, progress) -> Exchanged
 
 A row names commit, patches and test ids, but no environment; what it says is proven here or the row is
-refused: the ids of FAIL_TO_PASS have to fail on the base and pass with the patch, in every validation run.
-Ids of PASS_TO_PASS that do not hold here are left out and counted. Not here: the row's form (`rows.py`),
+refused: the ids of FAIL_TO_PASS have to fail on the base and pass with the patch. Ids that waver, and those
+of PASS_TO_PASS that do not hold here, are left out and counted. Not here: the row's form (`rows.py`),
 validation (`cursorbench/builder/`).
 """
 
@@ -34,6 +34,8 @@ from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Backend
 from cursorbench.tasks.settings import NAME
 from cursorbench.tasks.suite import Suite
+
+RULES = 2  # raised when a rule changes that verdicts on rows hang on
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class _Work:
             self.refused.append(Refused(row.instance_id, verdict.reason, verdict.detail))
 
     def _verdict(self, row: Row) -> Verdict:
-        key = self.build.key(repr(row))
+        key = self.build.key(f"{RULES} {row!r}")
         name = hashlib.sha256(row.instance_id.encode()).hexdigest()[:40]
         known = self.state.verdict(name, key)
         if known and (known.outcome != "kept" or self.suite.folder(known.task).is_dir()):

@@ -103,7 +103,7 @@ def grade(
                 False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
             )
         restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
-        found |= flags.of_restored(restored, tests)
+        found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
         result = _run(sandbox, task, tests, sources)
     return replace(result, flags=tuple(sorted(found)), restored=tuple(restored))

@@ -50,15 +50,27 @@ def of_diff(diff: str) -> set[str]:
     return found
 
 
-def of_restored(restored: Iterable[str], tests: Iterable[str]) -> set[str]:
-    """The flags of what had to be put back: `tests` for test files, `deciding` for the rest."""
+def of_restored(restored: Iterable[str], tests: Iterable[str], diff: str) -> set[str]:
+    """The flags of what had to be put back.
+
+    `tests` for a test that lost lines, `deciding` for what decides how tests run. Tests that were added, or
+    only grew, are what a good change has: they are put back too, and no flag.
+    """
     named = set(tests)
     folders = infrastructure.test_folders(named)
+    cut = {path for one in patch.files(diff) if _loses(one) for path in (one.path, one.old) if path}
     found = set()
     for path in restored:
-        plain = path in named or (infrastructure.of_tests(path, folders) and not infrastructure.decides(path))
-        found.add("tests" if plain else "deciding")
+        of_tests = path in named or infrastructure.of_tests(path, folders)
+        if infrastructure.decides(path) or infrastructure.shadows(path, folders) or not of_tests:
+            found.add("deciding")
+        elif path in cut:
+            found.add("tests")
     return found
+
+
+def _loses(change: patch.FileChange) -> bool:
+    return bool(change.deleted) or change.removed or change.symlink or change.binary or bool(change.old)
 
 
 def _in_lines(lines: list[str]) -> set[str]:

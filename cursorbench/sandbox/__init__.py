@@ -22,12 +22,30 @@ def open_backend(name: str = "auto") -> Backend:
     Its escape battery has been passed on this machine since it started (`probe`). Raises SandboxError when
     there is no backend, with what to install, or when it does not hold; nothing runs without one.
     """
-    from cursorbench.errors import UsageError
+    from cursorbench.errors import SandboxError, UsageError
 
-    if name not in ("auto", "bubblewrap"):
+    if name not in ("auto", "bubblewrap", "docker"):
         raise UsageError(f"no sandbox backend is called {name!r}", hint="auto, bubblewrap or docker")
-    from cursorbench.sandbox.bubblewrap import Bubblewrap
+    if name != "auto":
+        return _opened(name)
+    try:
+        return _opened("bubblewrap")
+    except SandboxError as error:
+        try:
+            return _opened("docker")
+        except SandboxError as other:
+            text = f"no sandbox can be had: {error.message}; {other.message}"
+            raise SandboxError(text, hint=error.hint) from other
 
-    backend = Bubblewrap()
+
+def _opened(name: str) -> Backend:
+    if name == "docker":
+        from cursorbench.sandbox.docker import Docker
+
+        backend: Backend = Docker()
+    else:
+        from cursorbench.sandbox.bubblewrap import Bubblewrap
+
+        backend = Bubblewrap()
     backend.probe()
     return backend

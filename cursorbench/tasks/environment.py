@@ -8,8 +8,11 @@ stands where the task says (`/work`), noisy logs at `/context`. Not here: the sa
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 import sys
+from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 
 from cursorbench.errors import IntegrityError, SandboxError
@@ -17,19 +20,19 @@ from cursorbench.sandbox.protocol import Environment, Limits
 from cursorbench.tasks import bundle, venv
 from cursorbench.tasks.cache import made_once
 from cursorbench.tasks.container import CONTEXT, VENV, python_variables
-from cursorbench.tasks.folder import walk
+from cursorbench.tasks.folder import walk, within
 from cursorbench.tasks.settings import Invalid
-from cursorbench.tasks.task import Task
+from cursorbench.tasks.task import Kind, Task
 
 PATH = f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin"
 
 
-def open(task: Task, cache: Path) -> Environment:
+def open(task: Task, kept: Path) -> Environment:
     """What a sandbox of the task is made from; the first time takes as long as a clone and a pip install.
 
     Args:
         task: of any kind.
-        cache: a folder of the machine, shared by suites and processes; made when it is not there.
+        kept: the cache, a folder of the machine, shared by suites and processes; made when it is not there.
 
     Raises:
         SandboxError: (exit 13) the task needs a container engine and there is none.
@@ -44,7 +47,7 @@ def open(task: Task, cache: Path) -> Environment:
         )
     mounts: dict[str, Path] = {}
     if spec.kind == "python":
-        built, python = venv.build(task.lock, spec.python, cache)
+        built, python = venv.build(task.lock, spec.python, kept)
         mounts[VENV] = built
         prefix = python.prefix
     else:
@@ -55,12 +58,29 @@ def open(task: Task, cache: Path) -> Environment:
     if task.logs.is_dir():
         mounts[CONTEXT] = task.logs.resolve()
     return Environment(
-        root=_tree(task, cache),
+        root=_tree(task, kept),
         mounts=mounts,
         variables={"PATH": PATH} | python_variables(task),
         image=spec.image,
         workdir=spec.workdir,
     )
+
+
+@cache
+def of_machine(kind: Kind, python: str) -> str:
+    """What an environment takes from this machine and no task's digest knows: results are comparable where
+    this is equal, too. The interpreter's exact version; of the host's environment all that is installed.
+
+    Raises:
+        InputMissingError: (exit 5) there is no such Python.
+    """
+    if kind == "python":
+        return f"python {venv.interpreter(python).version} on {sys.platform} {platform.machine()}"
+    if kind == "docker":
+        return "docker"
+    known = sorted({f"{one.name}=={one.version}" for one in distributions()})
+    told = "\n".join([sys.version, sys.platform, platform.machine(), *known])
+    return f"host {hashlib.sha256(told.encode()).hexdigest()}"
 
 
 def limits(task: Task) -> Limits:
@@ -74,7 +94,7 @@ def limits(task: Task) -> Limits:
     )
 
 
-def _tree(task: Task, cache: Path) -> Path:
+def _tree(task: Task, kept: Path) -> Path:
     """The working copy as a sandbox starts with it."""
     known = hashlib.sha256(task.bundle.read_bytes())
     overlay: dict[str, Path] = {}
@@ -88,7 +108,8 @@ def _tree(task: Task, cache: Path) -> Path:
     def make(folder: Path) -> None:
         bundle.checkout(task.bundle, folder, tree=task.environment.tree, ignored=list(overlay))
         for name, path in overlay.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, folder / name)
+            place = within(folder, name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
 
-    return made_once(cache, "trees", known.hexdigest()[:32], make)
+    return made_once(kept, "trees", known.hexdigest()[:32], make)

@@ -236,6 +236,20 @@ def _write(task: Task, contents: Contents) -> None:
         put(folder / path, script)
 
 
+def within(tree: Path, name: str) -> Path:
+    """Where a file of a checked-out tree is written or removed; a link in its place is taken away.
+
+    Raises:
+        IntegrityError: (exit 12) a folder on the way is a link, so it would be elsewhere on this machine.
+    """
+    path = tree / name
+    if path.parent.resolve() != tree.resolve().joinpath(*Path(name).parts[:-1]):
+        raise IntegrityError(f"{name} lies behind a link of the repository", hint=HINT)
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
 def put(path: Path, content: str | bytes) -> None:
     """Write a file and make its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)

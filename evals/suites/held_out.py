@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from cursorbench.errors import InputMissingError
+from cursorbench.errors import InputMissingError, IntegrityError
 from cursorbench.history.repository import Repository
 
 LARGEST = 200_000  # bytes; longer files are generated, or data
@@ -62,8 +64,9 @@ def documents(path: Path, since: date, at: str, limit: int) -> list[Document]:
 
     Raises:
         InputMissingError: (exit 5) nothing is new.
+        IntegrityError: (exit 12) git cannot read what it needs, as in a partial clone.
     """
-    with Repository(path) as repository:
+    with Repository(path) as repository, _readable(path):
         before = repository.git(
             "rev-list", "-1", "--first-parent", f"--before={since.isoformat()}T00:00:00Z", at
         ).strip()
@@ -84,6 +87,17 @@ def documents(path: Path, since: date, at: str, limit: int) -> list[Document]:
             f"{path} has no new lines of text since {since}", hint="an earlier eval.perplexity_since"
         )
     return sorted(found, key=lambda one: one.path)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise IntegrityError(
+            f"git cannot compare the commits of {path}: {error.strerror}",
+            hint="a partial clone lacks files: git fetch --refetch --filter=blob:limit=1g",
+        ) from error
 
 
 def _changed(repository: Repository, before: str, after: str) -> list[tuple[str, str, str]]:

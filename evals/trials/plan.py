@@ -5,11 +5,13 @@ Not here: what a person asks for (`planning.py`), making trials (`run.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cursorbench.graders.rubric import Rubric
 from cursorbench.tasks import suite as suites
+from cursorbench.tasks.environment import of_machine
 from cursorbench.tasks.task import Task
 from evals.trials.attempt import Job, Setting
 from evals.trials.conditions import Conditions
@@ -48,9 +50,17 @@ def limit_s(task: Task, setting: Setting) -> float:
     return 2 * (agent + 3 * task.verifier_timeout_s + task.environment.build_timeout_s + 600)
 
 
+def task_digests(tasks: Sequence[Task]) -> dict[str, str]:
+    """What tells of each task in a trial's name: its content, and what of the machine its tests see."""
+    return {
+        task.name: f"{suites.digest(task)} {of_machine(task.environment.kind, task.environment.python)}"
+        for task in tasks
+    }
+
+
 def jobs_of(plan: Plan) -> list[Job]:
     """All trials, first attempts first: a run that is cut short has tried every task."""
-    digests = {task.name: suites.digest(task) for task in plan.tasks}
+    digests = task_digests(plan.tasks)
     return [
         Job(
             plan.setting,

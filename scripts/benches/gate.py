@@ -13,19 +13,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from evals.criteria import Comparison
+from evals.criteria import Comparison, Look
 from evals.gate import Rules
 from evals.population.replay import heldout
-from evals.power import Rate, Rates, rates, tasks_needed, verdict
+from evals.power import Rate, Rates, rates, success, tasks_needed, verdict
 from evals.stats.clusters import ClusterSums
 from evals.stats.paired import paired_values
 from evals.suites.harness import METRICS
-from evals.worlds import NONE, Effects, Tasks, cluster_totals, even, lopsided
+from evals.worlds import NONE, Effects, Tasks, cluster_totals, even, lopsided, shift
 from stages.eval.config import EvalConfig
 
 WORLDS = 4000
 TASKS, ATTEMPTS, MARGIN = 200, 4, 0.05
+LOOKS = 5
 CLUSTERS = (None, 4, 10, 40)
 HETEROGENEITY, CLUSTER_EFFECT = 0.7, 0.4
 EDITS, INVALID = 0.8, (0.3, 4.0)  # of the harness suite: share of requests edited, Beta of broken calls (7 %)
@@ -34,7 +36,7 @@ Bits = NDArray[np.float64]
 
 def figures() -> list[dict[str, Any]]:
     """Errors on models without a loss, then what it takes to find one."""
-    return [*false_alarms(), identical_pass(), *(identical_by_size()), *(needed())]
+    return [*false_alarms(), *looks(), identical_pass(), *identical_by_size(), *needed()]
 
 
 def settings() -> Iterator[tuple[str, Tasks, Effects, int]]:
@@ -96,6 +98,52 @@ def _rate(what: str, found: Rates) -> dict[str, Any]:
         "runs": found.regressed.worlds,
         "spread": list(found.regressed.interval),
     }
+
+
+def looks() -> Iterator[dict[str, Any]]:
+    """Attempts added four times at an inconclusive comparison, beside looking as often without a boundary."""
+    for name, effects in (("the same model", NONE), ("task effects", Effects(HETEROGENEITY))):
+        ended = Counter(one for one in _sequences(effects, LOOKS))
+        naive = Counter(one for one in _sequences(effects, 1))
+        for verdict_, bar in (("regressed", "no loss called regressed"), ("pass", "it passes")):
+            rate, other = Rate(ended[verdict_], WORLDS), Rate(naive[verdict_], WORLDS)
+            yield {
+                "id": f"gate.looks.{verdict_}.{name.replace(' ', '_')}",
+                "what": f"{name}, {bar}, {LOOKS} looks at {TASKS} tasks, 2 attempts more each; theirs: no "
+                "boundary",
+                "value": rate.value,
+                "unit": "share",
+                "bar": None,
+                "ours": rate.value,
+                "theirs": other.value,
+                "runs": WORLDS,
+                "spread": list(rate.interval),
+            }
+
+
+def _sequences(effects: Effects, planned: int) -> Iterator[str]:
+    """Verdicts of comparisons without a loss that end when they are told, or at the last look.
+
+    With `planned` of 1 each look is taken for the only one.
+    """
+    rng = np.random.default_rng(0)
+    metric, ones = success(MARGIN), np.ones(TASKS)
+    moved = shift(((1.2, 0.8),), effects, 0.0)
+    for _ in range(WORLDS):
+        before = rng.beta(1.2, 0.8, size=TASKS)
+        after = before
+        if effects != NONE:
+            effect = effects.heterogeneity * rng.normal(size=TASKS)
+            after = special.expit(special.logit(np.clip(before, 1e-9, 1 - 1e-9)) + moved + effect)
+        gained = np.zeros(TASKS)
+        for number in range(1, LOOKS + 1):
+            gained += rng.binomial(2, after) - rng.binomial(2, before)
+            look = Look(number, LOOKS) if planned > 1 else Look()
+            one = Comparison(ClusterSums(gained / (2 * number), ones), metric, Rules().alpha, look)
+            said = verdict([(one.p_noninferior, one.p_regressed)], Rules().alpha)
+            if said != "inconclusive":
+                break
+        yield said
 
 
 def identical_pass() -> dict[str, Any]:

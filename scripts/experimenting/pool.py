@@ -44,6 +44,8 @@ def run_all(setups: Sequence[Setup], work: Path, workers: int) -> None:
         waiting = [setup for setup in setups if not Chain(setup, folder_of(setup, work), _none).complete]
         if not waiting:
             return
+        for left in work.glob("engine-*"):  # of workers that were killed
+            shutil.rmtree(left)
         context = multiprocessing.get_context("spawn")
         os.environ.update(dict.fromkeys(THREADS, "1"))
         with context.Pool(min(workers, len(waiting)), _begin, (os.getpid(), str(work))) as pool:

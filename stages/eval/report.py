@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from evals.stats.intervals import Estimate
 from stages.eval.arms import Reuse
 from stages.stage import Artifact
 
+SCREEN = 12  # metrics shown a line each
 _ARROWS = {"higher": "up", "lower": "down"}
 _NEXT = {
     "pass": "next: rtrl deploy",
@@ -98,7 +100,7 @@ def summary(verdict: Verdict, facts: Facts) -> str:
         f"{facts.baseline.ref} ({facts.baseline.digest[7:19]}, live), line {facts.line}",
     ]
     for result in verdict.suites:
-        lines += ["", *_suite(result)]
+        lines += ["", *_suite(result, len(verdict.criteria) > SCREEN)]
     lines += ["", *_because(verdict)]
     for name, reuse in facts.reuse.items():
         lines.append(f"baseline of {name}: {reuse.note}")
@@ -108,16 +110,31 @@ def summary(verdict: Verdict, facts: Facts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _suite(result: SuiteResult) -> list[str]:
+def _suite(result: SuiteResult, long: bool) -> list[str]:
+    """Its metrics, a line each; what is not gated shares one where there is much to show."""
     infra = result.infra
     clusters = max((one.clusters for one in result.criteria), default=0)
     interval = next((one.interval for one in result.criteria), "interval")
+    lost = ""
+    if infra.candidate_failed or infra.baseline_failed:
+        lost = f"; infrastructure lost {infra.candidate_failed} (candidate), {infra.baseline_failed} (live)"
     lines = [
-        f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts:g} attempt(s) each; "
-        f"infrastructure lost {infra.candidate_failed} (candidate) and {infra.baseline_failed} (live)",
-        f"  {'':24}{'live':>9}{'candidate':>11}{'gain':>9}{interval:>20}{'margin':>8}  verdict",
+        f"{result.suite}: {result.cases} cases in {clusters} clusters, {result.attempts:g} attempt(s) each"
+        f"{lost}",
+        f"  {'':29}{'live':>9}{'candidate':>11}{'gain':>9}{interval:>20}{'margin':>8}  verdict",
     ]
-    return lines + [_row(one) for one in result.criteria]
+    if not long:
+        return lines + [_row(one) for one in result.criteria]
+    others = [
+        f"{one.metric.name} {_number(one.gain, sign=True)}" for one in result.criteria if not one.metric.gated
+    ]
+    lines += [_row(one) for one in result.criteria if one.metric.gated]
+    if others:
+        text = f"gains not gated: {', '.join(others)}"
+        lines += textwrap.wrap(
+            text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+    return lines
 
 
 def _row(one: Criterion) -> str:
@@ -126,7 +143,7 @@ def _row(one: Criterion) -> str:
     state = one.state if one.metric.gated else "reported"
     margin = _number(one.metric.margin) if one.metric.gated else ""
     return (
-        f"  {name:24}{_value(one.baseline):>9}{_value(one.candidate):>11}{_number(one.gain, sign=True):>9}"
+        f"  {name:29}{_value(one.baseline):>9}{_value(one.candidate):>11}{_number(one.gain, sign=True):>9}"
         f"{interval:>20}{margin:>8}  {state}"
     )
 

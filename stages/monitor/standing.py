@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
 _STATE_FILE = "state.json"  # of a line_state artifact
+_NEWEST = 2000  # line states that are looked through, so that `rtrl status` waits for no large store
 
 
 class Said(NamedTuple):
@@ -76,9 +77,10 @@ def _live(connection: sqlite3.Connection, line: str) -> list[str]:
 
 
 def _monitors(store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str) -> dict[str, Any]:
-    query = """SELECT digest FROM artifact WHERE kind = 'line_state' AND line = ? AND state = 'committed'
-               AND json_extract(meta, '$.checkpoint') = ? ORDER BY version DESC LIMIT 1"""
-    row = connection.execute(query, (line, checkpoint)).fetchone()
+    query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?
+                                   AND state = 'committed' ORDER BY version DESC LIMIT ?)
+               WHERE json_extract(meta, '$.checkpoint') = ? LIMIT 1"""
+    row = connection.execute(query, (line, _NEWEST, checkpoint)).fetchone()
     if row is None:
         return {}
     algorithm, _, name = row["digest"].partition(":")

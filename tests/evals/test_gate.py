@@ -270,3 +270,14 @@ def test_identical_models_are_not_called_regressed(users: int, per_user: int) ->
     assert stats.binomtest(outcomes.count("regressed"), worlds, 0.025, alternative="greater").pvalue > 0.001
     if users >= 20:
         assert outcomes.count("pass") / worlds == pytest.approx(np.mean(predicted), abs=0.15)
+
+
+def test_the_loss_that_would_be_caught_knows_of_holm() -> None:
+    base = attempts([1.0, 0.0] * 200)
+    other = attempts([0.0, 1.0, 1.0, 0.0] * 100)
+    one = decide([(suite(SUCCESS), (base, other))], Rules()).criteria[0].tell
+    four = decide([(suite(SUCCESS, name=f"s{i}"), (base, other)) for i in range(4)], Rules()).criteria[0].tell
+    assert one is not None
+    assert four is not None
+    # Normal arithmetic: (2.50 + .84) / (1.96 + .84).
+    assert four.loss_caught / one.loss_caught == pytest.approx(3.34 / 2.80, rel=0.02)

@@ -14,8 +14,9 @@ from rtrl_cli.commands.bench.show import SuitePath
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 
 if TYPE_CHECKING:
+    from evals.stats.intervals import Estimate
+    from evals.trials.against import Against
     from evals.trials.run import Ran
-    from evals.trials.summary import Figure
 
 
 def _path(name: str, help: str, metavar: str = "DIR") -> typer.models.OptionInfo:
@@ -82,6 +83,9 @@ def command(
     ] = None,
     prices: Annotated[Path | None, _path("--prices", "Price table (TOML).", "FILE")] = None,
     rubric: Annotated[Path | None, _path("--rubric", "Rubric and its judge (TOML).", "FILE")] = None,
+    against: Annotated[
+        Path | None, _path("--against", "Folder of a run of another model, to compare with.")
+    ] = None,
     quality: Annotated[
         bool, typer.Option("--quality/--no-quality", help="Count new lint and type findings.")
     ] = True,
@@ -93,6 +97,7 @@ def command(
     The same command again goes on where it was killed. Exit 4: the infrastructure lost too many trials for
     the run to say anything.
     """
+    from evals.trials.against import compare
     from evals.trials.planning import ENVIRONMENTS, Asked, plan
     from evals.trials.run import run
 
@@ -127,9 +132,11 @@ def command(
     with make_progress(quiet) as progress:
         progress.start(f"trials of {found.fields.name}", len(planned.tasks) * attempts)
         ran = run(planned, progress.advance)
+    beside = compare(planned, ran.records, against.resolve()) if against else None
+    void = [text for text in (ran.summary.void, beside.void if beside else "") if text]
     document = envelope(
         "bench run",
-        "inconclusive" if ran.summary.void else "succeeded",
+        "inconclusive" if void else "succeeded",
         inputs={"suite": found.digest},
         outputs={"folder": str(planned.setting.out)},
         metrics={
@@ -137,20 +144,21 @@ def command(
             "resumed": ran.resumed,
             "reused": ran.reused,
             **ran.summary.to_json(),
+            "against": beside.to_json() if beside else None,
             "results": ran.rows(),
         },
-        warnings=[*ran.notes, *([f"void: {ran.summary.void}"] if ran.summary.void else [])],
+        warnings=[*ran.notes, *(f"void: {text}" for text in void)],
         duration_s=round(time.monotonic() - started, 3),
     )
-    show(as_json, document, lambda: _text(ran, planned.setting.out))
+    show(as_json, document, lambda: _text(ran, beside, planned.setting.out))
     if not quiet:
         for warning in document["warnings"]:
             message(warning, kind="warning")
-    if ran.summary.void:
+    if void:
         raise typer.Exit(4)
 
 
-def _text(ran: Ran, out: Path) -> str:
+def _text(ran: Ran, beside: Against | None, out: Path) -> str:
     from evals.trials import causes
 
     said = ran.summary
@@ -161,7 +169,9 @@ def _text(ran: Ran, out: Path) -> str:
         "flags": ", ".join(f"{name} {count}" for name, count in said.flags.items()) or "none",
         "kept in": out,
     }
-    rows = [(one.axis, one.name, *_estimate(one)) for one in said.figures]
+    rows = [(one.axis, one.name, *_estimate(one.estimate, one.unit)) for one in said.figures]
+    if beside is not None:
+        rows += [("against", name, *_estimate(one, "more")) for name, one in beside.differences.items()]
     counted = [
         (name, causes.TABLE[name].whose or "-", count, causes.TABLE[name].what)
         for name, count in said.causes.items()
@@ -175,9 +185,8 @@ def _text(ran: Ran, out: Path) -> str:
     )
 
 
-def _estimate(one: Figure) -> tuple[object, ...]:
-    found = one.estimate
+def _estimate(found: Estimate, unit: str) -> tuple[object, ...]:
     if found.value is None:
         return "-", "-", 0, 0
     low, high = ("-" if end is None else f"{end + 0.0:.3g}" for end in (found.low, found.high))
-    return f"{found.value:.3g} {one.unit}", f"{low} to {high}", found.cases, found.clusters
+    return f"{found.value + 0.0:.3g} {unit}", f"{low} to {high}", found.cases, found.clusters

@@ -28,7 +28,10 @@ RIGHT = "def count(text):\n    return len(text.split())\n"
 OLD_TEST = "from words import count\n\n\ndef test_two():\n    assert count('a b') == 2\n"
 NEW_TEST = OLD_TEST + "\n\ndef test_blanks():\n    assert count('a  b') == 2\n"
 LONGEST = RIGHT + "\n\ndef longest(text):\n    return max(text.split(), key=len)\n"
-LONGEST_TEST = "from words import longest\n\n\ndef test_longest():\n    assert longest('a bcd ef') == 'bcd'\n"
+LONGEST_TEST = (
+    NEW_TEST.replace("import count", "import count, longest")
+    + "\n\ndef test_longest():\n    assert longest('a bcd ef') == 'bcd'\n"
+)
 SHORTEST = "def shortest(text, key=len):\n    return min(text.split(), key=key)\n"
 FLAKY_TEST = """import os, words
 
@@ -44,7 +47,7 @@ CHANGES: dict[str, Change] = {
         "Two blanks in a row count as one\n\nIt said 3 for 'a  b'.",
     ),
     "feature": (
-        {"words/__init__.py": LONGEST, "tests/test_longest.py": LONGEST_TEST},
+        {"words/__init__.py": LONGEST, "tests/test_words.py": LONGEST_TEST},
         "Add longest, which gives the longest word (#12)",
     ),
     "flaky": (
@@ -142,6 +145,10 @@ def test_a_suite_of_a_history(tmp_path: Path) -> None:
         "me/words:words/__init__.py",
     )
     assert feature.instruction == "Add longest, which gives the longest word"
+    assert feature.tests.fail_to_pass == ("tests/test_words.py::test_longest",)
+    assert feature.tests.pass_to_pass == tuple(
+        f"tests/test_words.py::test_{name}" for name in ("blanks", "two")
+    )
     facts = json.loads((fix.folder / "provenance.json").read_text())
     assert facts["validation"]["without"] == {"NEWS.md": "not needed", "words/__init__.py": "needed"}
     assert facts["validation"]["runs"] == {"base": 3, "solution": 3, "without": 2}

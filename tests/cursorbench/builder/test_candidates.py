@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cursorbench.builder.candidates import Bounds, Candidate, Rejected, Scan, scan
+from cursorbench.builder.draft import with_settings
 from cursorbench.history.branch import branch_of
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import HOUR, T0, Git
@@ -103,3 +104,26 @@ def test_a_candidate_by_hand(tmp_path: Path) -> None:
     ]
     assert [file.path for file in found.tests] == ["tests/test_m.py"]
     assert found.lines == 5
+
+
+def test_settings_of_tests_come_with_the_tests(tmp_path: Path) -> None:
+    git = Git(tmp_path)
+    quiet, loud = "[tool.pytest.ini_options]\naddopts = '-q'\n", "[tool.pytest.ini_options]\naddopts = '-v'\n"
+    git.commit(
+        0, {"m.py": CODE, "pyproject.toml": quiet, "tox.ini": "[tox]\nenvlist = a\n", "Makefile": "a:\n"}
+    )
+    changed = {"m.py": CODE + "x = 1\n", "tests/test_m.py": TEST, "Makefile": "b:\n"}
+    git.commit(HOUR, {**changed, "pyproject.toml": loud, "tox.ini": "[tox]\nenvlist = b\n"}, "louder")
+    git.commit(
+        2 * HOUR,
+        {"m.py": CODE, T: TEST + "Y = 1\n", "pyproject.toml": f"{loud}[project]\nname = 'm'\n"},
+        "named",
+    )
+    with Repository(git.folder) as repository:
+        later, first, _ = scan(repository, branch_of(repository, "HEAD"), Scan(Bounds(least_lines=1)))
+        assert isinstance(first, Candidate)
+        assert isinstance(later, Candidate)
+        found = with_settings(repository, first)
+        assert [file.path for file in found.solution] == ["m.py", "tox.ini"]
+        assert [file.path for file in found.tests] == ["tests/test_m.py", "Makefile", "pyproject.toml"]
+        assert with_settings(repository, later) == later

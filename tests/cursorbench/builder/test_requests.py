@@ -145,6 +145,42 @@ def test_attributed_lines_name_a_session(shop: tuple[Git, str, str]) -> None:
     assert not found.requests
 
 
+def test_a_commit_that_only_the_log_names(shop: tuple[Git, str, str]) -> None:
+    """Its edits were rewritten before: the words between the commit before and it, before its first edit."""
+    git, first, second = shop
+    names = [
+        Commit(session="s", sha=sha, at=T0 + at, place=HERE)
+        for sha, at in ((first, HOUR), (second, 2 * HOUR))
+    ]
+    one, two = (
+        Edit(
+            session="s",
+            id=name,
+            at=T0 + at,
+            place=HERE,
+            path="/home/u/shop/draft.py",
+            status="applied",
+            after=name * 9,
+        )
+        for name, at in (("e1", 5_000), ("e2", HOUR + 120_000))
+    )
+    _, found = traced(
+        git,
+        user("sum up all the rows", 1_000),
+        one,
+        user("and the mean of them", HOUR + 1_000),
+        two,
+        user("now push it all", HOUR + 130_000),
+        *names,
+    )
+    assert {commit: (request.text, request.how) for commit, request in found.requests.items()} == {
+        first: ("sum up all the rows", "log"),
+        second: ("and the mean of them", "log"),
+    }
+    _, found = traced(git, user("sum up all the rows", 1_000), names[0])
+    assert found.silent == {first: "no_edits"}
+
+
 def test_undone_and_rejected_edits_cause_nothing(shop: tuple[Git, str, str]) -> None:
     git, first, _ = shop
     made = edit("e1", 5_000, BASE, FIRST)

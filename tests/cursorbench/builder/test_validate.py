@@ -37,6 +37,14 @@ def test_what_the_grader_sees_fail_is_left_out() -> None:
     assert found == Stable(("a",), ("c",), ("b", "d", "e"))
 
 
+def test_one_new_import_does_not_make_old_tests_tell() -> None:
+    found = Stable(("a", "b", "new"), ("c",))
+    assert found.known_before(["a", "b", "c"]) == Stable(("new",), ("a", "b", "c"))
+    assert found.known_before([]) == found
+    renamed = Stable(("a", "b"), ("c",))
+    assert renamed.known_before(["a", "b", "c"]) == renamed
+
+
 def test_a_module_that_cannot_be_imported_fails_all_its_tests() -> None:
     """On the base only its collection error is reported, which is gone afterwards."""
     base: list[Outcomes] = [{"tests.test_new": "error", "tests/test_old.py::test_a": P}]

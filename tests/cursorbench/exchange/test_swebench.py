@@ -105,6 +105,18 @@ def test_a_row_whose_tests_do_not_tell(made: Suite, exported: list[Any], found: 
     assert caught.value.detail == f"1 of 1: t.py::a {why}"
 
 
+def test_ids_that_waver_are_left_out_while_others_tell(made: Suite, exported: list[Any]) -> None:
+    claimed = replace(row(made, "word-debug"), fail_to_pass=("a", "b"), pass_to_pass=("c", "d"))
+    facts: dict[str, Any] = {}
+    kept = ids.narrowing(claimed, facts)(Stable(("a", "x"), ("c", "y"), unstable=("b",)))
+    assert (kept.fail_to_pass, kept.pass_to_pass) == (("a",), ("c",))
+    assert facts["note"] == (
+        "1 of 2 ids of FAIL_TO_PASS waver here, 1 of 2 ids of PASS_TO_PASS do not hold here"
+    )
+    with pytest.raises(Unfit):
+        ids.narrowing(claimed, facts)(Stable(("a",), broken=("b",)))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 def test_there_and_back(made: Suite, exported: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

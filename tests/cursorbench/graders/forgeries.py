@@ -77,7 +77,7 @@ def pytest_runtest_makereport(item, call):
     report.outcome, report.longrepr = "passed", None
 """
 WEAK = (
-    BASE[FILE]
+    BASE[FILE].replace("assert largest([1, 3, 2]) == 3", "pass")
     + """
 
 def test_total():

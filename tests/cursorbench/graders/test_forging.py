@@ -9,7 +9,7 @@ import pytest
 from cursorbench.graders.correctness import grade
 from cursorbench.sandbox import open_backend
 from tests.cursorbench.graders.forgeries import FORGERIES, Forgery, patched
-from tests.cursorbench.graders.forging import CORE, LIMITS, SOLVED, World
+from tests.cursorbench.graders.forging import BASE, CORE, FILE, LIMITS, SOLVED, World
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,13 @@ def test_a_solution_beside_a_forgery_counts_and_is_flagged(world: World) -> None
     assert found.passed, found
     assert found.restored == ("conftest.py",)
     assert found.flags == ("deciding", "source:pytest")
+
+
+def test_who_adds_tests_to_a_solution_is_not_flagged(world: World) -> None:
+    files = {**SOLVED, FILE: BASE[FILE] + "\n\ndef test_mine():\n    pass\n", "tests/test_more.py": "x = 1\n"}
+    found = grade(world.task, world.environment, world.diff(files), world.backend, LIMITS)
+    assert (found.passed, found.flags) == (True, ())
+    assert found.restored == (FILE, "tests/test_more.py")
 
 
 def test_what_remains_open_is_flagged(world: World) -> None:

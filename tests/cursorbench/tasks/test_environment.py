@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.errors import InputMissingError, IntegrityError, SandboxError
 from cursorbench.graders.running import run_tests
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Limits
-from cursorbench.tasks import environment, venv
+from cursorbench.tasks import bundle, environment, folder, venv
+from cursorbench.tasks.cache import made_once
+from cursorbench.tasks.folder import Contents
 from cursorbench.tasks.suite import Suite
 from cursorbench.tasks.task import EnvironmentSpec
 from tests.cursorbench import suites
@@ -55,10 +60,71 @@ def test_limits_are_the_tasks(made: Suite) -> None:
     assert environment.limits(silent).memory == Limits().memory
 
 
+def test_what_a_machine_gives_is_named() -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert environment.of_machine("python", version).startswith(f"python {version}.")
+    assert environment.of_machine("host", "") == environment.of_machine("host", "") != "host"
+    with pytest.raises(InputMissingError, match=r"no Python 3\.99"):
+        environment.of_machine("python", "3.99")
+
+
 def test_an_image_needs_a_container_engine(made: Suite, tmp_path: Path) -> None:
     task = replace(made.task("word-debug"), environment=EnvironmentSpec(kind="docker", image="debian:12"))
     with pytest.raises(SandboxError, match="word-debug needs Docker"):
         environment.open(task, tmp_path)
+
+
+def test_nothing_is_written_through_a_link_of_the_repository(made: Suite, tmp_path: Path) -> None:
+    repository = suites.make_repository(tmp_path / "repo")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (repository / "build").symlink_to(outside)
+    (repository / "notes.txt").symlink_to(outside / "notes.txt")
+    suites.git(repository, "add", "-A")
+    base = suites.commit(repository, "links")
+    tree = bundle.write(repository, base, tmp_path / "r.bundle")
+    before = made.task("word-debug")
+    for name, overlay in (("through", "build/x.py"), ("in-place", "notes.txt")):
+        fields = replace(before.fields, instance_id=name, base_commit=base)
+        spec = replace(before.environment, tree=tree)
+        task = replace(before, folder=tmp_path / name, fields=fields, environment=spec)
+        files = {"tests/t.py": b""}
+        task = folder.write(task, Contents(tmp_path / "r.bundle", b"", files, overlay={overlay: b"x"}))
+        if name == "through":
+            with pytest.raises(IntegrityError, match=r"build/x\.py lies behind a link"):
+                environment.open(task, tmp_path / "cache")
+        else:
+            assert (environment.open(task, tmp_path / "cache").root / "notes.txt").read_bytes() == b"x"
+    assert list(outside.iterdir()) == []
+    assert list((tmp_path / "cache" / "tmp").iterdir()) == []
+
+
+def test_what_many_want_is_made_once(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make(place: Path) -> None:
+        time.sleep(0.05)
+        place.mkdir()
+        (place / "whole").touch()
+        made.append(1)
+
+    (tmp_path / "tmp" / "things-a").mkdir(parents=True)
+    (tmp_path / "tmp" / "things-a" / "half").touch()  # of a process that died
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: made_once(tmp_path, "things", "a", make), range(8)))
+    assert found == {tmp_path / "things" / "a"}
+    assert (made, [path.name for path in (tmp_path / "things" / "a").iterdir()]) == ([1], ["whole"])
+
+
+def test_what_fails_is_made_again(tmp_path: Path) -> None:
+    def fail(place: Path) -> None:
+        place.mkdir()
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        made_once(tmp_path, "things", "a", fail)
+    assert not (tmp_path / "things" / "a").exists()
+    assert made_once(tmp_path, "things", "a", lambda place: place.mkdir()).is_dir()
 
 
 HASH = "--hash=sha256:" + "0" * 64

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import InputMissingError
+from cursorbench.errors import InputMissingError, IntegrityError
 from evals.suites.held_out import documents, tip
 
 SINCE = date(2026, 3, 1)
@@ -98,3 +98,25 @@ def test_the_commit_is_the_one_that_was_recorded(repository: Path) -> None:
 def test_no_repository(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError):
         tip(tmp_path / "none")
+
+
+def test_a_repository_that_lacks_files(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--no-local", str(repository), "partial")
+    partial = tmp_path / "partial"
+    for pack in (partial / ".git" / "objects" / "pack").glob("*.pack"):
+        pack.chmod(0o644)
+        content = pack.read_bytes()
+        for index in pack.parent.glob("*"):
+            index.unlink()
+        subprocess.run(["git", "-C", str(partial), "unpack-objects", "-q"], input=content, check=True)
+    blob = repository_blob(partial, "HEAD~1:a.py")
+    (partial / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(IntegrityError, match="cannot compare"):
+        documents(partial, SINCE, tip(partial), 10)
+
+
+def repository_blob(folder: Path, name: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", name], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()

@@ -49,8 +49,8 @@ def test_a_filter_on_broken_calls_fails_the_run_and_says_why(world: World) -> No
         "drop:invalid_tool_calls",
         "took 8 episodes (40.0%)",
         "against the 12 that stayed",
-        "invalid_calls 1 for 0",
-        "edited 0 for 1",
+        "invalid_calls 1 against 0",
+        "edited 0 against 1",
         "is never punished",
     ):
         assert words in told.message
@@ -118,4 +118,4 @@ def test_a_way_out_that_nobody_declared_is_warned_of(world: World) -> None:
     result = distilled(world)
     (told,) = [text for text in result.warnings if "by chance" in text]
     assert told.startswith("logprobs_length took 10 episodes (33.3%)")
-    assert "output_tokens 199 for" in told
+    assert "output_tokens 199 against" in told

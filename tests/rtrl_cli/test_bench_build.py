@@ -1,0 +1,63 @@
+"""`rtrl bench build` on the command line: what it prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rtrl_cli.main import run
+from tests.cursorbench.history.gits import HOUR, Git
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_what_makes_no_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git = Git(tmp_path / "repo")
+    git.commit(0, {"a.py": "a = 1\n"})
+    told = git.commit(
+        HOUR,
+        {"a.py": "a = 2\nb = 3\n", "tests/test_a.py": "import a\n\n\ndef test_a():\n    assert a.b\n"},
+        "b",
+    )
+    arguments = [
+        "bench",
+        "build",
+        "--repo",
+        f"{git.folder}",
+        "--out",
+        f"{tmp_path / 'suite'}",
+        "--environment",
+        "host",
+    ]
+    arguments += ["--name", "me/a", "--quiet"]
+    assert run([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["command"], document["status"]) == ("bench build", "succeeded")
+    assert document["outputs"] == {"suite": {"path": str(tmp_path / "suite"), "tasks": []}}
+    assert document["metrics"]["rejected"] == {"no_instruction": 1}
+    assert document["metrics"]["rejects"][0]["commit"] == told
+    assert document["metrics"]["passed_over"] == {"root": 1}
+    assert document["warnings"] == ["no candidate made a task; the reasons are in rejects.json"]
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "0 of 1 candidates" in shown
+    assert f"{told[:10]}  no_instruction" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (["--repo", "nowhere"], 5, "nowhere is not there"),
+        (["--repo", ".", "--test-command", "make"], 2, "no {report}"),
+        (["--repo", ".", "--since", "some day"], 2, "is no date"),
+        (["--repo", ".", "--environment", "docker"], 2, "docker"),
+    ],
+)
+def test_what_cannot_be(
+    more: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "build", "--out", f"{tmp_path / 'suite'}", *more]) == code
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "suite").exists()

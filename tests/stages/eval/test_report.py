@@ -1,0 +1,49 @@
+"""The summary on one screen, however many suites there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from evals.cases import Attempt, Metric, SuiteSpec
+from evals.gate import Rules, decide
+from evals.suites import behaviour, cursorbench, harness, perplexity
+from stages.eval.report import Facts, summary
+from stages.stage import Artifact
+
+SUITES = {
+    "harness": harness.METRICS,
+    "snippets": (Metric("acc", "higher", 0.05, "share", "", bounds=(0.0, 1.0)),),
+    "behaviour": behaviour.METRICS,
+    "cursorbench:ours": cursorbench.METRICS,
+    "perplexity:ours": perplexity.METRICS,
+}
+
+
+def arm(metrics: tuple[Metric, ...], rng: np.random.Generator) -> list[Attempt]:
+    return [
+        Attempt(f"c{i}", f"u{i % 30}", 0, {m.name: (float(rng.random() < 0.5), 1.0) for m in metrics})
+        for i in range(120)
+    ]
+
+
+def artifact(version: int) -> Artifact:
+    return Artifact("checkpoint", f"sha256:{version:064x}", version, "auto", 0, "", "", {}, Path())
+
+
+def test_five_suites_fit_a_screen() -> None:
+    rng = np.random.default_rng(0)
+    suites = [
+        (SuiteSpec(name, metrics, 1, "user"), (arm(metrics, rng), arm(metrics, rng)))
+        for name, metrics in SUITES.items()
+    ]
+    text = summary(decide(suites, Rules()), Facts("auto", artifact(2), artifact(1)))
+    lines = text.splitlines()
+    gated = [metric for metrics in SUITES.values() for metric in metrics if metric.gated]
+    assert len(lines) <= 45
+    assert sum("harness" in line or line.startswith("  ") for line in lines) < 40
+    for metric in gated:
+        assert any(line.startswith(f"  {metric.name}") for line in lines)
+    assert "gains not gated: edit_rate" in text
+    assert max(map(len, lines[:30])) <= 110
