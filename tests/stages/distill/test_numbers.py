@@ -254,9 +254,9 @@ def test_the_shipped_spec_puts_broken_calls_below_everything(
 ) -> None:
     """The columns of the spec's commentary: content (0.15, as silence) and unhappy (0.9, refused 0.95)."""
     content = shipped_rewards(tmp_path, 0.15, NAN, price)
-    assert content == pytest.approx([1.2, -0.3, -0.4, asked[0], -1.0])
+    assert content == pytest.approx([1.0, -1.0, -1.1, asked[0], -2.0])
     unhappy = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, price)
-    assert unhappy == pytest.approx([0.75, -0.75, -0.88, asked[1], -1.45])
+    assert unhappy == pytest.approx([0.55, -1.45, -1.58, asked[1], -2.45])
     for rewards in (content, unhappy):
         assert min(rewards[:4]) > rewards[4] + 0.09
 
@@ -266,11 +266,11 @@ def test_when_an_edit_pays_under_the_shipped_spec(tmp_path: Path) -> None:
     kept, _, _, welcome, _ = shipped_rewards(tmp_path, 0.15, NAN, "initial")
     _, _, refused, annoying, _ = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, "initial")
     clear = (annoying - refused) / (kept - refused)
-    assert clear == pytest.approx(0.23 / 2.08)
-    assert clear < 1 / 9
+    assert clear == pytest.approx(0.93 / 2.58)
+    assert clear == pytest.approx(1 / 3, abs=0.03)
     vague = (welcome - refused) / (kept - refused)
-    assert vague == pytest.approx(0.68 / 2.08)
-    assert vague == pytest.approx(1 / 3, abs=0.01)
+    assert vague == pytest.approx(1.38 / 2.58)
+    assert vague == pytest.approx(1 / 2, abs=0.04)
 
 
 def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(tmp_path: Path) -> None:
@@ -286,4 +286,4 @@ def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(
     values["clarified"] = floats(0, 1, 0, 0)
     assert spec.stabiliser is not None
     rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
-    assert rewards.tolist() == pytest.approx([1.2, -0.2, -0.3 - 0.1, -0.3 - 0.1])
+    assert rewards.tolist() == pytest.approx([1.0, -0.2, -1.0 - 0.1, -1.0 - 0.1])
