@@ -18,11 +18,12 @@ from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
 from stages.errors import LockedError, RtrlError
-from stages.gateway.arms import CANARY, Arm, Arms, Canary
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.served import Checkpoint, ServedState
+from stages.records import CANARY
 from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.serving.reconcile import EVERY_S, target_lock
