@@ -97,7 +97,7 @@ class Admin:
             await send_body(send, 200, self._metrics.text(), (_TEXT,))
             return
         if route == ("GET", "/health"):
-            self._served.require_ready()
+            self._served.require_healthy()
             await send_json(send, 200, {"status": "ok"})
             return
         if not hmac.compare_digest(header(scope, b"authorization"), self._expected):

@@ -91,6 +91,14 @@ class Arms:
         ended, self.canary = self.canary, None
         return ended
 
+    def all(self) -> list[Arm]:
+        """Every arm there is; the live one first."""
+        return [self.live, *([self.canary.arm] if self.canary is not None else ())]
+
+    def served(self) -> list[ServedState]:
+        """What they serve."""
+        return [arm.served for arm in self.all()]
+
     def as_dict(self) -> dict[str, Any]:
         """What is served, for `GET /admin/served`: the live arm's fields, and the canary's below."""
         canary = self.canary
