@@ -41,10 +41,6 @@ class PopulationConfig(BaseModel):
     cycle: dict[str, Any] = Field(default_factory=dict, description="the same of `[cycle]`")
     monitor: dict[str, Any] = Field(default_factory=dict, description="the same of `[monitor]`")
 
-    def own(self) -> dict[str, dict[str, Any]]:
-        """Its own settings by section."""
-        return {name: getattr(self, name) for name in OWN if getattr(self, name)}
-
 
 def labels_of(name: str, config: PopulationConfig) -> tuple[str, ...]:
     """The API keys' populations that are of line `name`."""

@@ -9,7 +9,6 @@ import pytest
 from stages.config import Settings
 from stages.deploy.config import DeployConfig
 from stages.errors import InputMissingError, UsageError
-from stages.population_config import PopulationConfig
 from stages.populations import Whose, begin_line, line_of, whose
 from stages.registry.holdbacks import close_holdback, holdback_of, open_holdback
 from stages.result import StageResult
@@ -44,7 +43,7 @@ def test_a_population_has_its_own_settings_above_the_files_and_below_flags() -> 
     assert (plain.deploy.canary_share, acme.deploy.canary_share) == (0.05, 0.5)
     assert acme.deploy.drain_timeout_s == DeployConfig().drain_timeout_s
     assert load("workspace.line=acme", "collect.min_episodes=9").collect.min_episodes == 9
-    assert load("workspace.line=acme", "populations.acme.collect.min_episodes=9").collect.min_episodes == 2
+    assert load("workspace.line=acme", "populations.acme.collect.min_episodes=9").collect.min_episodes == 9
     assert load("populations.acme.parent=checkpoint@v3").populations["acme"].parent == "checkpoint@v3"
     assert load("workspace.line=main", "workspace.line=acme").workspace.serves == "main"
 
@@ -75,13 +74,8 @@ def test_whose_generations_are_whose() -> None:
     assert whose(Settings.parse("", source="t")) == Whose(("auto",))
     assert Whose.of(whose(load()).facts(), "auto") == whose(load())
     assert Whose.of(None, "other") == Whose(("other",))
-    assert [line_of(load(), label) for label in ("acme-ci", "review", "acme", "")] == [
-        "acme",
-        "review",
-        "",
-        "",
-    ]
-    assert PopulationConfig(train={"seed": 1}).own() == {"train": {"seed": 1}}
+    lines = [line_of(load(), label) for label in ("acme-ci", "review", "acme", "")]
+    assert lines == ["acme", "review", "", ""]
 
 
 @pytest.fixture
