@@ -92,7 +92,9 @@ class Clients:
         }
         headers = {"authorization": f"Bearer {self.key}"}
         try:
-            async with session.post(f"{self.url()}/v1/chat/completions", json=body, headers=headers) as answer:
+            async with session.post(
+                f"{self.url()}/v1/chat/completions", json=body, headers=headers
+            ) as answer:
                 if answer.status != 200:
                     request.failed = f"{answer.status}"
                     return

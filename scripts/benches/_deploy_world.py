@@ -114,9 +114,9 @@ def publish_child(
         path.unlink()  # the copy may be read-only
         save_file(
             {
-                name: (
-                    each.float() + torch.randn(each.shape, generator=generator) * STEPS * RATE
-                ).to(each.dtype)
+                name: (each.float() + torch.randn(each.shape, generator=generator) * STEPS * RATE).to(
+                    each.dtype
+                )
                 for name, each in tensors.items()
             },
             path,
@@ -146,7 +146,10 @@ def publish(
 
     state = root / f"{folder.name}-state"
     LineState().save(state)
-    meta: dict[str, Any] = {"parent": parent.digest if parent else None, "generation": int(parent is not None)}
+    meta: dict[str, Any] = {
+        "parent": parent.digest if parent else None,
+        "generation": int(parent is not None),
+    }
     outputs = {
         "checkpoint": (Output("checkpoint", meta, base), folder),
         "line_state": (Output("line_state", {"checkpoint": "output:checkpoint", "stage": "init"}), state),

@@ -72,6 +72,7 @@ def measure(home: Path, model: str) -> Measured:
     """Serve the model's line and change its weights, both ways."""
     from _deploy_clients import Clients
     from _deploy_world import make
+
     from stages.target.endpoint import require_endpoint
 
     world = make(home, model, RUNS)
@@ -175,7 +176,8 @@ def _barred(found: list[Measured]) -> list[dict[str, Any]]:
         },
         {
             "id": "deploy.rollback_s",
-            "what": f"`rtrl rollback` to the first token of the previous weights, median; the worst: {back.model}",
+            "what": "`rtrl rollback` to the first token of the previous weights, median; the worst of "
+            f"{', '.join(ratios)}: {back.model}",
             "value": statistics.median(back.rollback),
             "unit": "s",
             "bar": "<= 1",
@@ -189,11 +191,15 @@ def _rows(one: Measured) -> list[dict[str, Any]]:
     name, what = f"deploy.{one.model}", f"{one.model}, {one.parameters / 1e6:.1f} M parameters"
     added = p99(one.during) - p99(one.quiet)
     return [
-        _times(f"{name}_inplace_s", f"{what}: `rtrl deploy` to the first token of the new weights", one.inplace),
+        _times(
+            f"{name}_inplace_s", f"{what}: `rtrl deploy` to the first token of the new weights", one.inplace
+        ),
         _times(f"{name}_deploy_s", f"{what}: the whole command `rtrl deploy`", one.inplace_command),
         _times(f"{name}_rollback_s", f"{what}: `rtrl rollback` to the first token", one.rollback),
         _times(f"{name}_rollback_command_s", f"{what}: the whole command", one.rollback_command),
-        _times(f"{name}_restart_s", f"{what}: stop, deploy --offline, serve: to the first token", [one.restart]),
+        _times(
+            f"{name}_restart_s", f"{what}: stop, deploy --offline, serve: to the first token", [one.restart]
+        ),
         _times(f"{name}_start_s", f"{what}: `rtrl serve --detach`", [one.engine_start]),
         {
             "id": f"{name}_p99_added_ms",

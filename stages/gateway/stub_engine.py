@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER]
+    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER] [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -67,9 +67,9 @@ class StubEngine:
         words: instructions for requests that give none themselves.
     """
 
-    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "") -> None:
+    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
         self.model = model
-        self.weights = StubWeights(folder)
+        self.weights = StubWeights(folder, lie)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
@@ -129,7 +129,7 @@ class StubEngine:
             return
         if script.delay:
             await asyncio.sleep(script.delay)
-        answer = _Answer(chat, body, prompt, script, self.model, self.weights.salt)
+        answer = _Answer(chat, body, prompt, script, self.model, self.weights)
         if body.get("stream"):
             await answer.stream(send)
         elif script.die >= 0:
@@ -143,13 +143,16 @@ class _Answer:
     """One answer in vLLM's shapes."""
 
     def __init__(
-        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str, salt: int
+        self,
+        chat: bool,
+        body: dict[str, Any],
+        prompt: list[int],
+        script: Script,
+        model: str,
+        held: StubWeights,
     ) -> None:
-        self.chat = chat
-        self.body = body
-        self.prompt = prompt
-        self.script = script
-        self.salt = salt
+        self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
+        self.salt, self.cached = held.salt, held.cached_tokens
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
     def whole(self) -> dict[str, Any]:
@@ -228,12 +231,13 @@ class _Answer:
             }
         return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
 
-    def _usage(self) -> dict[str, int]:
+    def _usage(self) -> dict[str, Any]:
         output = len(self.script.ids) + (self.script.wrong == "usage")
         return {
             "prompt_tokens": len(self.prompt),
             "completion_tokens": output,
             "total_tokens": len(self.prompt) + output,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }
 
 
@@ -276,10 +280,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
+    parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key = os.environ.get("RTRL_ENGINE_KEY", "")
     uvicorn.run(
-        StubEngine(arguments.served_model_name, arguments.model, key),
+        StubEngine(arguments.served_model_name, arguments.model, key, arguments.lie),
         host=arguments.host,
         port=arguments.port,
         log_level="warning",
