@@ -1,6 +1,7 @@
 """What this machine has and lacks for running rtrl: the checks behind `rtrl doctor`.
 
-Looks, installs nothing, and imports no heavy module (it asks whether it could be).
+Looks, installs nothing, and imports no heavy module (it asks whether it could be). The sandbox's escape
+battery is run when this machine has not passed it since it started.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import sqlite3
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from cursorbench.errors import SandboxError
+from cursorbench.sandbox import open_backend
 
 NEEDED = ("torch", "transformers", "vllm", "lm_eval", "pyarrow", "safetensors", "sqlmodel", "uvicorn")
 BREAKS_VLLM = ("torchvision", "torchaudio", "torchcodec")
@@ -42,9 +46,9 @@ def check_machine(folder: Path) -> list[Check]:
         *map(_package, NEEDED),
         *_cpu_builds(),
     ]
-    for tool, use in (("bwrap", "sandboxes of model-written commands"), ("strace", "the durability test")):
-        where = shutil.which(tool)
-        found.append(Check(tool, where is not None, where or "missing", f"needed by {use}", "warning"))
+    found.append(_sandbox())
+    strace = shutil.which("strace")
+    found.append(Check("strace", strace is not None, strace or "missing", "needed by a test", "warning"))
     free = shutil.disk_usage(folder).free
     found.append(Check("disk", free > LOW_DISK, f"{free / 1e9:.1f} GB free", "make room", "warning"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -53,6 +57,16 @@ def check_machine(folder: Path) -> list[Check]:
     )
     found.append(Check("processors", True, str(len(os.sched_getaffinity(0)))))
     return found
+
+
+def _sandbox() -> Check:
+    """Whether model-written commands can run here, and how they are held: `rtrl bench` needs it."""
+    try:
+        backend = open_backend()
+        held = backend.describe()
+    except SandboxError as error:
+        return Check("sandbox", False, error.message, error.hint, "warning")
+    return Check("sandbox", True, f"{backend.name}, trees: {held['trees']}, limits: {held['limits']}")
 
 
 def _package(name: str) -> Check:

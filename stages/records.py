@@ -48,6 +48,7 @@ EventType = Literal[
     "session_closed",
 ]
 
+POPULATION = "population"  # the feature that names it; fixed by the API key
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
 
 # "untold": read from a log that does not say whether its calls were valid
@@ -148,6 +149,11 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     features: dict[str, str] = {}  # known before the first sampled token
     no_train: bool = False  # served and counted; the payload was never written
     defect: str = ""  # why the tokens cannot be trained on ("" when exact), e.g. "logprobs_length"
+
+    @property
+    def population(self) -> str:
+        """The organisation or kind of work that its API key was of when it was made, "" for none."""
+        return self.features.get(POPULATION, "")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

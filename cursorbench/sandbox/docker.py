@@ -68,6 +68,10 @@ class Docker:
             probe.run(self.start, "python3")
             probe.remember(key)
 
+    def describe(self) -> dict[str, str]:
+        """How trees are made and limits held here, for people. Raises SandboxError when no engine answers."""
+        return {"trees": "images", "limits": f"those of Docker {self._client.version()['Version']}"}
+
     def start(self, environment: Environment, limits: Limits | None = None) -> Sandbox:
         """A fresh sandbox. Raises SandboxError when it cannot be made."""
         with tempfile.TemporaryFile() as archive:

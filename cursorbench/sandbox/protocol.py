@@ -150,5 +150,8 @@ class Backend(Protocol):
     def probe(self) -> None:
         """Run the escape battery once on this machine. Raises SandboxError when anything got out."""
 
+    def describe(self) -> dict[str, str]:
+        """How `trees` are made and `limits` held here, for people. Raises SandboxError as `start`."""
+
     def start(self, environment: Environment, limits: Limits | None = None) -> Sandbox:
         """A fresh sandbox. Raises SandboxError when it cannot be made: infrastructure, never a grade."""

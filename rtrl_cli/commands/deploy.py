@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rtrl_cli import options
+from rtrl_cli import options, shadow_view
 from rtrl_cli.output import pairs
 from rtrl_cli.stage import StageFlags, run_command
 
@@ -86,7 +86,8 @@ def text(result: StageResult) -> str:
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
     lines["took"] = f"{facts['switch_s']:.2f} s"
-    return pairs(lines)
+    told = facts.get("shadow")
+    return f"{pairs(lines)}\n\n{shadow_view.text(told)}" if told else pairs(lines)
 
 
 def _planned(plan: Mapping[str, Any]) -> str:

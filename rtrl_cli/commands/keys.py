@@ -19,12 +19,18 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is called: a client, a team.")]
 
-Shared = Annotated[
-    bool,
+_SHARED = typer.Option(
+    "--shared/--personal",
+    help="Shared: many people come through it, and its holder answers for their names; `train` then caps "
+    "each of them, not the key.",
+)
+Shared = Annotated[bool, _SHARED]
+Population = Annotated[
+    str | None,
     typer.Option(
-        "--shared/--personal",
-        help="Shared: many people come through it, and its holder answers for their names; `train` then caps "
-        "each of them, not the key.",
+        metavar="NAME",
+        help='The organisation or kind of work that everything made with the key is of; "" for none. '
+        "No client can say otherwise.",
     ),
 ]
 
@@ -43,9 +49,12 @@ def list_keys(
     from stages.gateway.keys import ApiKeys
 
     found = ApiKeys.listed(_keys_dir(workspace))
-    columns = ("name", "id", "shared", "created", "revoked")
+    columns = ("name", "id", "shared", "population", "created", "revoked")
     metrics = {"keys": [{column: getattr(key, column) for column in columns} for key in found]}
-    rows = [(key.name, key.id, "yes" if key.shared else "", key.created, key.revoked) for key in found]
+    rows = [
+        (key.name, key.id, "yes" if key.shared else "", key.population, key.created, key.revoked)
+        for key in found
+    ]
     show(
         as_json,
         envelope("keys list", "succeeded", metrics=metrics),
@@ -57,6 +66,7 @@ def list_keys(
 def add(
     name: Name,
     shared: Shared = False,
+    population: Population = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -64,7 +74,7 @@ def add(
     """Make a key and print it, this once. A running gateway takes it within a second."""
     from stages.gateway.keys import ApiKeys
 
-    key = ApiKeys.create(_keys_dir(workspace), name, shared=shared)
+    key = ApiKeys.create(_keys_dir(workspace), name, shared=shared, population=population or "")
     show(as_json, envelope("keys add", "succeeded", metrics={"name": name, "key": key}), lambda: key)
     if not quiet:
         message("keep it: it is shown only now, and stored hashed", kind="hint")
@@ -73,17 +83,27 @@ def add(
 @app.command("set")
 def change(
     name: Name,
-    shared: Shared,
+    shared: Annotated[bool | None, _SHARED] = None,
+    population: Population = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Say whether many people come through a key. What is trained from now on goes by it."""
+    """Say whether many people come through a key, or what population it is of.
+
+    What is trained from now on goes by the first, what is made with it from now on is of the second; a
+    running gateway knows within a second.
+    """
+    from stages.errors import UsageError
     from stages.gateway.keys import ApiKeys
 
-    ApiKeys.share(_keys_dir(workspace), name, shared)
-    text = f"{name} is {'shared: capped by user only' if shared else 'one contributor'}"
-    show(as_json, envelope("keys set", "succeeded", metrics={"name": name, "shared": shared}), lambda: text)
+    if shared is None and population is None:
+        raise UsageError("nothing to set", hint="--shared, --personal or --population NAME")
+    key = ApiKeys.change(_keys_dir(workspace), name, shared=shared, population=population)
+    metrics = {"name": name, "shared": key.shared, "population": key.population}
+    of = f", of population {key.population}" if key.population else ""
+    text = f"{name} is {'shared: capped by user only' if key.shared else 'one contributor'}{of}"
+    show(as_json, envelope("keys set", "succeeded", metrics=metrics), lambda: text)
 
 
 @app.command()

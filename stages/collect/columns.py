@@ -28,6 +28,7 @@ GENERATIONS = pa.schema(
     [
         *(field for field in schemas.GENERATIONS if field.name != "sealed"),
         ("no_train", pa.bool_()),
+        ("population", pa.string()),  # of the API key; in the artifact it is among the features
         ("samplers", pa.string()),  # digests of the checkpoints that sampled it, sorted, by blanks
         ("first_sampler", pa.string()),  # of its first token, "" for none
         *_PLACE,
@@ -87,6 +88,7 @@ def generations_of(segment: int, frames: Sequence[Frame]) -> pa.Table:
     columns: dict[str, Any] = {
         **dict(zip(batch.schema.names, batch.columns, strict=True)),
         "no_train": [row.generation.no_train for row in found],
+        "population": [row.generation.population for row in found],
         "samplers": [" ".join(sorted(set(of))) for of in samplers],
         "first_sampler": [of[0] if of else "" for of in samplers],
         **_place(segment, frames, [len(row.sealed) for row in found]),

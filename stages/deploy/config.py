@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from stages.shadow.config import ShadowConfig
 
 
-class DeployConfig(BaseModel):
+class DeployConfig(ShadowConfig):
     """How a deployment talks to the running gateway. Who may be deployed, the gate's report says."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

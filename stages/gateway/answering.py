@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
-from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.errors import ApiError
 from stages.gateway.gate import CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
@@ -20,11 +20,6 @@ ID_HEADER = b"x-rtrl-generation-id"
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 _UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
-
-
-def cut_short() -> ApiError:
-    """What a client is told whose answer a swap has ended."""
-    return unavailable("weights_updating", "the answer was cut short: the model's weights are being replaced")
 
 
 class Answerer:
@@ -41,10 +36,10 @@ class Answerer:
         try:
             async with gate.sampling():
                 value = await call.arm.engine.post(ENGINE_PATH[request.api], request.upstream)
-        except CutShortError:
+        except CutShortError as cut:
             sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
-            raise cut_short() from None
+            raise cut.error from None
         except ApiError as error:
             self.unanswered(call, error)
             raise

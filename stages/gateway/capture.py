@@ -24,13 +24,14 @@ from stages.gateway.attribution import Who, last_user_text, own_name, position, 
 from stages.gateway.conversations import Conversations
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
+from stages.gateway.keys import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request
 from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
-from stages.records import Generation, Span
+from stages.records import POPULATION, Generation, Span
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.vault import Vault
 
@@ -57,7 +58,7 @@ class Call:
     """One generation in the making."""
 
     id: str
-    key_id: str
+    key: ApiKey
     who: Who
     request: Request
     arm: Arm
@@ -81,12 +82,12 @@ class Recorder:
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
 
-    def begin(self, key_id: str, who: Who, request: Request, client: str, arm: Arm) -> Call:
+    def begin(self, key: ApiKey, who: Who, request: Request, client: str, arm: Arm) -> Call:
         """A generation is about to be made by `arm`; events may come for its id from now on."""
         wall = now_ms()
         call = Call(
             id=new_id(wall),
-            key_id=key_id,
+            key=key,
             who=who,
             request=request,
             arm=arm,
@@ -96,7 +97,7 @@ class Recorder:
             wall=wall,
             began=time.perf_counter(),
         )
-        self._spool.expect(call.id, key_id, who.user, no_train=who.no_train)
+        self._spool.expect(call.id, key.id, who.user, no_train=who.no_train)
         return call
 
     def abandon(self, call: Call, reason: str) -> None:
@@ -154,7 +155,7 @@ class Recorder:
         n = len(tokens.output)
         generation = Generation(
             id=call.id,
-            key_id=call.key_id,
+            key_id=call.key.id,
             user=who.user,
             session=session,
             episode=episode,
@@ -179,6 +180,7 @@ class Recorder:
                 "stream": str(int(request.stream)),
                 "tools": str(request.tool_count),
                 "client": call.client,
+                **({POPULATION: call.key.population} if call.key.population else {}),
             },
             no_train=who.no_train,
             defect=sampled.defect or find_defect(sampled, tokens),
@@ -189,15 +191,15 @@ class Recorder:
         """Session, episode and place in the episode's chain."""
         messages, who = call.request.messages, call.who
         if who.session:
-            session = own_name(who.session, call.key_id, who.user)
+            session = own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
             reply = {"content": answer.content, "tool_calls": answer.calls}
-            owner = (call.key_id, who.user)
+            owner = (call.key.id, who.user)
             session = self._conversations.session(call.id, owner, messages, reply, no_train=who.no_train)
         else:
             session = f"s_{call.id}"
         if who.episode:
-            episode = own_name(who.episode, call.key_id, who.user)
+            episode = own_name(who.episode, call.key.id, who.user)
         elif call.request.api == "chat":
             # collect leaves out an episode with one no-train request in it: they have their own
             episode = f"{session}/{user_messages(messages)}" + "-no-train" * who.no_train

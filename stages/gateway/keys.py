@@ -1,16 +1,19 @@
 """API keys: who may use the gateway. Hashed at rest; the plaintext is shown once, when a key is made.
 
-    keys/api_keys.json   ids, names, SHA-256 of each key (mode 0600)
+    keys/api_keys.json   ids, names, SHA-256 of each key, what it fixes (mode 0600)
     keys/api_keys.lock   held while it is changed
 
-A key is 256 random bits, so one round of SHA-256 is enough. Not for: keys that seal content
+A key is 256 random bits, so one round of SHA-256 is enough. It fixes the population of what is made with
+it: no header can say otherwise. Not for: keys that seal content
 (`stages/vault.py`), the admin key (made anew by each `rtrl serve`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
+import re
 import secrets
 import time
 from contextlib import AbstractContextManager
@@ -29,12 +32,19 @@ SCHEMA = "rtrl-api-keys/1"
 LOCK = "api_keys.lock"
 LOCK_WAIT_S = 10.0
 PREFIX = "rtrl-"
+POPULATION = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as names of lines: a population may have one
 _RECHECK_S = 1.0
+_INDEX = 16  # hexadecimal digits of a digest by which it is found, before all of it is compared
 
 
-class ApiKey(msgspec.Struct, omit_defaults=True):
-    """What is stored of a key. `revoked` is "" or when; `shared` says that many people come through it, whose
-    names (`user`) its holder answers for."""
+class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored of a key.
+
+    Attributes:
+        revoked: "" or when.
+        shared: many people come through it, whose names (`user`) its holder answers for.
+        population: the organisation or kind of work that its generations are of, "" for none.
+    """
 
     id: str
     name: str
@@ -42,6 +52,7 @@ class ApiKey(msgspec.Struct, omit_defaults=True):
     created: str
     revoked: str = ""
     shared: bool = False
+    population: str = ""
 
 
 class _Keys(msgspec.Struct):
@@ -54,7 +65,7 @@ class ApiKeys:
 
     def __init__(self, keys_dir: Path) -> None:
         self._path = keys_dir / FILE
-        self._ids: dict[str, str] = {}
+        self._keys: dict[str, list[ApiKey]] = {}
         self._stamp = 0
         self._next_check = 0.0
         self._refresh()
@@ -70,12 +81,13 @@ class ApiKeys:
         return cls(keys_dir)
 
     @classmethod
-    def create(cls, keys_dir: Path, name: str, *, shared: bool = False) -> str:
+    def create(cls, keys_dir: Path, name: str, *, shared: bool = False, population: str = "") -> str:
         """Make a key and return its plaintext, which is stored nowhere.
 
         Raises:
-            UsageError: there is an unrevoked key of that name, or it is none.
+            UsageError: there is an unrevoked key of that name, or it is none; the population is no name.
         """
+        _check_population(population)
         if not name.strip():
             raise UsageError("an API key needs a name", hint="name who will use it: `rtrl keys add ide`")
         path = keys_dir / FILE
@@ -84,7 +96,14 @@ class ApiKeys:
             keys = _read(path) if path.exists() else []
             if any(key.name == name and not key.revoked for key in keys):
                 raise UsageError(f"there is an API key named {name!r}", hint="revoke it or take another name")
-            made = ApiKey(f"key_{secrets.token_hex(6)}", name, _digest(plaintext), _now(), shared=shared)
+            made = ApiKey(
+                f"key_{secrets.token_hex(6)}",
+                name,
+                _digest(plaintext),
+                _now(),
+                shared=shared,
+                population=population,
+            )
             keys.append(made)
             _write(path, keys)
         return plaintext
@@ -95,12 +114,22 @@ class ApiKeys:
         cls._change(keys_dir, name, revoked=_now())
 
     @classmethod
-    def share(cls, keys_dir: Path, name: str, shared: bool) -> None:
-        """Say whether many people come through the key of that name. Raises UsageError when there is none."""
-        cls._change(keys_dir, name, shared=shared)
+    def change(
+        cls, keys_dir: Path, name: str, *, shared: bool | None = None, population: str | None = None
+    ) -> ApiKey:
+        """Say whether many people come through the key of that name, or what population it is of.
+
+        None leaves as it is. Returns the key. Raises UsageError when there is none, or the name is none.
+        """
+        if population is not None:
+            _check_population(population)
+        told = {"shared": shared, "population": population}
+        return cls._change(
+            keys_dir, name, **{field: value for field, value in told.items() if value is not None}
+        )
 
     @classmethod
-    def _change(cls, keys_dir: Path, name: str, **fields: Any) -> None:
+    def _change(cls, keys_dir: Path, name: str, **fields: Any) -> ApiKey:
         path = keys_dir / FILE
         with _locked(keys_dir):
             keys = _read(path)
@@ -111,6 +140,7 @@ class ApiKeys:
                 raise UsageError(text, hint="`rtrl keys list` names them")
             keys[found[0]] = msgspec.structs.replace(keys[found[0]], **fields)
             _write(path, keys)
+            return keys[found[0]]
 
     @classmethod
     def listed(cls, keys_dir: Path) -> list[ApiKey]:
@@ -124,11 +154,15 @@ class ApiKeys:
             return []
         return sorted(key.id for key in _read(keys_dir / FILE) if key.shared)
 
-    def identify(self, plaintext: str) -> str | None:
-        """The id of a valid key, None for any other text."""
+    def identify(self, plaintext: str) -> ApiKey | None:
+        """What is stored of a valid key, None for any other text. Compared in constant time."""
         if time.monotonic() >= self._next_check:
             self._refresh()
-        return self._ids.get(_digest(plaintext))
+        digest = _digest(plaintext)
+        for key in self._keys.get(digest[:_INDEX], ()):
+            if hmac.compare_digest(key.sha256, digest):
+                return key
+        return None
 
     def _refresh(self) -> None:
         self._next_check = time.monotonic() + _RECHECK_S
@@ -137,8 +171,11 @@ class ApiKeys:
         except FileNotFoundError:
             raise InputMissingError(f"no API keys at {self._path}", hint="`rtrl init` makes one") from None
         if stamp != self._stamp:
-            self._ids = {key.sha256: key.id for key in _read(self._path) if not key.revoked}
-            self._stamp = stamp
+            found: dict[str, list[ApiKey]] = {}
+            for key in _read(self._path):
+                if not key.revoked:
+                    found.setdefault(key.sha256[:_INDEX], []).append(key)
+            self._keys, self._stamp = found, stamp
 
 
 def _locked(keys_dir: Path) -> AbstractContextManager[locks.FileLock]:
@@ -171,6 +208,14 @@ def _write(path: Path, keys: list[ApiKey]) -> None:
     temporary.rename(path)
     faults.point("keys.rename.after")
     sync_folder(path.parent)
+
+
+def _check_population(population: str) -> None:
+    if population and not POPULATION.fullmatch(population):
+        raise UsageError(
+            f"{population!r} cannot name a population",
+            hint="1 to 64 small letters, digits, dots, dashes and underscores, as in `acme` or `code-review`",
+        )
 
 
 def _digest(plaintext: str) -> str:

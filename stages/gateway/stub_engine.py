@@ -19,6 +19,8 @@ completions: in the prompt):
                            experts_cut
     stub:die=N             the connection is cut after N streamed tokens (not streamed: at once)
 
+A checkpoint folder with a file `stub.txt` says the words for requests that give none.
+
 Not a fake of the model's behaviour: nothing learns from what it says.
 """
 
@@ -39,6 +41,7 @@ from stages.gateway.stub_script import EOS, Script, routed_experts
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
+WORDS = "stub.txt"  # in a checkpoint folder
 
 
 def logprob(index: int, token: int, salt: int = 0) -> float:
@@ -282,14 +285,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
     parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
-    key = os.environ.get("RTRL_ENGINE_KEY", "")
+    key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
+    stub = StubEngine(name, arguments.model, key, arguments.lie)
+    if arguments.model is not None and (arguments.model / WORDS).is_file():
+        stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(
-        StubEngine(arguments.served_model_name, arguments.model, key, arguments.lie),
-        host=arguments.host,
-        port=arguments.port,
-        log_level="warning",
-        access_log=False,
-        loop="uvloop",
+        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
     )
 
 

@@ -17,16 +17,17 @@ from stages.gateway import otlp_http
 from stages.gateway.attribution import Who, attribute, attribute_resource
 from stages.gateway.errors import ApiError, invalid
 from stages.gateway.http import header, parse_object, read_body, send_body, send_json
+from stages.gateway.keys import ApiKey
 from stages.gateway.metrics import Metrics
 from stages.gateway.received import Intake, Taken
 from stages.gateway.times import now_ms
 from stages.verdicts import is_word
 
 if TYPE_CHECKING:
-    from stages.gateway.app import Exchange
     from stages.gateway.config import GatewayConfig
+    from stages.gateway.exchange import Exchange
 
-Identify = Callable[["Exchange"], str]
+Identify = Callable[["Exchange"], ApiKey]
 _LINES = 4  # times a body's limit: as much as an export's records may take, each with its resource
 _VALUES: dict[str, tuple[type, ...]] = {
     "comment": (str,),
@@ -43,7 +44,7 @@ class Telemetry:
 
     async def otlp(self, signal: otlp_http.Signal, exchange: Exchange) -> None:
         """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`. Raises ApiError."""
-        key_id = self._identify(exchange)
+        key_id = self._identify(exchange).id
         media = otlp_http.media_type(header(exchange.scope, b"content-type"))
         body = await self._otlp(signal, media, key_id, exchange)
         await send_body(exchange.send, 200, body, [(b"content-type", media.encode())])
@@ -71,7 +72,7 @@ class Telemetry:
 
     async def continue_data(self, exchange: Exchange) -> None:
         """`POST /v1/continue/data`: one event in Continue's envelope, or a list of such."""
-        key_id = self._identify(exchange)
+        key_id = self._identify(exchange).id
         body = await self._body(exchange)
         try:
             value = orjson.loads(body)
@@ -88,7 +89,7 @@ class Telemetry:
 
     async def feedback(self, exchange: Exchange) -> None:
         """`POST /feedback`: TensorZero's. The answer names the feedback."""
-        key_id = self._identify(exchange)
+        key_id = self._identify(exchange).id
         call = parse_object(await self._body(exchange))
         _check(call)
         who, wall = self._who(exchange, key_id), now_ms()

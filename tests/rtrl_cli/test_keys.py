@@ -28,9 +28,10 @@ def test_a_key_is_added_listed_and_revoked(tmp_path: Path) -> None:
     keys = ApiKeys.open(workspace.keys_dir)
     identity = keys.identify(key)
     assert identity is not None
+    assert (identity.name, identity.population, identity.shared) == ("ide", "", False)
     code, document, _ = rtrl(workspace, "list")
     (listed,) = document["metrics"]["keys"]  # type: ignore[index]
-    assert (code, listed["name"], listed["id"], listed["revoked"]) == (0, "ide", identity, "")
+    assert (code, listed["name"], listed["id"], listed["revoked"]) == (0, "ide", identity.id, "")
     assert key not in json.dumps(document)
     assert rtrl(workspace, "revoke", "ide")[0] == 0
     assert ApiKeys.open(workspace.keys_dir).identify(key) is None
@@ -54,6 +55,26 @@ def test_a_key_is_shared_or_personal(tmp_path: Path) -> None:
     assert ApiKeys.shared_ids(workspace.keys_dir) == [ada.id]
     assert rtrl(workspace, "set", "nobody", "--shared")[0] == 2
     assert rtrl(workspace, "set", "ada")[0] == 2
+
+
+def test_a_key_is_of_a_population(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    _, document, _ = rtrl(workspace, "add", "acme-ide", "--population", "acme")
+    keys = ApiKeys.open(workspace.keys_dir)
+    found = keys.identify(document["metrics"]["key"])  # type: ignore[index]
+    assert found is not None
+    assert found.population == "acme"
+    code, document, _ = rtrl(workspace, "set", "acme-ide", "--population", "acme-review")
+    assert (code, document["metrics"]["population"]) == (0, "acme-review")  # type: ignore[index]
+    assert ApiKeys.listed(workspace.keys_dir)[0].population == "acme-review"
+    assert rtrl(workspace, "set", "acme-ide", "--shared")[0] == 0
+    (listed,) = rtrl(workspace, "list")[1]["metrics"]["keys"]  # type: ignore[index]
+    assert (listed["shared"], listed["population"]) == (True, "acme-review"), "one does not undo the other"
+    for wrong in ("A B", "x" * 65, "../x", "a\nb"):
+        code, document, _ = rtrl(workspace, "set", "acme-ide", "--population", wrong)
+        assert (code, "cannot name a population" in document["error"]["message"]) == (2, True)  # type: ignore[index]
+    assert rtrl(workspace, "set", "acme-ide", "--population", "")[0] == 0
+    assert ApiKeys.listed(workspace.keys_dir)[0].population == ""
 
 
 def test_keys_added_at_once_are_all_there(tmp_path: Path) -> None:

@@ -215,6 +215,12 @@ def test_doctor_looks_at_machine_and_workspace(workspace: Workspace) -> None:
     checks = {check["name"]: check for check in found["metrics"]["checks"]}  # type: ignore[index]
     assert {"python", "torch", "vllm", "disk", "memory", "store", "settings"} <= set(checks)
     assert checks["store"]["ok"]
+    sandbox = checks["sandbox"]
+    assert (
+        ("limits: " in sandbox["detail"])
+        if sandbox["ok"]
+        else (sandbox["hint"] and sandbox["level"] == "warning")
+    )
     assert done.returncode == (0 if all(c["ok"] or c["level"] == "warning" for c in checks.values()) else 13)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from stages.gateway.attribution import conversation, own_name, position, text_of, user_messages
 from stages.gateway.conversations import Conversations
+from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
 from stages.spool.pending import pending_user
 from tests.stages.gateway.rig import Rig, running
@@ -204,3 +205,17 @@ async def test_a_derived_session_survives_a_restart(rig: Rig) -> None:
     rig.gateway._recorder._conversations = Conversations(rig.vault)
     await rig.chat("", messages=messages)
     assert len({g.session for g in rig.generations()}) == 1
+
+
+async def test_the_population_is_the_keys_whatever_a_client_says(rig: Rig) -> None:
+    """Stages read it as `Generation.population`; in artifacts it is among the features."""
+    key = ApiKeys.create(rig.root / "keys", "acme-ide", population="acme")
+    rig.gateway._keys._next_check = 0.0
+    said = {"x-rtrl-population": "other", "x-rtrl-key-id": "key_000000000000", "x-population": "other"}
+    told = {"rtrl_population": "other", "population": "other"}
+    for headers in (said, said | {"authorization": f"Bearer {key}"}):
+        assert (await rig.chat("x", headers=headers, metadata=told)).status_code == 200
+    plain, acme = rig.generations()
+    assert (plain.population, acme.population) == ("", "acme")
+    assert acme.features["population"] == "acme"
+    assert "population" not in plain.features

@@ -240,7 +240,7 @@ def test_a_key_marked_as_shared_is_not_capped_and_the_mark_is_in_the_fingerprint
     before = world.train()
     assert list(before.metrics["keys_capped"]) == [key.id]
     assert before.metrics["kept"] == pytest.approx(1 / 3, abs=0.1)
-    ApiKeys.share(world.workspace.keys_dir, "product", True)
+    ApiKeys.change(world.workspace.keys_dir, "product", shared=True)
     after = world.train()
     assert after.run_id != before.run_id
     assert after.metrics["keys_capped"] == {}
