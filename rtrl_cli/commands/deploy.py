@@ -91,7 +91,7 @@ def text(result: StageResult) -> str:
     if proof := facts.get("verification"):
         tensors, probes = proof["tensors"], proof["probes"]
         lines["verified"] = (
-            f"{tensors['parameters_checked']} of {tensors['parameters']} weights held bit by bit; "
+            f"{tensors['parameters_checked']} of {tensors['parameters']} weights held as published; "
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
     lines["took"] = f"{facts['switch_s']:.2f} s"

@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER]
+    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER] [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -70,9 +70,9 @@ class StubEngine:
         words: instructions for requests that give none themselves.
     """
 
-    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "") -> None:
+    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
         self.model = model
-        self.weights = StubWeights(folder)
+        self.weights = StubWeights(folder, lie)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
@@ -132,7 +132,7 @@ class StubEngine:
             return
         if script.delay:
             await asyncio.sleep(script.delay)
-        answer = _Answer(chat, body, prompt, script, self.model, self.weights.salt)
+        answer = _Answer(chat, body, prompt, script, self.model, self.weights)
         if body.get("stream"):
             await answer.stream(send)
         elif script.die >= 0:
@@ -146,13 +146,16 @@ class _Answer:
     """One answer in vLLM's shapes."""
 
     def __init__(
-        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str, salt: int
+        self,
+        chat: bool,
+        body: dict[str, Any],
+        prompt: list[int],
+        script: Script,
+        model: str,
+        held: StubWeights,
     ) -> None:
-        self.chat = chat
-        self.body = body
-        self.prompt = prompt
-        self.script = script
-        self.salt = salt
+        self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
+        self.salt, self.cached = held.salt, held.cached_tokens
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
     def whole(self) -> dict[str, Any]:
@@ -231,12 +234,13 @@ class _Answer:
             }
         return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
 
-    def _usage(self) -> dict[str, int]:
+    def _usage(self) -> dict[str, Any]:
         output = len(self.script.ids) + (self.script.wrong == "usage")
         return {
             "prompt_tokens": len(self.prompt),
             "completion_tokens": output,
             "total_tokens": len(self.prompt) + output,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }
 
 
@@ -279,18 +283,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
+    parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
-    key = os.environ.get("RTRL_ENGINE_KEY", "")
-    stub = StubEngine(arguments.served_model_name, arguments.model, key)
+    key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
+    stub = StubEngine(name, arguments.model, key, arguments.lie)
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(
-        stub,
-        host=arguments.host,
-        port=arguments.port,
-        log_level="warning",
-        access_log=False,
-        loop="uvloop",
+        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
     )
 
 
