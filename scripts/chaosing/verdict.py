@@ -18,8 +18,8 @@ from chaosing.arena import Open
 from chaosing.records import Asked, Book
 from chaosing.voices import listener
 from chaosing.world import World
-from stages.gateway.arms import CANARY, assigned
-from stages.records import Generation
+from stages.gateway.arms import assigned
+from stages.records import CANARY, Generation
 from stages.registry.deployments import Deployment
 from stages.spool import Spool, Tokens
 from stages.vault import Vault

@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER] [--load-seconds S]
+    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -60,12 +60,9 @@ class StubEngine:
         load_seconds: how long new weights take to load; half of it the old ones are held still.
     """
 
-    def __init__(
-        self, model: str = "rtrl", folder: Path | None = None, key: str = "", load_seconds: float = 0
-    ) -> None:
-        self.model = model
-        self.load_seconds = load_seconds
-        self.weights = StubWeights(folder)
+    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
+        self.model, self.load_seconds = model, 0.0
+        self.weights = StubWeights(folder, lie)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
@@ -150,13 +147,10 @@ class _Answer:
         prompt: list[int],
         script: Script,
         model: str,
-        weights: StubWeights,
+        held: StubWeights,
     ) -> None:
-        self.chat = chat
-        self.body = body
-        self.prompt = prompt
-        self.script = script
-        self.weights = weights
+        self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
+        self.weights, self.cached = held, held.cached_tokens
         self.salts: list[int] = []  # of the weights held when each token was sampled
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
@@ -241,12 +235,13 @@ class _Answer:
             }
         return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
 
-    def _usage(self) -> dict[str, int]:
+    def _usage(self) -> dict[str, Any]:
         output = len(self.script.ids) + (self.script.wrong == "usage")
         return {
             "prompt_tokens": len(self.prompt),
             "completion_tokens": output,
             "total_tokens": len(self.prompt) + output,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }
 
 
@@ -275,18 +270,15 @@ def main() -> None:
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
     parser.add_argument("--load-seconds", type=float, default=0, help="how long new weights take to load")
+    parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
-    key = os.environ.get("RTRL_ENGINE_KEY", "")
-    stub = StubEngine(arguments.served_model_name, arguments.model, key, arguments.load_seconds)
+    key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
+    stub = StubEngine(name, arguments.model, key, arguments.lie)
+    stub.load_seconds = arguments.load_seconds
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(
-        stub,
-        host=arguments.host,
-        port=arguments.port,
-        log_level="warning",
-        access_log=False,
-        loop="uvloop",
+        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
     )
 
 

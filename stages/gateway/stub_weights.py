@@ -20,19 +20,31 @@ class StubWeights:
     Attributes:
         path: the folder, None when the stub was started without one.
         salt: of its weights (`salt_of`); shifts all logprobs of answers. 0 without a folder.
+        lie: "" or KIND:TEXT, what it does when told to load a folder whose fingerprint holds TEXT, while it
+            says that it did so: `keep` loads nothing; `blind` loads nothing and claims to hold it; `cache`
+            loads it and answers from the prefix cache.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, lie: str = "") -> None:
         self.path = path
         self.salt = salt_of(path) if path else 0
+        self.kind, _, self.about = lie.partition(":")
+        self.lying = False
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of every prompt, as the stub reports it."""
+        return 16 if self.lying and self.kind == "cache" else 0
 
     def call(self, body: dict[str, Any]) -> dict[str, Any]:
         """`POST /collective_rpc`. Raises ValueError for what vLLM's worker would refuse."""
         arguments = body.get("kwargs") or {}
         path = Path(str(arguments.get("path", "")))
         if body.get("method") == "rtrl_load":
-            _fingerprint(path)
-            self.path, self.salt = path, salt_of(path)
+            document = _fingerprint(path)
+            self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
+            if not self.lying or self.kind == "cache":
+                self.path, self.salt = path, salt_of(path)
             return {"results": [{"repacked_heads": []}]}
         if body.get("method") == "rtrl_verify":
             return {"results": [self._verify(path, arguments.get("expected") or {})]}
@@ -59,7 +71,7 @@ class StubWeights:
         wrong = sorted(name for name, entry in tensors.items() if entry["sha256"] != expected.get(name))
         return {
             "tensors": len(tensors),
-            "different": [] if self.salt == salt_of(path) else sorted(tensors),
+            "different": sorted(tensors) if self.salt != salt_of(path) and self.kind != "blind" else [],
             "file_mismatch": wrong,
             "unchecked": [],
             "parameters": parameters,

@@ -18,12 +18,13 @@ from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
 from stages.errors import LockedError, RtrlError, classified
-from stages.gateway.arms import CANARY, Arm, Arms, Canary
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.health import Health
 from stages.gateway.served import Checkpoint, ServedState
+from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.states import StateError
 from stages.registry.store import Store

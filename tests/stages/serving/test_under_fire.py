@@ -17,10 +17,11 @@ import pytest
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.errors import DependencyDownError, RtrlError
-from stages.gateway.arms import CANARY, Arm, Arms, Canary
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.serving import canary as following
