@@ -49,6 +49,7 @@ from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 _ENDING_S = 60.0  # beside what settings say: closing files, verifying, warming up
+NOTE_AGAIN_S = 5.0
 DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
 
 
@@ -153,13 +154,8 @@ class _Host:
             resources.callback(spool.close)
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
-            engine = EngineClient(
-                self.supervisor.base_url,
-                self.supervisor.key,
-                self.served.model,
-                self.config,
-                self.served.health.breaker,
-            )
+            address, breaker = (self.supervisor.base_url, self.supervisor.key), self.served.health.breaker
+            engine = EngineClient(*address, self.served.model, self.config, breaker)
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
             gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
             self.canary = canary = CanaryEngine(
@@ -274,9 +270,14 @@ class _Host:
             await listener.stop()
         await asyncio.gather(canary.close(0.1), self.supervisor.stop())
 
-    def _engine_started(self, _process: EngineProcess | None) -> None:
-        if self.is_ready:
+    def _engine_started(self, _process: EngineProcess | None = None) -> None:
+        if not self.is_ready:
+            return
+        try:
             self._note()
+        except OSError as error:  # a full disk: it serves all the same
+            self.say(f"{self.workspace.run_dir} takes no note of the engine ({error.strerror}); trying again")
+            asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
         canary = self.canary.supervisor if self.canary else None

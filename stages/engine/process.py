@@ -104,6 +104,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         "--disable-log-stats",
         "--no-log-error-stack",  # the stack of a refused request holds its content
         *("--logprobs-mode", "processed_logprobs"),
+        "--enable-prompt-tokens-details",  # whether a swap has emptied the prefix cache (update.py)
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
         *_drafting(checkpoint_dir, config),
@@ -212,7 +213,8 @@ class EngineProcess:
         temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
-        with open_log(log) as output:
+        with contextlib.ExitStack() as undo, open_log(log) as output:
+            undo.callback(shutil.rmtree, temporary, ignore_errors=True)
             log_start = output.tell()
             process = subprocess.Popen(
                 command,
@@ -228,6 +230,7 @@ class EngineProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            undo.pop_all()
         engine = cls(process, checkpoint_dir, config, port, key)
         engine.log, engine.log_start, engine.temporary = log, log_start, temporary
         return engine

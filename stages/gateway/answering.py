@@ -17,6 +17,7 @@ from stages.gateway.tools import Answer, read_answer
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 _UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
 
@@ -122,12 +123,17 @@ def whole_body(
         "model": call.arm.served.model,
         "system_fingerprint": fingerprint(call),
         "choices": [shown],
-        "usage": value.get("usage"),
+        "usage": told(value.get("usage")),
     }
     if request.wants_ids:
         shown["token_ids"] = choice.get("token_ids")
         body["prompt_token_ids"] = value.get("prompt_token_ids") or choice.get("prompt_token_ids")
     return body
+
+
+def told(usage: Any) -> dict[str, Any] | None:
+    """The engine's count of tokens for a client, who need not know what of others' prompts was cached."""
+    return {key: usage[key] for key in COUNTS if key in usage} if isinstance(usage, dict) else None
 
 
 def fingerprint(call: Call) -> str:

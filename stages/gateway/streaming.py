@@ -23,6 +23,7 @@ from stages.gateway.answering import (
     fingerprint,
     finish_reason,
     read_logprobs,
+    told,
 )
 from stages.gateway.capture import Call, Sampled
 from stages.gateway.engine_client import EngineLostError
@@ -252,7 +253,7 @@ class Stream:
         self._put({}, finish=finish_reason(self._sampled.finish_reason, self._tools.answer))
         request = self._call.request
         if request.include_usage:
-            self._chunk([], usage=self._sampled.usage)
+            self._chunk([], usage=told(self._sampled.usage))
         self._outbox.put_nowait(DONE)
 
     def _error(self, error: ApiError) -> None:

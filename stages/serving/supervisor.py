@@ -19,10 +19,10 @@ from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
-from stages.errors import RtrlError
+from stages.errors import RtrlError, classified
 from stages.gateway import logs
-from stages.gateway.arms import CANARY
 from stages.gateway.served import ServedState
+from stages.records import CANARY
 from stages.serving.warmup import warm_up
 
 POLL_S = 0.2
@@ -85,20 +85,22 @@ class Supervisor:
         self.served.health.starts += 1
         self.served.health.probe_failures = 0
         began = time.monotonic()
-        self._process = EngineProcess.start(
-            checkpoint.path, self.config, self.log, port=self._port, key=self._key
-        )
-        self.control.started_with = checkpoint.path
-        self._changed(self._process)
         try:
-            if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
-                return
-            self.verification = await self.control.verify(checkpoint.path)
-            warm_up_s = await self._warm_up(checkpoint.path, self.config.warmup_requests)
+            with classified():  # a full disk, a store that is away: to be tried again, no bug
+                self._process = EngineProcess.start(
+                    checkpoint.path, self.config, self.log, port=self._port, key=self._key
+                )
+                self.control.started_with = checkpoint.path
+                self._changed(self._process)
+                if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
+                    return
+                self.verification = await self.control.verify(checkpoint.path)
+                warm_up_s = await self._warm_up(checkpoint.path, self.config.warmup_requests)
         except RtrlError as error:
             self.served.engine = "down"
             self._log("down", logging.ERROR, reason=error.kind)
-            self.process.kill()
+            if self._process is not None:
+                self._process.kill()
             raise
         self.served.engine = "ready"
         self.served.health.breaker.reset()
