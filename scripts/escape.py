@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import bench
-from escapes import exhausting, forging, patching, reaching, world
+from escapes import breaking, exhausting, forging, patching, reaching, world
 
 from cursorbench.errors import RtrlError
 from cursorbench.sandbox.bubblewrap import Bubblewrap
@@ -30,7 +30,13 @@ from cursorbench.sandbox.bubblewrap import Bubblewrap
 
 def attempts(only: str) -> list[world.Attempt]:
     """The battery, or what of it has the word in its name or group."""
-    found = [*reaching.ATTEMPTS, *exhausting.ATTEMPTS, *patching.ATTEMPTS, *forging.ATTEMPTS]
+    found = [
+        *reaching.ATTEMPTS,
+        *breaking.ATTEMPTS,
+        *exhausting.ATTEMPTS,
+        *patching.ATTEMPTS,
+        *forging.ATTEMPTS,
+    ]
     return [attempt for attempt in found if only in attempt.name or only in attempt.group]
 
 

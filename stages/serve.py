@@ -34,6 +34,7 @@ from stages.gateway.admin import Admin
 from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
@@ -116,7 +117,12 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        self.served = ServedState(line=line, model=settings.engine.served_name, checkpoint=live)
+        self.served = ServedState(
+            line=line,
+            model=settings.engine.served_name,
+            checkpoint=live,
+            health=Health.of(self.config.breaker, "live"),
+        )
         self.supervisor = Supervisor(
             settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
         )
@@ -143,7 +149,11 @@ class _Host:
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
             engine = EngineClient(
-                self.supervisor.base_url, self.supervisor.key, self.served.model, self.config
+                self.supervisor.base_url,
+                self.supervisor.key,
+                self.served.model,
+                self.config,
+                self.served.health.breaker,
             )
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
             gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)

@@ -120,6 +120,18 @@ def difference(control: Users, treated: Users) -> Difference:
     )
 
 
+def unexplained(arm: Users) -> Floats:
+    """y_u - m n_u of one arm alone, less what its users' past explains of it. [U]"""
+    e = arm.sums - arm.mean * arm.counts
+    if arm.before is None:
+        return e
+    x = _centred(arm.before, np.zeros(0))[0]
+    total = float(arm.counts.sum())
+    left: Floats = e - _slope([e], (x,), [total]) * x
+    centred: Floats = left - left.mean()
+    return centred
+
+
 def _variance(residuals: Floats, total: float) -> float:
     users = len(residuals)
     if users < 2:
@@ -135,7 +147,7 @@ def _centred(control: Floats, treated: Floats) -> tuple[Floats, Floats]:
     return np.nan_to_num(control - mean), np.nan_to_num(treated - mean)
 
 
-def _slope(residuals: list[Floats], covariates: tuple[Floats, Floats], totals: list[float]) -> float:
+def _slope(residuals: list[Floats], covariates: tuple[Floats, ...], totals: list[float]) -> float:
     """The slope under which the difference varies least: arms weigh as they do in its variance."""
     covariance = square = 0.0
     for e, x, total in zip(residuals, covariates, totals, strict=True):

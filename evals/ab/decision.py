@@ -18,7 +18,7 @@ from typing import Literal
 
 from scipy import special
 
-from evals.ab.arms import Difference, Users, difference
+from evals.ab.arms import Difference, Users, difference, unexplained
 from evals.ab.confidence_sequence import MIN_USERS, upper_bound
 from evals.ab.sample_ratio import SampleRatio, sample_ratio
 
@@ -139,11 +139,12 @@ def planned_information(past: Users, users: int, treated_share: float) -> float:
     """Information on a difference that `users` of both arms will bring, if they are like `past`.
 
     Computed once, before the first look, and kept: a confidence sequence whose planned information
-    follows the data is none. Raises ValueError when the past has fewer than two users, or all alike.
+    follows the data is none. Where `past` knows what was before it, that is taken away as CUPED will.
+    Raises ValueError when the past has fewer than two users, or all alike.
     """
     if past.users < 2:
         raise ValueError("the past has too few users to plan with")
-    e = past.sums - past.mean * past.counts
+    e = unexplained(past)
     per_user = float(e @ e) / float(past.counts.sum()) ** 2 * past.users
     if per_user <= 0:
         raise ValueError("all users of the past are alike: nothing can be planned")

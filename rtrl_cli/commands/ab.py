@@ -30,6 +30,7 @@ Watch = Annotated[
 def command(
     decide: Decide = False,
     watch: Watch = None,
+    line: options.Line = None,
     overrides: options.Set = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -41,7 +42,7 @@ def command(
     from stages.errors import InconclusiveError, RtrlError
     from stages.result import StageResult, attach_result, status_of
 
-    found, store = open_store(workspace, overrides or ())
+    found, store = open_store(workspace, options.settings(overrides, line))
     while True:
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
@@ -79,13 +80,24 @@ def text(seen: Seen) -> str:
         "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",
         "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
     }
+    if any(sum(known) for known in data["past"].values()):
+        head["past"] = _past(data)
     if data["not_measured"]:
         head["not measured"] = ", ".join(data["not_measured"])
     rows = [_row(name, each) for name, each in data["metrics"].items()]
     rows += [_row(f"({name})", each) for name, each in data["guards"].items()]
     told = table(("METRIC", "LIVE", "CANARY", "DIFFERENCE", "GAIN AT MOST", "GAIN AT LEAST", "MARGIN"), rows)
-    words = {"roll_back": "roll back", "promote": "promote", "hold": "hold"}[seen.action]
-    return f"{pairs(head)}\n\n{told}\n\n{words}: {seen.reason}"
+    return f"{pairs(head)}\n\n{told}\n\n{seen.action.replace('_', ' ')}: {seen.reason}"
+
+
+def _past(data: Mapping[str, Any]) -> str:
+    """What the users' figures from before the canary were good for."""
+    told = []
+    for name, known in data["past"].items():
+        left = data["metrics"][name]["variance_left"]
+        if sum(known) and left is not None:
+            told.append(f"{name} {1 - left:.0%} less variance, {sum(known)} users")
+    return "; ".join(told)
 
 
 def _row(name: str, each: Mapping[str, Any]) -> tuple[str, ...]:

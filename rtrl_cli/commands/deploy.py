@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rtrl_cli import options
+from rtrl_cli import options, shadow_view
 from rtrl_cli.output import pairs
 from rtrl_cli.stage import StageFlags, run_command
 
@@ -42,6 +42,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -50,7 +51,15 @@ def command(
 ) -> None:
     """Serve the newest checkpoint with a passing report against what is live, or the one named by --input."""
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
+        workspace,
+        inputs or (),
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
     )
     run_command(
         "deploy",
@@ -82,11 +91,12 @@ def text(result: StageResult) -> str:
     if proof := facts.get("verification"):
         tensors, probes = proof["tensors"], proof["probes"]
         lines["verified"] = (
-            f"{tensors['parameters_checked']} of {tensors['parameters']} weights held bit by bit; "
+            f"{tensors['parameters_checked']} of {tensors['parameters']} weights held as published; "
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
     lines["took"] = f"{facts['switch_s']:.2f} s"
-    return pairs(lines)
+    told = facts.get("shadow")
+    return f"{pairs(lines)}\n\n{shadow_view.text(told)}" if told else pairs(lines)
 
 
 def _planned(plan: Mapping[str, Any]) -> str:

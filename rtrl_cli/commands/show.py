@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rtrl_cli import options
+from rtrl_cli import options, shadow_view
 from rtrl_cli.output import bold, envelope, pairs, show, size, table
 from rtrl_cli.stage import open_store
 
@@ -32,9 +32,10 @@ def command(
     found, store = open_store(workspace)
     line = found.settings.workspace.line
     if ref.startswith("deployment-"):
-        from stages.registry.looks import looks_of
+        from stages.registry.looks import looks_of, shadows_of
 
-        shown = {"deployment": {**store.deployments.get(ref).__dict__, "looks": looks_of(store, ref)}}
+        told = {"shadow": shadows_of(store, ref), "looks": looks_of(store, ref)}
+        shown = {"deployment": {**store.deployments.get(ref).__dict__, **told}}
     elif (
         "@" in ref
         or ":" in ref
@@ -132,6 +133,9 @@ def text(shown: dict[str, Any]) -> str:
         parts = [pairs(head), f"{bold('meta')}\n{pairs(meta)}", table(("FILE", "SIZE", "SHA256"), files)]
         return "\n\n".join(part for part in parts if part)
     (whole,) = shown.values()
+    if replays := whole.get("shadow"):
+        rest = {key: _short(value) for key, value in whole.items() if key != "shadow"}
+        return "\n\n".join([pairs(rest), *map(shadow_view.text, replays)])
     return pairs({key: _short(value) for key, value in whole.items()})
 
 

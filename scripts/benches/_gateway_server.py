@@ -15,6 +15,7 @@ import uvloop
 from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp, calm_collector
@@ -26,8 +27,10 @@ async def serve(folder: Path, engine_port: int, port: int) -> None:
     config = GatewayConfig(port=port)
     vault = Vault.create(folder / "keys")
     spool = open_spool(folder / "spool", vault, config)
-    engine = EngineClient(f"http://127.0.0.1:{engine_port}", "", "rtrl", config)
-    served = ServedState("auto", "rtrl", Checkpoint("sha256:" + "0" * 64, folder), engine="ready")
+    health = Health.of(config.breaker, "live")
+    engine = EngineClient(f"http://127.0.0.1:{engine_port}", "", "rtrl", config, health.breaker)
+    checkpoint = Checkpoint("sha256:" + "0" * 64, folder)
+    served = ServedState("auto", "rtrl", checkpoint, engine="ready", health=health)
     inbox = open_inbox(folder / "received", vault, config)
     app = create_app(config, spool, inbox, vault, ApiKeys.open(folder / "keys"), engine, served)
     listener = Listener(app, [bind_tcp(config.host, config.port)], config)

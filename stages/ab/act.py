@@ -20,17 +20,18 @@ def act(workspace: Workspace, store: Store, seen: Seen, progress: Progress) -> S
     """Promote what a look promotes; the deploy's result.
 
     Raises:
-        RolledBackError: (exit 14) it was rolled back.
+        RolledBackError: (exit 14) it was rolled back, or ended because nobody promoted what was held.
         InconclusiveError: (exit 4) it is held: nothing was changed.
     """
     if seen.action == "promote":
         stage = DeployStage(promote=True, reason=f"A/B: {seen.reason}")
         return run_stage(workspace, store, stage, progress=progress)
-    if seen.action == "roll_back":
+    if seen.action in ("roll_back", "end"):
         stage_back = RollbackStage(reason=f"A/B: {seen.reason}")
         done = run_stage(workspace, store, stage_back, progress=progress)
+        word = "rolled back" if seen.action == "roll_back" else "taken away"
         raise RolledBackError(
-            f"{done.metrics['canary']} was rolled back: {seen.reason}",
+            f"{done.metrics['canary']} was {word}: {seen.reason}",
             hint="`rtrl show " + seen.deployment + "` has every look with its numbers",
         )
     raise InconclusiveError(f"held: {seen.reason}", hint="look again later; `rtrl ab` shows the numbers")

@@ -22,6 +22,20 @@ class AbConfig(BaseModel):
     horizon_s: float = Field(
         3 * 3600.0, gt=0, description="seconds after its opening at which promotion is decided, once"
     )
+    hold_s: float = Field(
+        2 * 3600.0,
+        ge=0,
+        description="seconds after the horizon that somebody has to promote what is held; then it is ended",
+    )
+    cuped: bool = Field(
+        True, description="take away what users' figures from before the canary explain of the difference"
+    )
+    holdback: float = Field(
+        0.0,
+        ge=0,
+        le=0.2,
+        description="share of the users who stay on the line's anchor for good: what was gained since",
+    )
     planned_users: int = Field(
         2000, ge=100, description="users of both arms expected by then: bounds are tightest there"
     )

@@ -3,6 +3,7 @@
     roll back   harm is certain, at any look: users first, then the record
     promote     once, at the horizon, when nothing is worse by its margin
     hold        otherwise
+    end         it was held at its horizon, and nobody promoted it within `hold_s`: not promoted
 
 Promotion is decided at the first look after the horizon that is taken to decide, and that one is kept:
 a look that is only shown is recorded too, and decides nothing. Not here: the statistics (`evals/ab/`).
@@ -12,14 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from evals.ab.arms import Difference, Users, difference
 from evals.ab.decision import AbMetric, AbRules, Action, Look, look, planned_information
 from stages.ab.config import GUARDS, METRICS, AbConfig
 from stages.ab.observe import ArmSeen, observe
+from stages.ab.past import enough, known_before
 from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.looks import looks_of, record_look
@@ -34,7 +36,7 @@ class Seen:
     """A look for people and scripts. `data` is what is on record."""
 
     deployment: str
-    action: Action
+    action: Action | Literal["end"]
     reason: str
     data: Mapping[str, Any]
 
@@ -61,8 +63,12 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     due = deciding and age >= config.horizon_s and not any(each["at_horizon"] for each in earlier)
     data, found = judge(config, canary, live, treated, earlier, at_horizon=due)
     data["age_s"] = round(age, 1)
-    record_look(store, canary.id, found.action, data, by=by)
-    return Seen(canary.id, found.action, found.reason, data)
+    seen = Seen(canary.id, found.action, found.reason, data)
+    if deciding and found.action == "hold" and _given_up(config, age, earlier):
+        seen = replace(seen, action="end", reason=_not_promoted(config, earlier))
+        data["reason"] = seen.reason
+    record_look(store, canary.id, seen.action, data, by=by)
+    return seen
 
 
 def judge(
@@ -86,10 +92,14 @@ def judge(
         for name, (_, margin) in METRICS.items()
     ]
     share = float(canary.data["canary"]["share"])
-    planned = _planned(config, share, live, earlier)
+    arms = {
+        name: enough(live.metrics[name], treated.metrics[name], config.min_users)
+        for name in (*METRICS, *GUARDS)
+    }
+    planned = _planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
     found = look(
         metrics,
-        {each.name: (live.metrics[each.name], treated.metrics[each.name]) for each in metrics},
+        {name: arms[name] for name in METRICS},
         (live.users, treated.users),
         (1 - share, share),
         AbRules(config.alpha_harm, config.alpha_promote, config.min_users),
@@ -108,7 +118,8 @@ def judge(
         "reason": found.reason,
         "not_measured": [each.metric.name for each in found.metrics if not each.measured],
         "metrics": {each.metric.name: _row(each.difference, each) for each in found.metrics},
-        "guards": {name: _plain(difference(live.metrics[name], treated.metrics[name])) for name in GUARDS},
+        "past": {name: [known_before(arm) for arm in arms[name]] for name in METRICS},
+        "guards": {name: _plain(difference(*arms[name])) for name in GUARDS},
     }
     return data, found
 
@@ -119,13 +130,25 @@ def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return last if last is not None and last["action"] == "promote" else None
 
 
+def _given_up(config: AbConfig, age: float, earlier: list[Mapping[str, Any]]) -> bool:
+    """Whether it was held at its horizon, and has been for long enough."""
+    return age >= config.horizon_s + config.hold_s and any(each["at_horizon"] for each in earlier)
+
+
+def _not_promoted(config: AbConfig, earlier: list[Mapping[str, Any]]) -> str:
+    at = next(each for each in earlier if each["at_horizon"])
+    return (
+        f"not promoted: no harm is certain, but at its horizon {at['reason']}; held for {config.hold_s:g} s"
+    )
+
+
 def _planned(
-    config: AbConfig, share: float, live: ArmSeen, earlier: list[Mapping[str, Any]]
+    config: AbConfig, share: float, live: Mapping[str, Users], earlier: list[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Fixed at the first look that has enough of the live arm's users, and kept from then on."""
     planned: dict[str, float] = dict(earlier[-1]["planned"]) if earlier else {}
     for name in METRICS:
-        users: Users = live.metrics[name]
+        users = live[name]
         if name not in planned and users.users >= config.min_users:
             try:
                 planned[name] = planned_information(users, config.planned_users, share)
@@ -154,6 +177,7 @@ def _plain(found: Difference) -> dict[str, Any]:
         "canary": _number(found.treated),
         "difference": _number(found.value),
         "standard_error": _number(found.standard_error),
+        "variance_left": _number(found.variance_left),
         "users": list(found.users),
     }
 

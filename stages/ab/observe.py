@@ -2,26 +2,29 @@
 
 The arms are read by the same `collect` and `distill` that train, into a store of their own that is
 removed afterwards: nothing of a look is seen by the next cycle. Only episodes whose training horizon
-has passed count, and only those that began after the canary opened.
+has passed count, and only those that began after the canary opened; what was before is `past.py`.
 Not here: what is decided from it (`look.py`).
 """
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from evals.ab.arms import Users
 from stages import schemas, tables
 from stages.ab.config import GUARDS, METRICS
+from stages.ab.past import Columns, Past, experiences_before, past_of, values_of
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
-from stages.errors import InconclusiveError, InputMissingError
-from stages.gateway.arms import CANARY, LIVE
+from stages.errors import InconclusiveError, InputMissingError, RtrlError
+from stages.records import CANARY, LIVE
 from stages.registry.deployments import Deployment
 from stages.registry.scratch import bare_scratch
 from stages.registry.store import Store
@@ -30,7 +33,7 @@ from stages.stage import Artifact, Progress
 from stages.workspace import Workspace
 
 ARMS = (LIVE, CANARY)
-_SIGNALS = {
+SIGNALS = {
     "edit_persistence": "edit_persistence",
     "dissatisfied_followup": "dissatisfied_followup",
     "latency": "latency",
@@ -38,6 +41,7 @@ _SIGNALS = {
     "ask_rate": "clarified",
     "edit_rate": "edited",
 }
+_NAMES = ("episode_id", "user", *SIGNALS.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +59,11 @@ def observe(
     """(live, canary) since the canary opened. An arm nobody has used yet is empty."""
     line = workspace.settings.workspace.line
     live = store.resolve("checkpoint@live", line)
+    opened = int(canary.data["canary"]["opened_seq"])
     with _scratch(workspace, store) as scratch:
-        seen = [_arm(workspace, scratch, arm, live, canary, progress) for arm in ARMS]
+        read = [_read(workspace, scratch, arm, live, progress) for arm in ARMS]
+        past = _past(store, line, canary, read[0], opened) if workspace.settings.ab.cuped else {}
+    seen = [arm_of(episodes.after(opened), columns, past) for episodes, columns in read]
     return seen[0], seen[1]
 
 
@@ -69,14 +76,48 @@ def _scratch(workspace: Workspace, store: Store) -> Iterator[Store]:
         shutil.rmtree(scratch.dir, ignore_errors=True)
 
 
-def _arm(
-    workspace: Workspace,
-    scratch: Store,
-    arm: str,
-    live: Artifact,
-    canary: Deployment,
-    progress: Progress,
-) -> ArmSeen:
+@dataclass(frozen=True, eq=False)
+class _Episodes:
+    """When an arm's episodes began (seq of the spool, ms) and were mature (ms). All of one length."""
+
+    ids: list[str]
+    first_seq: list[int]
+    first_at: list[int]
+    ripe_at: list[int]
+
+    def after(self, seq: int) -> set[str]:
+        """Those whose first generation came after `seq` of the spool."""
+        return {episode for episode, first in zip(self.ids, self.first_seq, strict=True) if first > seq}
+
+    def settled_before(self, seq: int) -> set[str]:
+        """Those that were mature before anybody began an episode after `seq`."""
+        began = [at for at, first in zip(self.first_at, self.first_seq, strict=True) if first > seq]
+        opened = min(began, default=None)
+        return {
+            episode
+            for episode, first, ripe in zip(self.ids, self.first_seq, self.ripe_at, strict=True)
+            if first <= seq and (opened is None or ripe <= opened)
+        }
+
+
+def _past(store: Store, line: str, canary: Deployment, live: tuple[_Episodes, Columns], opened: int) -> Past:
+    """The users' figures from before: of this window, and of the experience that was there by then."""
+    episodes, columns = live
+    settled = episodes.settled_before(opened)
+    rows = [row for row, episode in enumerate(columns["episode_id"]) if episode in settled]
+    parts: list[Columns] = [{name: [values[row] for row in rows] for name, values in columns.items()}]
+    for digest in experiences_before(store, line, canary.created_at):
+        try:
+            parts.append(_columns(store.resolve(digest)))
+        except RtrlError:  # a damaged one, or without these columns: what is not known explains nothing
+            continue
+    return past_of(parts, SIGNALS)
+
+
+def _read(
+    workspace: Workspace, scratch: Store, arm: str, live: Artifact, progress: Progress
+) -> tuple[_Episodes, Columns]:
+    """An arm's episodes of the window and their signals, also those from before the canary."""
     settings = [
         f"collect.arm={arm}",
         "collect.min_episodes=1",
@@ -87,53 +128,53 @@ def _arm(
             workspace, scratch, CollectStage(), [live.digest], settings, force=True, progress=progress
         )
     except (InconclusiveError, InputMissingError):  # nothing is mature, or nothing was captured at all
-        return ArmSeen(0, 0, {name: Users.of([], []) for name in _SIGNALS})
+        return _Episodes([], [], [], []), {name: [] for name in _NAMES}
     interactions = collected.outputs["interactions"]
     distilled = run_stage(
         workspace, scratch, DistillStage(), [interactions.digest], force=True, progress=progress
     )
-    experience = distilled.outputs["experience"]
-    opened = int(canary.data["canary"]["opened_seq"])
-    return arm_of(_began_after(interactions, opened), _columns(experience))
+    return _episodes(interactions), _columns(distilled.outputs["experience"])
 
 
-def _began_after(interactions: Artifact, seq: int) -> set[str]:
-    """Episodes whose first generation came after `seq` of the spool."""
-    found: set[str] = set()
+def _episodes(interactions: Artifact) -> _Episodes:
+    found: dict[str, list[Any]] = {name: [] for name in ("id", "first_seq", "first_at", "ripe_at")}
     for part in tables.parts(interactions.path):
         table = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES)
-        first = table["first_seq"].to_numpy()
-        ids = table["id"].to_pylist()
-        found.update(episode for episode, number in zip(ids, first, strict=True) if number > seq)
-    return found
+        for name in found:
+            found[name] += table[name].to_pylist()
+    return _Episodes(*found.values())
 
 
-def _columns(experience: Artifact) -> dict[str, Sequence[object]]:
-    wanted = schemas.experience_episodes(tuple(_SIGNALS.values()))
-    names = ["episode_id", "user", *_SIGNALS.values()]
+def _columns(experience: Artifact) -> Columns:
     import pyarrow as pa
 
+    wanted = schemas.experience_episodes(tuple(SIGNALS.values()))
     table = tables.read(
-        experience.path / schemas.EPISODES_FILE, pa.schema([wanted.field(name) for name in names])
+        experience.path / schemas.EPISODES_FILE, pa.schema([wanted.field(name) for name in _NAMES])
     )
-    return {name: table[name].to_pylist() for name in names}
+    return {name: table[name].to_pylist() for name in _NAMES}
 
 
-def arm_of(counted: set[str], columns: Mapping[str, Sequence[object]]) -> ArmSeen:
-    """Sums per user over the episodes `counted`; a signal that is not known counts nowhere."""
+def arm_of(counted: set[str], columns: Columns, past: Past) -> ArmSeen:
+    """Sums per user over the episodes `counted`; a signal that is not known counts nowhere.
+
+    `past` gives users' figures from before, by metric; {} for none.
+    """
     rows = [row for row, episode in enumerate(columns["episode_id"]) if episode in counted]
     names = sorted({str(columns["user"][row]) for row in rows})
     place = {name: index for index, name in enumerate(names)}
     who = np.array([place[str(columns["user"][row])] for row in rows], dtype=np.int64)
     metrics = {}
-    for metric, signal in _SIGNALS.items():
-        raw = [columns[signal][row] for row in rows]
-        known = np.array([value is not None for value in raw], dtype=np.float64)
-        values = np.array([0.0 if value is None else float(str(value)) for value in raw])
-        if metric == "invalid_calls":
-            values = (values > 0).astype(np.float64)
-        metrics[metric] = Users.of(np.bincount(who, values, len(names)), np.bincount(who, known, len(names)))
+    for metric, signal in SIGNALS.items():
+        values = np.array(values_of(metric, (columns[signal][row] for row in rows)), dtype=np.float64)
+        known = ~np.isnan(values)
+        before = [past[metric].get(name, math.nan) for name in names] if metric in past else None
+        metrics[metric] = Users.of(
+            np.bincount(who[known], values[known], len(names)),
+            np.bincount(who[known], minlength=len(names)),
+            before,
+        )
     return ArmSeen(len(names), len(rows), metrics)
 
 
-assert set(_SIGNALS) == {*METRICS, *GUARDS}
+assert set(SIGNALS) == {*METRICS, *GUARDS}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from stages.shadow.config import ShadowConfig
 
 
-class DeployConfig(BaseModel):
+class DeployConfig(ShadowConfig):
     """How a deployment talks to the running gateway. Who may be deployed, the gate's report says."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    canary_share: float = Field(
+        0, ge=0, lt=1, description="share of the users who get it first when `--canary` says none; 0 is all"
+    )
     drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
     swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
     lock_timeout_s: float = Field(

@@ -20,8 +20,8 @@ from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
-from stages.target.canary import canary_of, open_canary, promote, require_none
-from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
+from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none
+from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
 
@@ -114,15 +114,17 @@ class DeployStage:
         if past := store.deployments.rolled_back(switch.line, switch.target.digest):
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
-        if (share := extra.get("canary")) and not store.is_scratch:
+        if (share := _share(config, extra, live)) and not store.is_scratch:
             facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
         elif extra.get("promote") and (canary := canary_of(store, switch.line)) is not None:
             facts |= promote(ctx.workspace, store, switch, canary, ctx.progress)
             ctx.log.write("deploy.live", **facts)
         else:
-            facts |= perform(ctx.workspace, store, switch, ctx.progress)
+            facts |= perform(ctx.workspace, store, switch, ctx.progress, _before(config, ctx, switch))
             ctx.log.write("deploy.live", **facts)
+        if (tried := facts.get("shadow", {})).get("passed") is False:
+            warnings.append(f"deployed although shadow replay failed ({tried['reason']}): {extra['reason']}")
         return Outcome(metrics={**facts, "changed": True}, warnings=warnings)
 
     def plan(
@@ -132,6 +134,22 @@ class DeployStage:
         live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
         return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
+
+
+def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -> float:
+    """Of the users who get it first; 0 is everybody at once."""
+    assert isinstance(config, DeployConfig)
+    if extra.get("promote") or extra["offline"] or live is None:
+        return 0.0
+    return float(extra.get("canary") or config.canary_share)
+
+
+def _before(config: BaseModel, ctx: RunContext, switch: Switch) -> Before | None:
+    """Shadow replay, where it is wanted also before a deploy to everybody."""
+    assert isinstance(config, DeployConfig)
+    if not (config.shadow_always and config.shadow_requests):
+        return None
+    return lambda made: {"shadow": rehearse(ctx.workspace, ctx.store, switch, made, ctx.progress)}
 
 
 def _decided(
@@ -161,6 +179,7 @@ def _decided(
         timeout_s=config.swap_timeout_s,
         report=report.digest if report else None,
         override=overridden,
+        override_shadow=extra["override"],
         data={"from": live.digest if live else None},
     )
     facts: dict[str, Any] = {

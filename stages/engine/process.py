@@ -104,6 +104,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         "--disable-log-stats",
         "--no-log-error-stack",  # the stack of a refused request holds its content
         *("--logprobs-mode", "processed_logprobs"),
+        "--enable-prompt-tokens-details",  # whether a swap has emptied the prefix cache (update.py)
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
         *_drafting(checkpoint_dir, config),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -16,12 +17,23 @@ from typing import Any, Literal
 import httpx
 
 from stages.engine.config import EngineConfig
-from stages.engine.verification import Fingerprint, TensorReport, Verification, judge_probes, read_fingerprint
+from stages.engine.verification import (
+    Fingerprint,
+    ProbeReport,
+    TensorReport,
+    Verification,
+    first_probes,
+    judge_probes,
+    read_fingerprint,
+)
+from stages.engine.weights_file import file_mismatch
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
 
 # Keys of config.json that say nothing about how the model computes or reads text.
 VOLATILE_KEYS = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
 Health = Literal["ok", "sick", "silent"]
+CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
+FEW = 2  # probes that are asked first: 126 tokens tell child from parent but for the smallest steps
 SAME_FILES = ("tokenizer.json", "chat_template.jinja")
 
 
@@ -103,13 +115,27 @@ class EngineControl:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
             DependencyDownError (13): the engine does not answer.
         """
-        await self._post("/pause?mode=abort")
+        expected = read_fingerprint(checkpoint_dir)
+        looking = self._look(checkpoint_dir, expected)
         try:
-            await self.load_weights(checkpoint_dir)
-            await self.reset_prefix_cache()
+            await self._cached(expected)  # whatever is cached of it now must be gone after
+            await self._post("/pause?mode=abort")
+            try:
+                await self.load_weights(checkpoint_dir)
+                await self.reset_prefix_cache()
+            finally:
+                await self._post("/resume")
+            found, cached = await asyncio.gather(
+                self._verified(checkpoint_dir, expected, looking), self._cached(expected)
+            )
+            if cached:
+                raise IntegrityError(
+                    f"the engine answers from keys and values of the old weights ({cached} tokens)",
+                    hint="it said that its prefix cache was dropped; see the engine's log",
+                )
+            return found
         finally:
-            await self._post("/resume")
-        return await self.verify(checkpoint_dir)
+            looking.cancel()
 
     async def load_weights(self, checkpoint_dir: Path) -> None:
         """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`."""
@@ -130,10 +156,52 @@ class EngineControl:
     async def verify(self, checkpoint_dir: Path) -> Verification:
         """Prove that the engine serves this checkpoint: held tensors and probe logprobs. See `require`."""
         expected = read_fingerprint(checkpoint_dir)
+        looking = self._look(checkpoint_dir, expected)
+        try:
+            return await self._verified(checkpoint_dir, expected, looking)
+        finally:
+            looking.cancel()
+
+    async def _verified(
+        self, checkpoint_dir: Path, expected: Fingerprint, looking: asyncio.Task[tuple[str, ...]]
+    ) -> Verification:
+        """`verify`, while the checkpoint's files are looked at (`looking`)."""
         report = await self._held(checkpoint_dir, expected)
-        served = await self.probe(expected.probes)
-        probes = judge_probes(expected.logprobs, served, self.config.dtype)
+        probes = await self._judged(expected)
+        report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
+
+    async def _cached(self, expected: Fingerprint) -> int:
+        """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
+
+        0 also where an engine does not tell (`--enable-prompt-tokens-details`).
+        """
+        ids = [token for probe in expected.probes for token in probe]
+        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 1)]
+        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 1, "temperature": 0.0}
+        usage = (await self._post("/v1/completions", body)).get("usage") or {}
+        return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+
+    async def _judged(self, expected: Fingerprint) -> ProbeReport:
+        """Whose logprobs are served: a few probes tell, where they do not, all are asked."""
+        few = first_probes(expected, FEW)
+        report = judge_probes(few.logprobs, await self.probe(few.probes), self.config.dtype)
+        if report.verdict == "child" or len(expected.probes) <= FEW:
+            return report
+        served = await self.probe(expected.probes)
+        return judge_probes(expected.logprobs, served, self.config.dtype)
+
+    def _look(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
+        """Begin to look at the checkpoint's files. Whoever gives up may leave the task alone."""
+        looking = asyncio.create_task(asyncio.to_thread(self._file_mismatch, checkpoint_dir, expected))
+        looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return looking
+
+    def _file_mismatch(self, checkpoint_dir: Path, expected: Fingerprint) -> tuple[str, ...]:
+        if self.config.program == "stub":  # it has no weights, and says itself what it was given
+            return ()
+        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
+        return file_mismatch(checkpoint_dir, sums)
 
     async def probe(self, probes: list[list[int]]) -> list[list[float]]:
         """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
@@ -154,7 +222,9 @@ class EngineControl:
 
     async def _held(self, checkpoint_dir: Path, expected: Fingerprint) -> TensorReport:
         sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        answer = await self._worker("rtrl_verify", path=str(checkpoint_dir), expected=sums)
+        looks = self.config.program == "stub"  # a real engine's file was looked at here
+        arguments = {"path": str(checkpoint_dir), "expected": sums if looks else {}}
+        answer = await self._worker("rtrl_verify", **arguments)
         return tensor_report(answer)
 
     async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:

@@ -78,6 +78,15 @@ def read_fingerprint(checkpoint_dir: Path) -> Fingerprint:
     return found
 
 
+def first_probes(fingerprint: Fingerprint, count: int) -> Fingerprint:
+    """The same with its first `count` probes only."""
+    logprobs = fingerprint.logprobs
+    parent = None if logprobs.parent is None else logprobs.parent[:count]
+    return msgspec.structs.replace(
+        fingerprint, probes=fingerprint.probes[:count], logprobs=Logprobs(logprobs.child[:count], parent)
+    )
+
+
 @dataclass(frozen=True)
 class ProbeReport:
     """Which model the served logprobs are of. Logprobs in nats, per token."""
@@ -140,7 +149,7 @@ def _flat(rows: Sequence[Sequence[float]]) -> np.ndarray[Any, np.dtype[np.float6
 
 @dataclass(frozen=True)
 class TensorReport:
-    """What the engine's workers hold, compared with the checkpoint's file bit by bit."""
+    """What the engine's workers hold, compared with the checkpoint's file (`worker.compare`)."""
 
     tensors: int
     different: tuple[str, ...]  # held values are not the file's

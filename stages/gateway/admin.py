@@ -97,7 +97,7 @@ class Admin:
             await send_body(send, 200, self._metrics.text(), (_TEXT,))
             return
         if route == ("GET", "/health"):
-            self._served.require_ready()
+            self._served.require_healthy()
             await send_json(send, 200, {"status": "ok"})
             return
         if not hmac.compare_digest(header(scope, b"authorization"), self._expected):
@@ -114,6 +114,8 @@ class Admin:
             await send_json(
                 send, 200, await self._open(parse_object(await read_body(scope, receive, _MAX_BODY)))
             )
+        elif route == ("POST", "/admin/canary/share"):
+            await send_json(send, 200, self._share(parse_object(await read_body(scope, receive, _MAX_BODY))))
         elif route == ("POST", "/admin/canary/close"):
             await send_json(
                 send, 200, await self._close(parse_object(await read_body(scope, receive, _MAX_BODY)))
@@ -127,20 +129,26 @@ class Admin:
 
     async def _open(self, body: dict[str, Any]) -> dict[str, Any]:
         target = self._target(body)
-        salt, share = body.get("salt"), body.get("share")
+        salt = body.get("salt")
         if not isinstance(salt, str) or not salt:
             raise invalid("salt is required", param="salt")
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-            raise invalid("share must be a number between 0 and 1", param="share")
+        share = _share(body)
         if self._canary is None:
             raise _no_control()
         try:
             # to its end, whoever asked: half an engine is nobody's
-            opening = asyncio.ensure_future(self._canary.open(target, salt=salt, share=float(share)))
+            opening = asyncio.ensure_future(self._canary.open(target, salt=salt, share=share))
             verification = await asyncio.shield(opening)
         except RtrlError as error:
             raise SwapError("canary_failed", error.message, error) from error
         return {"served": self._arms.as_dict(), "verification": verification.as_dict()}
+
+    def _share(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._arms.share(str(body.get("deployment", "")), _share(body))
+        except ValueError as error:
+            raise ApiError(409, "conflict", "other_canary", str(error)) from None
+        return {"served": self._arms.as_dict()}
 
     async def _close(self, body: dict[str, Any]) -> dict[str, Any]:
         if self._canary is None:
@@ -197,6 +205,14 @@ def _seconds(body: dict[str, Any]) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise invalid("drain_timeout_s must be a positive number", param="drain_timeout_s")
     return float(value)
+
+
+def _share(body: dict[str, Any]) -> float:
+    """Of the users; 0 is none yet."""
+    share = body.get("share")
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise invalid("share must be a number from 0 to below 1", param="share")
+    return float(share)
 
 
 def _cut(body: dict[str, Any]) -> bool:

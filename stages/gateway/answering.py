@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
-from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.errors import ApiError
 from stages.gateway.gate import CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
@@ -17,13 +17,9 @@ from stages.gateway.tools import Answer, read_answer
 ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 _UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
-
-
-def cut_short() -> ApiError:
-    """What a client is told whose answer a swap has ended."""
-    return unavailable("weights_updating", "the answer was cut short: the model's weights are being replaced")
 
 
 class Answerer:
@@ -40,10 +36,10 @@ class Answerer:
         try:
             async with gate.sampling():
                 value = await call.arm.engine.post(ENGINE_PATH[request.api], request.upstream)
-        except CutShortError:
+        except CutShortError as cut:
             sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
-            raise cut_short() from None
+            raise cut.error from None
         except ApiError as error:
             self.unanswered(call, error)
             raise
@@ -127,12 +123,17 @@ def whole_body(
         "model": call.arm.served.model,
         "system_fingerprint": fingerprint(call),
         "choices": [shown],
-        "usage": value.get("usage"),
+        "usage": told(value.get("usage")),
     }
     if request.wants_ids:
         shown["token_ids"] = choice.get("token_ids")
         body["prompt_token_ids"] = value.get("prompt_token_ids") or choice.get("prompt_token_ids")
     return body
+
+
+def told(usage: Any) -> dict[str, Any] | None:
+    """The engine's count of tokens for a client, who need not know what of others' prompts was cached."""
+    return {key: usage[key] for key in COUNTS if key in usage} if isinstance(usage, dict) else None
 
 
 def fingerprint(call: Call) -> str:

@@ -13,7 +13,10 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from stages.gateway import otlp_http
+import orjson
+
+from stages.gateway import logs, otlp_http
+from stages.gateway.admission import Admission, Place
 from stages.gateway.answering import Answerer
 from stages.gateway.arms import Arm, Arms
 from stages.gateway.attribution import attribute
@@ -22,9 +25,10 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError
 from stages.gateway.events import EventIntake
+from stages.gateway.exchange import Exchange
 from stages.gateway.http import (
+    JSON_TYPE,
     ClientGoneError,
-    Message,
     Receive,
     Scope,
     Send,
@@ -49,27 +53,9 @@ from stages.spool import SpoolWriter
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 
-log = logging.getLogger("rtrl.gateway")
-
 _MODEL = "/v1/models/"  # and a name
 
-Handler = Callable[["Exchange"], Awaitable[None]]
-
-
-class Exchange:
-    """One request and the way to answer it."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.status = 0
-        self._send = send
-
-    async def send(self, message: Message) -> None:
-        """Pass an ASGI message on, noting the status."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
+Handler = Callable[[Exchange], Awaitable[None]]
 
 
 class Gateway:
@@ -86,11 +72,14 @@ class Gateway:
         served: ServedState,
         verdicts: Verdicts,
     ) -> None:
-        self.metrics = Metrics(spool, served)
         self._config = config
         self._keys = keys
         self.arms = Arms(Arm(served, engine))
+        self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
+        self.metrics = Metrics(spool, served)
+        self.metrics.watch(self.admission, self.arms)
         self._served = served
+        self._logged = config.log_requests
         links = Links(spool.folder)
         self._recorder = Recorder(spool, vault, self.metrics, links)
         self._answerer = Answerer(self._recorder, self.metrics)
@@ -123,9 +112,10 @@ class Gateway:
             await send({"type": "websocket.close", "code": 1000})
 
     async def _http(self, exchange: Exchange) -> None:
-        began = time.perf_counter()
         path: str = exchange.scope["path"]
         path = f"{_MODEL}NAME" if path.startswith(_MODEL) else path
+        route = path if path in self._routes else "other"
+        exchange.closing = self.admission.draining
         try:
             await self._route(path)(exchange)
         except ApiError as error:
@@ -135,11 +125,23 @@ class Gateway:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets an answer
-            where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s in %s\n%s", type(error).__name__, path if path in self._routes else "?", where)
+            logs.event(
+                "bug",
+                logging.ERROR,
+                error=type(error).__name__,
+                request_id=exchange.request_id,
+                route=route,
+                where="".join(traceback.format_tb(error.__traceback__)),
+            )
             await self._fail(exchange, ApiError(500, "server_error", "internal_error", "this is a bug"))
-        self.metrics.request(path if path in self._routes else "other", exchange.status)
-        self.metrics.seconds.observe(time.perf_counter() - began)
+        seconds = time.perf_counter() - exchange.began
+        self.metrics.request(route, exchange.status, seconds)
+        if self._logged == "all" or (self._logged == "errors" and exchange.status >= 500):
+            exchange.log(route, seconds)
+
+    async def drain(self, timeout_s: float) -> int:
+        """Take no more generations and answer those accepted (`Admission.drain`)."""
+        return await self.admission.drain(timeout_s, [arm.gate for arm in self.arms.served()])
 
     def _route(self, path: str) -> Handler:
         methods = self._routes.get(path)
@@ -159,9 +161,14 @@ class Gateway:
 
     async def _fail(self, exchange: Exchange, error: ApiError) -> None:
         """Tell the client, if nothing has been sent yet."""
+        exchange.code = error.code
+        self.metrics.error(error.code)
         if exchange.status == 0:
             media = otlp_http.asked(exchange.scope["path"], header(exchange.scope, b"content-type"))
-            body = (media.encode(), otlp_http.status(media, error)) if media else None
+            if media:
+                body = media.encode(), otlp_http.status(media, error)
+            else:
+                body = JSON_TYPE[1], orjson.dumps(error.body(exchange.request_id))
             await send_error(exchange.send, error, body=body)
         else:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -172,10 +179,15 @@ class Gateway:
         found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
+        exchange.key_id = found.id
         return found
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
         key = self._identify(exchange)
+        with self.admission.admit() as place:
+            await self._answer(api, exchange, key, place)
+
+    async def _answer(self, api: Api, exchange: Exchange, key: ApiKey, place: Place) -> None:
         body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
         request = parse_request(
@@ -185,16 +197,20 @@ class Gateway:
             engine_model=self.arms.live.engine.model,
             defaults=self._config.sampling,
         )
+        if request.stream:
+            place.stream()
         arm = await self.arms.enter(who.user, self._config.hold_timeout_s)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)
+            exchange.generation = call.id
             await self._recorder.prepare(call)
         except BaseException:
             arm.served.gate.leave()
             raise
         if request.stream:
-            await Stream(self._answerer, call, exchange.receive, exchange.send).run()
+            id = exchange.request_id
+            await Stream(self._answerer, call, exchange.receive, exchange.send, id).run()
         else:
             await self._answerer.answer(call, exchange.send)
 
@@ -215,7 +231,8 @@ class Gateway:
         await send_json(exchange.send, 200, self._model_card())
 
     async def _health(self, exchange: Exchange) -> None:
-        self._served.require_ready()
+        self.admission.require_open()
+        self._served.require_healthy()
         await send_json(exchange.send, 200, {"status": "ok"})
 
     def _model_card(self) -> dict[str, object]:

@@ -11,13 +11,11 @@ Not here: engines and their weights (`stages/serving/`), what the arms are worth
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.served import ServedState
-
-LIVE, CANARY = "live", "canary"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +28,7 @@ class Arm:
 
 @dataclass(frozen=True, eq=False)
 class Canary:
-    """The second arm: of which deployment, for which share (0 to 1) of the users."""
+    """The second arm: of which deployment, for which share (0 to 1) of the users; 0 while it is tried."""
 
     arm: Arm
     deployment: str
@@ -82,10 +80,24 @@ class Arms:
             raise ValueError(f"deployment {self.canary.deployment} is the canary")
         self.canary = canary
 
+    def share(self, deployment: str, share: float) -> None:
+        """From now on the canary answers `share` of the users. Raises ValueError when it is another one."""
+        if self.canary is None or self.canary.deployment != deployment:
+            raise ValueError(f"deployment {deployment} is not the canary")
+        self.canary = replace(self.canary, share=share)
+
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""
         ended, self.canary = self.canary, None
         return ended
+
+    def all(self) -> list[Arm]:
+        """Every arm there is; the live one first."""
+        return [self.live, *([self.canary.arm] if self.canary is not None else ())]
+
+    def served(self) -> list[ServedState]:
+        """What they serve."""
+        return [arm.served for arm in self.all()]
 
     def as_dict(self) -> dict[str, Any]:
         """What is served, for `GET /admin/served`: the live arm's fields, and the canary's below."""

@@ -27,6 +27,19 @@ class DefaultSampling(BaseModel):
     repetition_penalty: float = Field(1.0, ge=0.01, le=100)
 
 
+class BreakerConfig(BaseModel):
+    """When an engine counts as failing, and how it is tried again (`breaker.py`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    window_s: float = Field(10.0, ge=1, le=600, description="errors are counted over so long")
+    min_requests: int = Field(20, ge=1, description="fewer in the window prove nothing")
+    error_rate: float = Field(0.5, gt=0, le=1, description="this share of them failed: the breaker opens")
+    open_s: float = Field(2.0, gt=0, description="no request is sent for so long; doubles while trials fail")
+    open_max_s: float = Field(30.0, gt=0, description="up to this")
+    trials: int = Field(3, ge=1, description="requests sent then; the breaker closes when all succeed")
+
+
 class GatewayConfig(BaseModel):
     """The OpenAI-compatible edge. Unknown keys are errors."""
 
@@ -89,13 +102,26 @@ class GatewayConfig(BaseModel):
 
     engine_timeout_s: float = Field(600.0, gt=0, description="for one whole answer of the engine")
     engine_connections: int = Field(512, ge=1, description="requests in flight to the engine; more wait")
+    max_queue: int = Field(
+        512, ge=0, description="generations accepted beyond engine_connections, which wait; more get 429"
+    )
+    max_streams: int = Field(512, ge=1, description="streamed answers at a time; more get 429")
+    breaker: BreakerConfig = Field(
+        default_factory=BreakerConfig, description="when a failing engine gets no requests for a while"
+    )
     hold_timeout_s: float = Field(
         60.0, gt=0, description="how long a request waits while weights are swapped before it gets 503"
     )
     drain_timeout_s: float = Field(
         120.0, gt=0, description="how long a swap waits for requests in flight before it gives up"
     )
-    shutdown_timeout_s: float = Field(30.0, ge=0, description="for requests in flight at SIGTERM")
+    shutdown_timeout_s: float = Field(
+        30.0, ge=0, description="for requests in flight at SIGTERM; what is not done then is cut short"
+    )
+    log_format: Literal["text", "json"] = Field("text", description="of stderr; `json`: one object per line")
+    log_requests: Literal["errors", "all", "none"] = Field(
+        "errors", description="requests that get a line in the log; errors are those answered 5xx"
+    )
 
     fsync_ms: float = Field(
         50.0, gt=0, le=60_000, description="a recorded generation survives a power cut after at most this"

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from stages.gateway.breaker import Breaker
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_transport import (
     EngineBrokeOffError,
@@ -42,15 +43,24 @@ class EngineClient:
         base_url: for example `http://127.0.0.1:8001`, without `/v1`.
         key: bearer token of the engine's port, "" for none.
         model: the name the engine serves its model under.
+        breaker: says whether the engine is asked; None for one of its own.
     """
 
-    def __init__(self, base_url: str, key: str, model: str, config: GatewayConfig) -> None:
+    def __init__(
+        self, base_url: str, key: str, model: str, config: GatewayConfig, breaker: Breaker | None = None
+    ) -> None:
         self.model = model
+        self.breaker = breaker or Breaker(config.breaker)
         headers = {"content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
         self._transport = Transport(base_url, headers, config.engine_connections)
         self._timeout = config.engine_timeout_s
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait because `engine_connections` are at the engine."""
+        return self._transport.waiting
 
     async def close(self) -> None:
         """Close all connections."""
@@ -60,22 +70,25 @@ class EngineClient:
         """The engine's JSON answer.
 
         Raises:
-            ApiError: 4xx as the engine said; 503 when it does not answer; 504 when it is too slow.
+            ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
+                it is too slow.
         """
-        try:
-            async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
-                content = await response.read()
-        except TimeoutError:
-            raise _too_slow(self._timeout) from None
-        except (EngineUnreachableError, EngineBrokeOffError):
-            raise _down() from None
-        if response.status != 200:
-            raise refused(response.status, content)
-        try:
-            value = orjson.loads(content)
-        except orjson.JSONDecodeError:
-            raise _down() from None
-        if not isinstance(value, dict):
+        with self.breaker.attempt() as attempt:
+            try:
+                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                    content = await response.read()
+            except TimeoutError:
+                attempt.ok = False
+                raise _too_slow(self._timeout) from None
+            except (EngineUnreachableError, EngineBrokeOffError):
+                attempt.ok = False
+                raise _down() from None
+            if response.status != 200:
+                attempt.ok = not _to_blame(response.status)
+                raise refused(response.status, content)
+            value = _object(content)
+            attempt.ok = value is not None
+        if value is None:
             raise _down()
         return value
 
@@ -87,19 +100,24 @@ class EngineClient:
             EngineLostError: the connection broke later, or an error event came later.
         """
         first = True
-        try:
-            async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
-                if response.status != 200:
-                    raise refused(response.status, await response.read())
-                async for event in _events(response):
-                    if "error" in event:
-                        raise _stream_error(event["error"], first=first)
-                    first = False
-                    yield event
-        except TimeoutError:
-            raise (_too_slow(self._timeout) if first else EngineLostError(timeout=True)) from None
-        except (EngineUnreachableError, EngineBrokeOffError, orjson.JSONDecodeError):
-            raise (_down() if first else EngineLostError(timeout=False)) from None
+        with self.breaker.attempt() as attempt:
+            try:
+                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                    if response.status != 200:
+                        attempt.ok = not _to_blame(response.status)
+                        raise refused(response.status, await response.read())
+                    async for event in _events(response):
+                        if "error" in event:
+                            attempt.ok = first and not _to_blame(_status(event["error"]))
+                            raise _stream_error(event["error"], first=first)
+                        first, attempt.ok = False, True
+                        yield event
+            except TimeoutError:
+                attempt.ok = False
+                raise (_too_slow(self._timeout) if first else EngineLostError(timeout=True)) from None
+            except (EngineUnreachableError, EngineBrokeOffError, orjson.JSONDecodeError):
+                attempt.ok = False
+                raise (_down() if first else EngineLostError(timeout=False)) from None
 
     @asynccontextmanager
     async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
@@ -129,8 +147,27 @@ async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
 def _stream_error(error: Any, *, first: bool) -> Exception:
     if not first:
         return EngineLostError(timeout=False)
+    return refused(_status(error), orjson.dumps({"error": error}))
+
+
+def _status(error: Any) -> int:
+    """The HTTP status in an error event."""
     status = error.get("code") if isinstance(error, dict) else None
-    return refused(status if isinstance(status, int) else 500, orjson.dumps({"error": error}))
+    return status if isinstance(status, int) else 500
+
+
+def _to_blame(status: int) -> bool:
+    """Whether a status that is not 200 says that the engine fails, and not that the request is wrong."""
+    return status in (401, 403, 404, 405) or status >= 500
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
+    """The JSON object in `content`; None when there is none."""
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def refused(status: int, content: bytes) -> ApiError:
@@ -138,7 +175,7 @@ def refused(status: int, content: bytes) -> ApiError:
 
     The engine's own words are never passed on, since they repeat values and names of the request.
     """
-    if status in (401, 403, 404, 405) or status >= 500:
+    if _to_blame(status):
         return unavailable("engine_error", f"the engine answered {status}")
     try:
         error = orjson.loads(content)["error"]

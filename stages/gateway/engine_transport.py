@@ -187,6 +187,7 @@ class Transport:
         self._headers = f" HTTP/1.1\r\nhost: {parts.netloc}\r\n{self._headers}"
         self._idle: list[Connection] = []
         self._slots = asyncio.Semaphore(limit)
+        self.waiting = 0  # requests that have no connection yet
         self._all: set[Connection] = set()
 
     async def send(self, method: str, path: str, body: bytes = b"") -> Response:
@@ -199,7 +200,11 @@ class Transport:
         """
         head = f"{method} {self._prefix}{path}{self._headers}content-length: {len(body)}\r\n\r\n"
         data = head.encode() + body
-        await self._slots.acquire()
+        self.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.waiting -= 1
         try:
             while True:
                 connection = self._take() or await self._connect()

@@ -41,11 +41,10 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.allow = allow
 
-    def body(self) -> dict[str, Any]:
-        """The JSON document of the answer."""
-        return {
-            "error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        }  # fmt: skip
+    def body(self, request_id: str = "") -> dict[str, Any]:
+        """The JSON document of the answer; with the id of the request it answers, where that is known."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error, "request_id": request_id} if request_id else {"error": error}
 
 
 def invalid(message: str, *, param: str | None = None, code: str = "invalid_value") -> ApiError:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stages.gateway.errors import unavailable
+from stages.gateway.errors import ApiError, unavailable
 
 log = logging.getLogger("rtrl.gateway")
 
@@ -21,7 +21,16 @@ class DrainTimeoutError(Exception):
 
 
 class CutShortError(Exception):
-    """A swap that could not wait ended this generation. Whoever made it records it and leaves the gate."""
+    """A swap or a shutdown that could not wait ended this generation. Whoever made it records it and leaves
+    the gate.
+
+    Attributes:
+        error: what its client is told.
+    """
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.code)
+        self.error = error
 
 
 class Gate:
@@ -33,7 +42,8 @@ class Gate:
         self._open = asyncio.Event()
         self._open.set()
         self._idle = asyncio.Event()
-        self._cutting = False
+        self._cutting: ApiError | None = None
+        self._shut: ApiError | None = None
         self._limits: set[asyncio.Timeout] = set()
 
     @property
@@ -42,7 +52,8 @@ class Gate:
         return not self._open.is_set()
 
     async def enter(self, timeout: float) -> None:
-        """Begin a generation. Raises ApiError 503 when a swap takes longer than `timeout` seconds."""
+        """Begin a generation. Raises ApiError 503 when a swap takes longer than `timeout` seconds, or the
+        gate is shut."""
         if not self._open.is_set():
             self.waiting += 1
             try:
@@ -53,6 +64,8 @@ class Gate:
                 raise unavailable("weights_updating", "the model's weights are being updated") from None
             finally:
                 self.waiting -= 1
+        if self._shut is not None:
+            raise self._shut
         self.in_flight += 1
 
     def leave(self) -> None:
@@ -68,17 +81,17 @@ class Gate:
         Raises:
             CutShortError: a swap that could not wait has ended it.
         """
-        if self._cutting:
-            raise CutShortError
+        if self._cutting is not None:
+            raise CutShortError(self._cutting)
         limit = asyncio.timeout(None)
         try:
             async with limit:
                 self._limits.add(limit)
                 yield
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired() or self._cutting is None:
                 raise
-            raise CutShortError from None
+            raise CutShortError(self._cutting) from None
         finally:
             self._limits.discard(limit)
 
@@ -100,12 +113,19 @@ class Gate:
             except DrainTimeoutError:
                 if not cut:
                     raise
-                self._cut()
+                log.warning("%d generations in flight are cut short by a weight swap", self.in_flight)
+                self._cut(cut_short())
                 await self._drain(timeout)
             yield
         finally:
-            self._cutting = False
+            self._cutting = self._shut
             self._open.set()
+
+    def shut(self, error: ApiError) -> None:
+        """For good: those in flight are cut short; `error` for them, for those that wait, from now on."""
+        self._shut = error
+        self._cut(error)
+        self._open.set()
 
     async def _drain(self, timeout: float) -> None:
         try:
@@ -116,9 +136,13 @@ class Gate:
         except TimeoutError:
             raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
 
-    def _cut(self) -> None:
+    def _cut(self, error: ApiError) -> None:
         """End what is being sampled now, and what would still begin to."""
-        log.warning("%d generations in flight are cut short by a weight swap", self.in_flight)
-        self._cutting = True
+        self._cutting = error
         for limit in self._limits:
             limit.reschedule(asyncio.get_running_loop().time())
+
+
+def cut_short() -> ApiError:
+    """What a client is told whose answer a swap has ended."""
+    return unavailable("weights_updating", "the answer was cut short: the model's weights are being replaced")

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from stages.gateway.gauges import Gauges
+
 if TYPE_CHECKING:
+    from stages.gateway.admission import Admission
+    from stages.gateway.arms import Arms
     from stages.gateway.served import ServedState
     from stages.spool import SpoolWriter
 
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rtrl_requests": ("Requests by route and status", ("route", "status")),
+    "rtrl_errors": ("Error answers by code", ("code",)),
     "rtrl_generations": ("Generations recorded, by kind (exact, no_train, defect)", ("kind",)),
     "rtrl_unrecorded": ("Requests that left no record", ("reason",)),
     "rtrl_tokens": ("Tokens recorded", ("kind",)),
     "rtrl_invalid_tool_calls": ("Tool calls that were not valid", ()),
     "rtrl_received": ("Records of other systems, by what became of them", ("kind", "status")),
     "rtrl_events": ("Events by type and outcome", ("type", "status")),
+    "rtrl_deployments": ("Changes of what is served, by kind and outcome", ("kind", "outcome")),
 }
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _OVERHEAD = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
@@ -44,36 +45,61 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """One more value."""
         self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.sum += value
 
-    def family(self, name: str, what: str) -> HistogramMetricFamily:
+    def buckets(self) -> list[tuple[str, float]]:
         """In Prometheus' form: cumulative."""
         total, buckets = 0, []
         for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
             total += count
             buckets.append((str(bound), float(total)))
-        return HistogramMetricFamily(name, what, buckets=buckets, sum_value=self._sum)
+        return buckets
+
+    def family(self, name: str, what: str) -> HistogramMetricFamily:
+        """On its own, without labels."""
+        return HistogramMetricFamily(name, what, buckets=self.buckets(), sum_value=self.sum)
 
 
 class Metrics(Collector):
-    """All metrics of one gateway."""
+    """All metrics of one gateway; with them those of its process (`process_...`)."""
 
     def __init__(self, spool: SpoolWriter, served: ServedState) -> None:
-        self.seconds = Histogram(_SECONDS)
+        self.routes: dict[str, Histogram] = {}
         self.overhead = Histogram(_OVERHEAD)
+        self.first_token = Histogram(_SECONDS)
+        self.swap_seconds = Histogram(_SECONDS)
         self._counts: Counter[tuple[str, ...]] = Counter()
-        self._gauges = _gauges(spool, served)
+        self._gauges = Gauges(spool, served)
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
-    def request(self, route: str, status: int) -> None:
+    def watch(self, admission: Admission, arms: Arms) -> None:
+        """Show these too."""
+        self._gauges.admission, self._gauges.arms = admission, arms
+
+    def request(self, route: str, status: int, seconds: float) -> None:
         """One request was answered."""
         self._counts["rtrl_requests", route, str(status)] += 1
+        histogram = self.routes.get(route)
+        if histogram is None:
+            histogram = self.routes[route] = Histogram(_SECONDS)
+        histogram.observe(seconds)
+
+    def error(self, code: str) -> None:
+        """An error was answered."""
+        self._counts["rtrl_errors", code] += 1
+
+    def deployment(self, kind: str, outcome: str, seconds: float | None = None) -> None:
+        """What is served has changed, or should have."""
+        self._counts["rtrl_deployments", kind, outcome] += 1
+        if seconds is not None:
+            self.swap_seconds.observe(seconds)
 
     def generation(self, kind: str, prompt: int, output: int, invalid_calls: int) -> None:
         """One generation was recorded."""
@@ -108,22 +134,13 @@ class Metrics(Collector):
                 if key[0] == name:
                     family.add_metric(key[1:], value)
             yield family
-        yield self.seconds.family("rtrl_request_seconds", "Whole requests")
+        whole = HistogramMetricFamily("rtrl_request_seconds", "Whole requests", labels=["route"])
+        for route, histogram in list(self.routes.items()):
+            whole.add_metric([route], histogram.buckets(), histogram.sum)
+        yield whole
+        yield self.first_token.family("rtrl_first_token_seconds", "First token of streamed answers")
         yield self.overhead.family(
             "rtrl_overhead_seconds", "Time of a request not spent waiting for the engine or a swap"
         )
-        for name, (what, read) in self._gauges.items():
-            yield GaugeMetricFamily(name, what, value=read())
-
-
-def _gauges(spool: SpoolWriter, served: ServedState) -> dict[str, tuple[str, Callable[[], float]]]:
-    """Figures that are read off when somebody asks."""
-    return {
-        "rtrl_in_flight": ("Generations in flight", lambda: served.gate.in_flight),
-        "rtrl_held": ("Requests waiting for a swap", lambda: served.gate.waiting),
-        "rtrl_engine_ready": ("1 when the engine serves", lambda: served.engine == "ready"),
-        "rtrl_spool_last_seq": ("Number of the last record", lambda: spool.last_seq),
-        "rtrl_spool_pending_events": ("Events waiting for their generation", lambda: spool.pending),
-        "rtrl_spool_failed": ("1 when the spool's disk failed", lambda: spool.failed is not None),
-        "rtrl_spool_recovered": ("Damaged stretches found at the start", lambda: len(spool.recovered)),
-    }
+        yield self.swap_seconds.family("rtrl_swap_seconds", "Weight updates that worked, waiting included")
+        yield from self._gauges.families()

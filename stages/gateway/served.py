@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.errors import RtrlError
-from stages.gateway.errors import unavailable
+from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import DrainTimeoutError, Gate
+from stages.gateway.health import Health
 
 EngineState = Literal["starting", "ready", "down", "unknown"]
 Update = Callable[[Path], Awaitable[Any]]
+Told = Callable[[str, "Checkpoint", float], None]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class ServedState:
     engine: EngineState = "starting"
     arm: str = "live"
     gate: Gate = field(default_factory=Gate)
+    health: Health = field(default_factory=Health)
 
     def require_ready(self) -> None:
         """Raises ApiError 503 unless the engine is up and holds what `checkpoint` says."""
@@ -59,6 +62,12 @@ class ServedState:
             raise unavailable("engine_down", "the engine is down")
         if self.engine == "unknown":
             raise unavailable("engine_unknown", "the engine's weights are not verified", retry_after=10)
+
+    def require_healthy(self) -> None:
+        """Raises ApiError 503 unless a request would be answered: ready, and the breaker lets it through."""
+        self.require_ready()
+        if self.health.breaker.refusing:
+            raise unavailable("engine_failing", "the engine fails; it is tried again soon")
 
     def as_dict(self) -> dict[str, Any]:
         """What `GET /admin/served` answers."""
@@ -72,6 +81,7 @@ class ServedState:
             "arm": self.arm,
             "in_flight": self.gate.in_flight,
             "held": self.gate.waiting,
+            "health": self.health.as_dict(),
         }
 
 
@@ -107,6 +117,7 @@ class Swapper:
     Args:
         update: loads the weights in a folder into the engine, resets its caches and verifies what it
             serves; raises RtrlError when any of that fails.
+        told: (attribute) called after each swap with "done" or an error's code, the target, and seconds.
         recover: called with the old weights' folder when even those could not be loaded again: starts
             the engine anew on them, and sets `ServedState.engine` when it is up.
     """
@@ -118,6 +129,7 @@ class Swapper:
         self._update = update
         self._recover = recover
         self._timeout = drain_timeout_s
+        self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
 
     async def swap(
@@ -136,7 +148,17 @@ class Swapper:
             SwapError: it did not work.
             ApiError: 503, the engine was not ready.
         """
-        return await asyncio.shield(self._swap(target, drain_timeout_s or self._timeout, cut))
+        return await asyncio.shield(self._noted(target, drain_timeout_s or self._timeout, cut))
+
+    async def _noted(self, target: Checkpoint, timeout: float, cut: bool) -> Swapped:
+        began = time.monotonic()
+        try:
+            done = await self._swap(target, timeout, cut)
+        except (SwapError, ApiError) as error:
+            self.told(error.code, target, time.monotonic() - began)
+            raise
+        self.told("done", target, done.seconds)
+        return done
 
     async def _swap(self, target: Checkpoint, timeout: float, cut: bool) -> Swapped:
         if self._busy.locked():

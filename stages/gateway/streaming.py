@@ -20,10 +20,10 @@ from stages.gateway.answering import (
     ENGINE_PATH,
     ID_HEADER,
     Answerer,
-    cut_short,
     fingerprint,
     finish_reason,
     read_logprobs,
+    told,
 )
 from stages.gateway.capture import Call, Sampled
 from stages.gateway.engine_client import EngineLostError
@@ -40,8 +40,11 @@ DONE = b"data: [DONE]\n\n"
 class Stream:
     """One streamed answer."""
 
-    def __init__(self, answerer: Answerer, call: Call, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, answerer: Answerer, call: Call, receive: Receive, send: Send, request_id: str = ""
+    ) -> None:
         self._to = answerer
+        self._request_id = request_id
         self._call = call
         self._receive = receive
         self._send = send
@@ -123,8 +126,8 @@ class Stream:
         except EngineLostError as error:
             self._lost(timeout=error.timeout)
             return
-        except CutShortError:
-            self._cut_short()
+        except CutShortError as cut:
+            self._cut_short(cut.error)
             return
         except asyncio.CancelledError:
             sampled.finish_reason = CUT
@@ -147,11 +150,11 @@ class Stream:
             self._to.recorder.abandon(self._call, "engine_lost")
         self._error(unavailable("engine_lost", "the engine stopped answering"))
 
-    def _cut_short(self) -> None:
-        """A swap did not wait. What was sampled before is recorded."""
+    def _cut_short(self, error: ApiError) -> None:
+        """A swap or a shutdown did not wait. What was sampled before is recorded."""
         self._sampled.finish_reason = CUT
         if self._recorded():
-            self._error(cut_short())
+            self._error(error)
 
     def _leave(self) -> None:
         """Leave the gate, once."""
@@ -229,6 +232,8 @@ class Stream:
         began = self._call.began
         ttft = (self._first_token or time.perf_counter()) - began
         self._to.recorder.record(self._call, self._sampled, self._tools.answer, ttft_s=ttft)
+        if self._first_token is not None:
+            self._to.metrics.first_token.observe(ttft)
 
     def _recorded(self) -> bool:
         """Record, or tell the client why that was not possible. Raises as `_error`."""
@@ -249,11 +254,11 @@ class Stream:
         self._put({}, finish=finish_reason(self._sampled.finish_reason, self._tools.answer))
         request = self._call.request
         if request.include_usage:
-            self._chunk([], usage=self._sampled.usage)
+            self._chunk([], usage=told(self._sampled.usage))
         self._outbox.put_nowait(DONE)
 
     def _error(self, error: ApiError) -> None:
         """The answer ends with an event of its own, and no [DONE]. Raises `error` if none of it went out."""
         if not self._begun:
             raise error
-        self._outbox.put_nowait(b"data: " + orjson.dumps(error.body()) + b"\n\n")
+        self._outbox.put_nowait(b"data: " + orjson.dumps(error.body(self._request_id)) + b"\n\n")

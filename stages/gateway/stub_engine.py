@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER]
+    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER] [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -18,6 +18,8 @@ completions: in the prompt):
     stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage, experts (one short),
                            experts_cut
     stub:die=N             the connection is cut after N streamed tokens (not streamed: at once)
+
+A checkpoint folder with a file `stub.txt` says the words for requests that give none.
 
 Not a fake of the model's behaviour: nothing learns from what it says.
 """
@@ -39,6 +41,7 @@ from stages.gateway.stub_script import EOS, Script, routed_experts
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
+WORDS = "stub.txt"  # in a checkpoint folder
 
 
 def logprob(index: int, token: int, salt: int = 0) -> float:
@@ -67,9 +70,9 @@ class StubEngine:
         words: instructions for requests that give none themselves.
     """
 
-    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "") -> None:
+    def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
         self.model = model
-        self.weights = StubWeights(folder)
+        self.weights = StubWeights(folder, lie)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
@@ -129,7 +132,7 @@ class StubEngine:
             return
         if script.delay:
             await asyncio.sleep(script.delay)
-        answer = _Answer(chat, body, prompt, script, self.model, self.weights.salt)
+        answer = _Answer(chat, body, prompt, script, self.model, self.weights)
         if body.get("stream"):
             await answer.stream(send)
         elif script.die >= 0:
@@ -143,13 +146,16 @@ class _Answer:
     """One answer in vLLM's shapes."""
 
     def __init__(
-        self, chat: bool, body: dict[str, Any], prompt: list[int], script: Script, model: str, salt: int
+        self,
+        chat: bool,
+        body: dict[str, Any],
+        prompt: list[int],
+        script: Script,
+        model: str,
+        held: StubWeights,
     ) -> None:
-        self.chat = chat
-        self.body = body
-        self.prompt = prompt
-        self.script = script
-        self.salt = salt
+        self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
+        self.salt, self.cached = held.salt, held.cached_tokens
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
     def whole(self) -> dict[str, Any]:
@@ -228,12 +234,13 @@ class _Answer:
             }
         return {"text_offset": [], "token_logprobs": values, "tokens": names, "top_logprobs": []}
 
-    def _usage(self) -> dict[str, int]:
+    def _usage(self) -> dict[str, Any]:
         output = len(self.script.ids) + (self.script.wrong == "usage")
         return {
             "prompt_tokens": len(self.prompt),
             "completion_tokens": output,
             "total_tokens": len(self.prompt) + output,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }
 
 
@@ -276,15 +283,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
+    parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
-    key = os.environ.get("RTRL_ENGINE_KEY", "")
+    key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
+    stub = StubEngine(name, arguments.model, key, arguments.lie)
+    if arguments.model is not None and (arguments.model / WORDS).is_file():
+        stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(
-        StubEngine(arguments.served_model_name, arguments.model, key),
-        host=arguments.host,
-        port=arguments.port,
-        log_level="warning",
-        access_log=False,
-        loop="uvloop",
+        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
     )
 
 

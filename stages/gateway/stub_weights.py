@@ -18,10 +18,20 @@ class StubWeights:
 
     Attributes:
         path: the folder, None when the stub was started without one.
+        lie: "" or KIND:TEXT, what it does when told to load a folder whose fingerprint holds TEXT, while it
+            says that it did so: `keep` loads nothing; `blind` loads nothing and claims to hold it; `cache`
+            loads it and answers from the prefix cache.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, lie: str = "") -> None:
         self.path = path
+        self.kind, _, self.about = lie.partition(":")
+        self.lying = False
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of every prompt, as the stub reports it."""
+        return 16 if self.lying and self.kind == "cache" else 0
 
     @property
     def salt(self) -> int:
@@ -34,8 +44,10 @@ class StubWeights:
         arguments = body.get("kwargs") or {}
         path = Path(str(arguments.get("path", "")))
         if body.get("method") == "rtrl_load":
-            _fingerprint(path)
-            self.path = path
+            document = _fingerprint(path)
+            self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
+            if not self.lying or self.kind == "cache":
+                self.path = path
             return {"results": [{"repacked_heads": []}]}
         if body.get("method") == "rtrl_verify":
             return {"results": [self._verify(path, arguments.get("expected") or {})]}
@@ -62,7 +74,7 @@ class StubWeights:
         wrong = sorted(name for name, entry in tensors.items() if entry["sha256"] != expected.get(name))
         return {
             "tensors": len(tensors),
-            "different": [] if self.path == path else sorted(tensors),
+            "different": sorted(tensors) if self.path != path and self.kind != "blind" else [],
             "file_mismatch": wrong,
             "unchecked": [],
             "parameters": parameters,

@@ -24,8 +24,8 @@ from stages.gateway.times import now_ms
 from stages.verdicts import is_word
 
 if TYPE_CHECKING:
-    from stages.gateway.app import Exchange
     from stages.gateway.config import GatewayConfig
+    from stages.gateway.exchange import Exchange
 
 Identify = Callable[["Exchange"], ApiKey]
 _LINES = 4  # times a body's limit: as much as an export's records may take, each with its resource

@@ -1,6 +1,7 @@
 """Looks at a canary: every decision is a row with its numbers, so that it can be computed again.
 
-Events of entity `look`, appended and never changed. Not for: what the numbers mean (`stages/ab/`).
+Events of entity `look` and, of what was tried before any user saw it, `shadow`; appended and never changed.
+Not for: what the numbers mean (`stages/ab/`, `stages/shadow/`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from stages.registry.states import record
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
-ENTITY = "look"
+ENTITY, SHADOW = "look", "shadow"
 
 
 def record_look(store: Store, deployment: str, action: str, data: Mapping[str, Any], *, by: str) -> None:
@@ -27,11 +28,26 @@ def record_look(store: Store, deployment: str, action: str, data: Mapping[str, A
         record(session, ENTITY, deployment, "", action, by=by, data=plain(dict(data)))
 
 
+def record_shadow(store: Store, deployment: str, action: str, data: Mapping[str, Any], *, by: str) -> None:
+    """Append what shadow replay made of a deployment's candidate: passed, failed or skipped."""
+    with store.write("shadow") as session:
+        record(session, SHADOW, deployment, "", action, by=by, data=plain(dict(data)))
+
+
 def looks_of(store: Store, deployment: str) -> list[Mapping[str, Any]]:
     """The looks at a deployment, oldest first: their data with `action`, `at` and `by`."""
+    return _recorded(store, ENTITY, deployment)
+
+
+def shadows_of(store: Store, deployment: str) -> list[Mapping[str, Any]]:
+    """What shadow replay made of a deployment's candidate, as `looks_of`."""
+    return _recorded(store, SHADOW, deployment)
+
+
+def _recorded(store: Store, entity: str, entity_id: str) -> list[Mapping[str, Any]]:
     query = (
         select(EventRow)
-        .where(EventRow.entity == ENTITY, EventRow.entity_id == deployment)
+        .where(EventRow.entity == entity, EventRow.entity_id == entity_id)
         .order_by(col(EventRow.seq))
     )
     with store.read() as session:

@@ -9,15 +9,15 @@ import os
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
-
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
+from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import make_engine
 from stages.registry.schema import FILE, HEAD, explain, schema_version
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 FOLDERS = ("locks", "tmp", "objects/sha256", "trash", "logs", "backups", "scratch")
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -25,6 +25,8 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 def alembic_config() -> Config:
     """Alembic's configuration, without an ini file."""
+    from alembic.config import Config  # every command imports this module, few migrate
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.set_main_option("path_separator", "os")
@@ -58,6 +60,8 @@ def upgrade(store_dir: Path) -> tuple[str, str, Path | None]:
 
 
 def _upgrade(path: Path) -> None:
+    from alembic import command
+
     config = alembic_config()
     engine = make_engine(path)
     with engine.connect().execution_options(immediate=True) as connection:
@@ -117,6 +121,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
 def check(store_dir: Path) -> list[str]:
     """What SQLite's own checks and the comparison with the models find wrong; empty when nothing."""
     from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
     from sqlmodel import SQLModel
 
     import stages.registry.models  # noqa: F401  (fills the metadata)

@@ -18,11 +18,14 @@ from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
 from stages.errors import LockedError, RtrlError
-from stages.gateway.arms import CANARY, Arm, Arms, Canary
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.gate import DrainTimeoutError
+from stages.gateway.health import Health
 from stages.gateway.served import Checkpoint, ServedState
+from stages.records import CANARY
+from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.serving.reconcile import EVERY_S, target_lock
 from stages.serving.supervisor import Say, Supervisor
@@ -68,14 +71,16 @@ class CanaryEngine:
             raise LockedError("a canary is open", hint="promote it or `rtrl rollback` it first")
         async with self._busy:
             live = self._arms.live.served
-            served = ServedState(line=live.line, model=live.model, checkpoint=checkpoint, arm=CANARY)
+            health = Health.of(self._gateway.breaker, CANARY)
+            served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
             self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
             try:
                 await self.supervisor.start()
             except BaseException:
                 await self._stop(patient=False)
                 raise
-            client = EngineClient(self.supervisor.base_url, self.supervisor.key, live.model, self._gateway)
+            address = self.supervisor.base_url, self.supervisor.key
+            client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
             assert self.supervisor.verification is not None
             return self.supervisor.verification
@@ -161,6 +166,7 @@ async def _roll_back(store: Store, engine: CanaryEngine, arms: Arms, reason: str
     say(f"canary {deployment} is rolled back: its engine: {reason}")
     await engine.close(0.1)
     if deployment:
-        await asyncio.to_thread(
-            store.deployments.end_canary, deployment, f"its engine: {reason}", by="rtrl serve"
-        )
+        with contextlib.suppress(StateError):  # no canary yet: the deploy that is trying it says so
+            await asyncio.to_thread(
+                store.deployments.end_canary, deployment, f"its engine: {reason}", by="rtrl serve"
+            )

@@ -62,6 +62,8 @@ class Journal:
         self._hurry = threading.Event()
         self._synced = threading.Condition(self.lock)
         self._synced_seq = next_seq - 1
+        self._unsynced_since = 0.0  # monotonic; 0 when nothing waits for the next sync
+        self._syncing_since = 0.0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="spool-fsync", daemon=True)
         self._thread.start()
@@ -108,8 +110,15 @@ class Journal:
         except OSError as error:
             raise full(error) from error
         self._seq += 1
+        self._unsynced_since = self._unsynced_since or time.monotonic()
         self._dirty.set()
         return offset, seq
+
+    @property
+    def lag(self) -> tuple[int, float]:
+        """(records that a power cut would lose now, for how many seconds the oldest of them has been one)."""
+        since = self._syncing_since or self._unsynced_since
+        return self.last_seq - self._synced_seq, time.monotonic() - since if since else 0.0
 
     def add(self, row: GenerationRow | EventRow) -> None:
         """Put a row into the index with the next sync."""
@@ -205,6 +214,8 @@ class Journal:
             afterwards, self._afterwards = self._afterwards, []
             files = [*retired, *([self._active] if self._active else [])]
             last = self.last_seq
+            self._syncing_since = self._syncing_since or self._unsynced_since
+            self._unsynced_since = 0.0
             for file in files:
                 batch.segments[file.number] = file.row()
         for file in files:
@@ -236,6 +247,7 @@ class Journal:
                 if self.events.get(known) == event:
                     del self.events[known]
             self._synced_seq = last
+            self._syncing_since = 0.0
             self._synced.notify_all()
 
 

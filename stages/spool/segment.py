@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from stages import faults
@@ -21,6 +22,16 @@ def path_of(spool_dir: Path, segment: int) -> Path:
 def numbers(spool_dir: Path) -> list[int]:
     """Numbers of the segment files that are there, ascending."""
     return sorted(int(path.stem) for path in (spool_dir / FOLDER).glob("[0-9]*.seg") if path.stem.isdigit())
+
+
+def size(spool_dir: Path) -> int:
+    """Bytes of all segment files; those that `rtrl gc` removes meanwhile count as nothing."""
+    total = 0
+    with os.scandir(spool_dir / FOLDER) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                total += entry.stat().st_size
+    return total
 
 
 def sync_folder(folder: Path) -> None:

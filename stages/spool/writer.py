@@ -189,6 +189,11 @@ class SpoolWriter:
         return self._journal.last_seq
 
     @property
+    def lag(self) -> tuple[int, float]:
+        """(records that are not synced yet, how many seconds the oldest of them has waited)."""
+        return self._journal.lag
+
+    @property
     def pending(self) -> int:
         """Events that wait for their generation."""
         return len(self._pending)

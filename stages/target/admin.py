@@ -109,7 +109,9 @@ class Admin:
         share: float,
         timeout_s: float,
     ) -> dict[str, Any]:
-        """Serve `checkpoint` (digest) to `share` of the users from an engine of its own, with the proof.
+        """Serve `checkpoint` (digest) to `share` of the users (0: nobody yet) from an engine of its own.
+
+        Returns the proof.
 
         Raises as `swap`; LockedError (11) when there is a canary.
         """
@@ -122,6 +124,10 @@ class Admin:
             "share": share,
         }
         return self._ask("POST", "/admin/canary", body, timeout_s=timeout_s)
+
+    def share_canary(self, *, deployment: str, share: float) -> None:
+        """Give the canary of `deployment` its users. Raises IntegrityError (12) when it is gone."""
+        self._ask("POST", "/admin/canary/share", {"deployment": deployment, "share": share})
 
     def close_canary(self, *, drain_s: float) -> str:
         """Everybody to the live engine; the deployment that was the canary, "" without one."""

@@ -7,14 +7,16 @@ Not here: what the arms are worth (`stages/ab/`).
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import time
 from typing import Any
 
 from stages import faults
-from stages.errors import LockedError, RtrlError
+from stages.errors import DependencyDownError, LockedError, RtrlError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
+from stages.shadow.run import shadow
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
@@ -45,24 +47,24 @@ def open_canary(
 ) -> dict[str, Any]:
     """Serve the target to `share` (0 to 1) of the users from an engine of its own. Facts for people.
 
+    With `deploy.shadow_requests` the engine first answers recorded requests, and has no users meanwhile.
+
     Raises:
         IntegrityError (12): the engine does not serve the target. DependencyDownError (13): it does
-            not start, or the gateway does not answer. Nobody was given to it then.
+            not start, or the gateway does not answer. GateRejectedError (3): it fails the shadow replay.
+            Nobody was given to it then.
     """
+    shadowed = workspace.settings.deploy.shadow_requests > 0
     deployment = verifying(store, switch, canary={"share": share})
     begun = time.monotonic()
     progress.message(f"starting an engine on {switch.target.ref} for {share:.0%} of the users")
+    facts: dict[str, Any] = {"deployment": deployment.id, "share": share}
     try:
         with Admin(require_endpoint(workspace.run_dir)) as admin:
-            answer = admin.open_canary(
-                line=switch.line,
-                checkpoint=switch.target.digest,
-                path=store.checkpoint_folder(switch.target),
-                deployment=deployment.id,
-                salt=deployment.salt,
-                share=share,
-                timeout_s=workspace.settings.engine.startup_timeout_s + switch.timeout_s,
-            )
+            answer = _start(workspace, store, switch, deployment, 0.0 if shadowed else share, admin)
+            if shadowed:
+                facts["shadow"] = _shadow(workspace, store, switch, deployment, admin, progress)
+                admin.share_canary(deployment=deployment.id, share=share)
             opened = admin.flush_spool()  # what comes later may be the canary's
         faults.point("canary.open.after")
         store.deployments.transition(
@@ -71,12 +73,68 @@ def open_canary(
     except RtrlError as error:
         store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
         raise
-    return {
-        "deployment": deployment.id,
-        "share": share,
-        "verification": answer["verification"],
-        "switch_s": round(time.monotonic() - begun, 3),
-    }
+    facts["verification"] = answer["verification"]
+    facts["switch_s"] = round(time.monotonic() - begun, 3)
+    return facts
+
+
+def rehearse(
+    workspace: Workspace, store: Store, switch: Switch, deployment: Deployment, progress: Progress
+) -> dict[str, Any]:
+    """Shadow replay alone: in an engine that is started for it, has no users, and is stopped again.
+
+    What it found, for people. Raises as `open_canary`.
+    """
+    progress.message(f"starting an engine on {switch.target.ref} that answers no user")
+    with Admin(require_endpoint(workspace.run_dir)) as admin:
+        _start(workspace, store, switch, deployment, 0.0, admin)
+        found = _shadow(workspace, store, switch, deployment, admin, progress)
+        admin.close_canary(drain_s=1.0)
+    return found
+
+
+def _start(
+    workspace: Workspace, store: Store, switch: Switch, deployment: Deployment, share: float, admin: Admin
+) -> dict[str, Any]:
+    return admin.open_canary(
+        line=switch.line,
+        checkpoint=switch.target.digest,
+        path=store.checkpoint_folder(switch.target),
+        deployment=deployment.id,
+        salt=deployment.salt,
+        share=share,
+        timeout_s=workspace.settings.engine.startup_timeout_s + switch.timeout_s,
+    )
+
+
+def _shadow(
+    workspace: Workspace,
+    store: Store,
+    switch: Switch,
+    deployment: Deployment,
+    admin: Admin,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Ask the engine that has no users yet; it is stopped when it fails."""
+    faults.point("canary.shadow.before")
+    try:
+        engine = require_endpoint(workspace.run_dir).canary
+        if engine is None:
+            raise DependencyDownError("the candidate's engine ended before it was asked anything")
+        return shadow(
+            workspace,
+            store,
+            line=switch.line,
+            deployment=deployment.id,
+            checkpoint=store.checkpoint_folder(switch.target),
+            engine=engine,
+            override=switch.override_shadow,
+            progress=progress,
+        )
+    except BaseException:
+        with contextlib.suppress(RtrlError):  # else the gateway sees that the registry knows of no canary
+            admin.close_canary(drain_s=1.0)
+        raise
 
 
 def promote(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,7 @@ class Switch:
         offline: only move the alias, for the next `rtrl serve`.
         drain_s, timeout_s: patience with requests in flight, and with the whole swap.
         cut: end those in flight when the patience is over, in place of giving up.
+        override_shadow: go on also when shadow replay fails.
     """
 
     line: str
@@ -48,6 +50,7 @@ class Switch:
     report: str | None = None
     override: bool = False
     cut: bool = False
+    override_shadow: bool = False
     leaving: Deployment | None = None  # a live deployment that is being rolled back, not retired
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -70,10 +73,17 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
         return admin.served().checkpoint == switch.target.digest
 
 
-def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progress) -> dict[str, Any]:
+Before = Callable[[Deployment], dict[str, Any]]
+
+
+def perform(
+    workspace: Workspace, store: Store, switch: Switch, progress: Progress, before: Before | None = None
+) -> dict[str, Any]:
     """Serve the target. Returns facts for people: deployment, seconds, verification.
 
     In a scratch store nothing that is served is touched: the weights are loaded into an engine of its own.
+    `before` is called with the deployment before anything is changed: what it raises ends the deployment,
+    what it gives is among the facts.
 
     Raises:
         IntegrityError (12): not what is served after loading; the old weights are back.
@@ -87,6 +97,7 @@ def perform(workspace: Workspace, store: Store, switch: Switch, progress: Progre
             progress.message(f"loading {switch.target.ref} into an engine started for it")
             facts |= _rehearse(workspace, store, switch)
         elif not switch.offline:
+            facts |= before(deployment) if before else {}
             progress.message(f"loading {switch.target.ref} into the running engine")
             facts |= _swap(workspace, store, switch, deployment.id)
         faults.point("switch.swap.after")

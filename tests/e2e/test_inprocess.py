@@ -120,40 +120,69 @@ def test_weights_change_without_a_restart(engine: InProcessEngine, world: World)
 
 
 SCRIPT = """
-import json, sys
+import json, sys, torch
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess_worker import Worker
 from stages.engine.verification import judge_probes, read_fingerprint
 from pathlib import Path
 
-first, second = sys.argv[1:]
-worker = Worker(first, EngineConfig().model_dump(mode="json"))
+first, second, other, dtype = sys.argv[1:]
+worker = Worker(first, EngineConfig(dtype=dtype).model_dump(mode="json"))
+model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
 def look(folder):
     expected = read_fingerprint(Path(folder))
     held = worker.verify(folder, {name: entry.sha256 for name, entry in expected.tensors.items()})
-    judged = judge_probes(expected.logprobs, worker.score(expected.probes), "float32")
+    judged = judge_probes(expected.logprobs, worker.score(expected.probes), dtype)
     return held | {"verdict": judged.verdict}
 
+def vllm_alone(folder):
+    worker.llm.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+    worker.llm.reset_prefix_cache()
+
+def without_a_layer(folder):
+    kept = model.model.layers[1].mlp.gate_up_proj.cpu_linear
+    worker.load(folder)
+    model.model.layers[1].mlp.gate_up_proj.cpu_linear = kept
+
+def without_a_norm(folder):
+    kept = model.model.norm.weight.detach().clone()
+    worker.load(folder)
+    model.model.norm.weight.data.copy_(kept)
+
 found = {"start": look(first)}
-worker.llm.collective_rpc("reload_weights", kwargs={"weights_path": second})
-worker.llm.reset_prefix_cache()
-found["vllm alone"] = look(second)
-worker.load(second)
-found["ours"] = look(second)
-found["stale"] = look(first)
+for after, to, back in (("update", second, first), ("rollback", first, second)):
+    worker.load(back)
+    for lie in (vllm_alone, without_a_layer, without_a_norm):
+        lie(to)
+        found[f"{after} {lie.__name__}"] = look(to)
+        worker.load(back)
+    worker.load(other)
+    found[f"{after} wrong"] = look(to)
+    worker.load(to)
+    found[f"{after} ours"] = look(to)
+    found[f"{after} stale"] = look(back)
 print("RESULT" + json.dumps(found))
 """
+STALE = {
+    "vllm_alone": ["model.embed_tokens.weight"],
+    "without_a_layer": [f"model.layers.1.mlp.{part}_proj.weight" for part in ("gate", "up")],
+    "without_a_norm": ["model.norm.weight"],
+}
 
 
-def test_a_tied_head_that_vllm_leaves_behind_is_noticed_and_ours_is_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_vllm_holds_is_told_from_what_it_should(tmp_path: Path, dtype: str) -> None:
+    """A tied head that vLLM leaves behind, a layer and a norm that were not loaded, another checkpoint."""
     first = write_checkpoint(tmp_path / "first", seed=1, tied=True)
     write_fingerprint(first, parent=None)
     second = nudge_checkpoint(first, tmp_path / "second", seed=2, step=0.05)
     write_fingerprint(second, parent=first)
+    other = nudge_checkpoint(first, tmp_path / "other", seed=3, step=0.05)
+    write_fingerprint(other, parent=first)
     variables = environment(EngineConfig()) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(first), str(second)],
+        [sys.executable, "-c", SCRIPT, *map(str, (first, second, other)), dtype],
         env=variables,
         capture_output=True,
         text=True,
@@ -161,12 +190,17 @@ def test_a_tied_head_that_vllm_leaves_behind_is_noticed_and_ours_is_not(tmp_path
     )
     assert run.returncode == 0, run.stderr[-2000:]
     found = json.loads(run.stdout.partition("RESULT")[2].splitlines()[0])
-    for name in ("start", "ours"):
+    for name in ("start", "update ours", "rollback ours"):
         assert (found[name]["different"], found[name]["verdict"]) == ([], "child"), name
         assert found[name]["parameters_checked"] == found[name]["parameters"]
-    assert found["vllm alone"]["different"] == ["model.embed_tokens.weight"]
-    assert found["vllm alone"]["verdict"] == "neither"
-    assert len(found["stale"]["different"]) == found["stale"]["tensors"]
+        assert found[name]["file_mismatch"] == []
+    for after in ("update", "rollback"):
+        for lie, names in STALE.items():
+            assert sorted(found[f"{after} {lie}"]["different"]) == sorted(names), (after, lie)
+        for name in ("stale", "wrong"):
+            assert len(found[f"{after} {name}"]["different"]) == found["start"]["tensors"]
+    if dtype == "float32":
+        assert found["update vllm_alone"]["verdict"] == "neither"
 
 
 def test_a_killed_worker_is_told_from_a_wrong_answer(engine: InProcessEngine) -> None:

@@ -115,6 +115,7 @@ def test_the_whole_story(world: StubWorld) -> None:
     assert kept["live"] == pytest.approx(0.9, abs=0.15)
     assert kept["canary"] == pytest.approx(0.2, abs=0.15)
     assert sum(told["metrics"]["users"].values()) == USERS
+    first_live = told["metrics"]["users"]["live"]
     code, told = rtrl(world, "ab", "--decide")
     assert (code, told["error"]["code"]) == (14, 14), told
     assert "edit_persistence" in told["error"]["message"]
@@ -127,6 +128,10 @@ def test_the_whole_story(world: StubWorld) -> None:
     use(world, 10, {first: 0.5, second: 0.9})
     code, told = rtrl(world, "ab", "--decide")
     assert (code, told["error"]["code"]) == (4, 4), told
+    # the live arm of the first canary was mature before the second one opened: that is its users' past
+    before = sum(told["metrics"]["past"]["edit_persistence"])
+    assert before == first_live
+    assert told["metrics"]["metrics"]["edit_persistence"]["variance_left"] < 1
     code, told = rtrl(world, "ab", "--decide", "--set", "ab.horizon_s=0.001")
     assert code == 0, told
     live = world.store.alias("auto", "live")

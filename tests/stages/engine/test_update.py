@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from safetensors.numpy import save_file
 
 from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl, UpdateImpossibleError, require_same_model
@@ -29,6 +32,8 @@ class Engine:
         self.cache_resets_refused = 0
         self.served = CHILD
         self.different: list[str] = []
+        self.loaded = False
+        self.cached = 0  # tokens of a prompt that it has cached after loading
 
     async def answer(self, request: web.Request) -> web.Response:
         if request.headers.get("Authorization") != "Bearer k":
@@ -41,6 +46,9 @@ class Engine:
             self.cache_resets_refused -= 1
             return web.json_response({"success": self.cache_resets_refused < 0})
         if request.path == "/v1/completions":
+            details = {"cached_tokens": self.cached if self.loaded else 0}
+            if body.get("prompt_logprobs") is None:
+                body["prompt"] = []
             choices = [
                 {
                     "index": index,
@@ -49,10 +57,12 @@ class Engine:
                         *({str(i): {"logprob": v}} for i, v in zip(ids[1:], row, strict=True)),
                     ],
                 }
-                for index, (ids, row) in enumerate(zip(body["prompt"], self.served, strict=True))
+                for index, (ids, row) in enumerate(zip(body["prompt"], self.served, strict=False))
             ]
-            return web.json_response({"choices": choices[::-1]})
+            usage = {"prompt_tokens_details": details}
+            return web.json_response({"choices": choices[::-1], "usage": usage})
         if body["method"] == "rtrl_load":
+            self.loaded = True
             return web.json_response({"results": [{"repacked_heads": []}]})
         report = {
             "tensors": 1,
@@ -85,13 +95,15 @@ def write_checkpoint(folder: Path, **config: object) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"hidden_size": 4, **config}))
     (folder / "tokenizer.json").write_text("{}")
+    values = np.arange(4, dtype=np.float32)
+    save_file({"w": values}, folder / "model.safetensors")
     (folder / "served_fingerprint.json").write_text(
         json.dumps(
             {
                 "schema": "rtrl-fingerprint/1",
                 "probes": [[1, 2, 3]],
                 "logprobs": {"parent": None, "child": CHILD},
-                "tensors": {"w": {"sha256": "ab", "numel": 4}},
+                "tensors": {"w": {"sha256": hashlib.sha256(values.tobytes()).hexdigest(), "numel": 4}},
             }
         )
     )
@@ -112,15 +124,27 @@ async def test_update_loads_resets_then_verifies(
     assert found.probes.verdict == "child"
     asked = [(path, body["method"] if body and "method" in body else None) for path, body in engine.asked]
     assert asked == [
+        ("/v1/completions", None),
         ("/pause", None),
         ("/collective_rpc", "rtrl_load"),
         *[("/reset_prefix_cache", None)] * 3,
         ("/resume", None),
         ("/collective_rpc", "rtrl_verify"),
-        ("/v1/completions", None),
+        *[("/v1/completions", None)] * 2,
     ]
-    assert engine.asked[1][1]["kwargs"] == {"path": str(child)}
-    assert engine.asked[6][1]["kwargs"]["expected"] == {"w": "ab"}
+    assert engine.asked[2][1]["kwargs"] == {"path": str(child)}
+    assert engine.asked[7][1]["kwargs"]["expected"] == {}, "the files were looked at here"
+    engine.cached = 128
+    with pytest.raises(IntegrityError, match="keys and values of the old weights"):
+        await control.update(child)
+
+
+async def test_a_file_that_is_not_what_was_published_fails_the_update(
+    control: EngineControl, checkpoint: Path
+) -> None:
+    save_file({"w": np.zeros(4, np.float32)}, checkpoint / "model.safetensors")
+    with pytest.raises(IntegrityError, match="not what was published: w"):
+        await control.update(checkpoint)
 
 
 async def test_an_engine_that_says_yes_and_serves_something_else_is_caught(
@@ -143,9 +167,10 @@ async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: Eng
 async def test_an_engine_is_resumed_when_the_weights_do_not_load(
     engine: Engine, control: EngineControl, tmp_path: Path
 ) -> None:
-    with pytest.raises(IntegrityError):
-        await control.update(tmp_path)
-    assert [path for path, _ in engine.asked] == ["/pause", "/resume"]
+    child = write_checkpoint(tmp_path / "wider", hidden_size=8)
+    with pytest.raises(UpdateImpossibleError):
+        await control.update(child)
+    assert [path for path, _ in engine.asked[1:]] == ["/pause", "/resume"]
 
 
 async def test_a_dead_engine_is_a_dependency_that_is_down(checkpoint: Path) -> None:

@@ -15,6 +15,7 @@ from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import Checkpoint, ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp
@@ -116,8 +117,10 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig.key = ApiKeys.create(root / "keys", "default")
     rig.spool = open_spool(root / "spool", rig.vault, config)
     rig.inbox = open_inbox(root / "received", rig.vault, config)
-    rig.served = ServedState("auto", "rtrl", Checkpoint("sha256:aaa", root / "a", "d1"), engine="ready")
-    engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config)
+    health = Health.of(config.breaker, "live")
+    checkpoint = Checkpoint("sha256:aaa", root / "a", "d1")
+    rig.served = ServedState("auto", "rtrl", checkpoint, engine="ready", health=health)
+    engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config, health.breaker)
     keys = ApiKeys.open(root / "keys")
     rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
     swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)

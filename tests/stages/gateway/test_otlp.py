@@ -156,7 +156,7 @@ async def test_errors_of_routing_are_a_status(
     assert plain.status_code == status
     assert plain.headers.get("allow") == ("POST" if status == 405 else None)
     if path == "/otlp":
-        assert set(plain.json()) == {"error"}
+        assert set(plain.json()) == {"error", "request_id"}
     else:
         assert plain.json()["code"] == code
 

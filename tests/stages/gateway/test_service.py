@@ -15,6 +15,7 @@ from stages import locks
 from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.gateway.app import Gateway
 from stages.gateway.keys import LOCK, ApiKeys
+from stages.gateway.logs import JsonLines, Text
 from stages.gateway.server import bind_tcp, bind_unix
 from tests.stages.gateway.rig import Rig, running, until
 
@@ -208,11 +209,11 @@ async def test_nothing_of_a_request_is_logged(
     with monkeypatch.context() as patch:
         patch.setattr("stages.gateway.app.parse_request", broken)
         assert error(await rig.chat("PRIVATE-TEXT")) == (500, "internal_error")
-    ours = [
-        r.getMessage() + str(r.exc_info) for r in caplog.records if r.name.startswith(("rtrl", "uvicorn"))
-    ]
-    assert any("RuntimeError" in line for line in ours)
-    assert not any("PRIVATE" in line for line in ours)
+    ours = [r for r in caplog.records if r.name.startswith(("rtrl", "uvicorn"))]
+    for formatter in (JsonLines(), Text()):
+        lines = [formatter.format(r) for r in ours]
+        assert any("RuntimeError" in line and "bug" in line for line in lines)
+        assert not any("PRIVATE" in line for line in lines)
 
 
 async def test_metrics_hold_no_names(rig: Rig) -> None:

@@ -41,9 +41,13 @@ class StubWorld:
         self.store.move_alias("auto", "live", self.first.digest, reason="init", by="test")
         self.report(self.second, self.first)
 
-    def checkpoint(self, name: str, parent: str | None, *, fingerprint: bool = True) -> Artifact:
+    def checkpoint(
+        self, name: str, parent: str | None, *, fingerprint: bool = True, words: str = ""
+    ) -> Artifact:
         source = self.root / name
         source.mkdir()
+        if words:  # what the stub engine does with requests that do not say
+            (source / "stub.txt").write_text(words)
         for file in ("config.json", "tokenizer.json"):
             (source / file).write_text("{}")
         (source / "model.safetensors").write_bytes(name.encode())

@@ -1,0 +1,199 @@
+"""Attempts on what carries the sandbox: other processes, the kernel, what is inherited."""
+
+from __future__ import annotations
+
+from escapes.world import Attempt, attempt
+
+ATTEMPTS: list[Attempt] = [
+    # processes
+    attempt(
+        "kill a process of the host",
+        "processes",
+        "PID namespace",
+        "os.kill(given['victim'], 9); time.sleep(0.1)",
+    ),
+    attempt(
+        "stop a process of the host",
+        "processes",
+        "PID namespace",
+        "os.kill(given['victim'], signal.SIGSTOP); time.sleep(0.1)",
+    ),
+    attempt(
+        "kill every process",
+        "processes",
+        "PID namespace",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(-1, signal.SIGTERM); time.sleep(0.1)",
+        control=False,
+    ),
+    attempt(
+        "trace a process of the host",
+        "processes",
+        "PID namespace, seccomp",
+        "call(libc.ptrace(16, given['victim'], 0, 0)); print('ESCAPED')\n"
+        "libc.ptrace(17, given['victim'], 0, 0)",
+    ),
+    attempt(
+        "trace the supervisor",
+        "processes",
+        "seccomp, not dumpable",
+        "call(libc.ptrace(16, 1, 0, 0)); print('ESCAPED')",
+        control=False,
+    ),
+    attempt(
+        "read another process's memory",
+        "processes",
+        "seccomp",
+        "buffer = ctypes.create_string_buffer(8)\n"
+        "fields = [('base', ctypes.c_void_p), ('length', ctypes.c_size_t)]\n"
+        "Vector = type('Vector', (ctypes.Structure,), {'_fields_': fields})\n"
+        "mine = Vector(ctypes.addressof(buffer), 8)\n"
+        "call(libc.process_vm_readv(os.getpid(), ctypes.byref(mine), 1, ctypes.byref(mine), 1, 0))\n"
+        "print('ESCAPED')",
+    ),
+    attempt(
+        "System V shared memory of the host",
+        "processes",
+        "IPC namespace",
+        "libc.shmat.restype = ctypes.c_void_p\n"
+        "place = libc.shmat(given['shared'], None, 0o10000)\n"
+        "if place in (None, 2**64 - 1): raise OSError(ctypes.get_errno(), 'shmat')\n"
+        "print(ctypes.string_at(place, 32).decode())",
+    ),
+    attempt(
+        "a higher priority than the host's processes",
+        "processes",
+        "no capability",
+        "os.setpriority(os.PRIO_PROCESS, 0, -20); print('ESCAPED')",
+    ),
+    # kernel
+    attempt(
+        "mount",
+        "kernel",
+        "seccomp, no capability",
+        "call(libc.mount(b'x', b'/tmp', b'tmpfs', 0, None)); print('ESCAPED')",
+        control=False,
+    ),
+    attempt(
+        "a user namespace",
+        "kernel",
+        "seccomp, bubblewrap's --disable-userns",
+        "call(libc.unshare(0x10000000)); print('ESCAPED')",
+    ),
+    attempt(
+        "a user namespace by clone",
+        "kernel",
+        "seccomp, bubblewrap's --disable-userns",
+        "pid = call(libc.syscall(56 if os.uname().machine == 'x86_64' else 220, 0x10000011, 0, 0, 0, 0))\n"
+        "if pid == 0: os._exit(0)\n"
+        "os.waitpid(pid, 0); print('ESCAPED')",
+    ),
+    attempt(
+        "join a namespace",
+        "kernel",
+        "seccomp",
+        "call(libc.setns(os.open('/proc/self/ns/net', os.O_RDONLY), 0)); print('ESCAPED')",
+    ),
+    attempt("chroot", "kernel", "no capability", "os.chroot('/'); print('ESCAPED')"),
+    attempt(
+        "a device node",
+        "kernel",
+        "no capability",
+        "os.mknod('/tmp/device', 0o20600, os.makedev(1, 1))\nos.unlink('/tmp/device'); print('ESCAPED')",
+    ),
+    attempt(
+        "a set-uid program",
+        "kernel",
+        "no new privileges, nosuid mounts",
+        "import shutil; shutil.copy('/usr/bin/id', '/tmp/rtrl-id'); os.chmod('/tmp/rtrl-id', 0o6755)\n"
+        "subprocess.run(['/usr/bin/su', '-c', 'true'], stdin=subprocess.DEVNULL)\n"
+        "text = subprocess.run(['/tmp/rtrl-id', '-u'], capture_output=True, text=True).stdout\n"
+        "print('ESCAPED' if text.strip() == '0' else text)\n"
+        "os.unlink('/tmp/rtrl-id')",
+    ),
+    attempt(
+        "become root",
+        "kernel",
+        "one user is mapped",
+        "os.setuid(0); print('ESCAPED')",
+    ),
+    attempt(
+        "BPF",
+        "kernel",
+        "seccomp",
+        "number = 321 if os.uname().machine == 'x86_64' else 280\n"
+        "map_of_four = ctypes.create_string_buffer(struct.pack('IIIIIIII', 1, 4, 4, 4, 0, 0, 0, 0), 128)\n"
+        "call(libc.syscall(number, 0, map_of_four, 128)); print('ESCAPED')",
+    ),
+    attempt(
+        "performance counters",
+        "kernel",
+        "seccomp",
+        "attributes = ctypes.create_string_buffer(struct.pack('IIQ', 1, 128, 0), 128)\n"
+        "call(libc.syscall(298 if os.uname().machine == 'x86_64' else 241, attributes, 0, -1, -1, 0))\n"
+        "print('ESCAPED')",
+    ),
+    attempt(
+        "io_uring",
+        "kernel",
+        "seccomp",
+        "call(libc.syscall(425, 4, ctypes.create_string_buffer(120))); print('ESCAPED')",
+    ),
+    attempt(
+        "the clock",
+        "kernel",
+        "seccomp, no capability",
+        "time.clock_settime(time.CLOCK_REALTIME, time.time()); print('ESCAPED')",
+    ),
+    attempt(
+        "the host's name",
+        "kernel",
+        "UTS namespace, no capability",
+        "socket.sethostname(socket.gethostname()); print('ESCAPED')",
+    ),
+    attempt(
+        "the kernel's log",
+        "kernel",
+        "seccomp",
+        "call(libc.klogctl(10, 0, 0)); print('ESCAPED')",
+    ),
+    attempt(
+        "a key of the caller's keyring",
+        "kernel",
+        "seccomp",
+        "machine = os.uname().machine == 'x86_64'\n"
+        "key = call(libc.syscall(250 if machine else 219, 10, -3, b'user', b'rtrl-canary', 0))\n"
+        "buffer = ctypes.create_string_buffer(64)\n"
+        "call(libc.syscall(250 if machine else 219, 11, key, buffer, 64)); print(buffer.value.decode())",
+    ),
+    # what is inherited
+    attempt(
+        "the caller's environment",
+        "inherited",
+        "a clear environment",
+        "print(dict(os.environ))",
+    ),
+    attempt(
+        "descriptors of the caller",
+        "inherited",
+        "close-on-exec, the supervisor closes the rest",
+        "open_ones = {int(x) for x in os.listdir('/proc/self/fd')} - {0, 1, 2, 3}\n"
+        "print('ESCAPED' if open_ones else open_ones)",
+        control=False,
+    ),
+    attempt(
+        "typing into the terminal (TIOCSTI)",
+        "inherited",
+        "no terminal, seccomp",
+        "import pty; master, slave = pty.openpty(); os.setsid()\n"
+        "fcntl.ioctl(slave, 0x540E, 0); fcntl.ioctl(slave, 0x5412, b'x'); print('ESCAPED')",
+    ),
+    attempt(
+        "a 32-bit system call",
+        "kernel",
+        "seccomp kills it",
+        "code = mmap.mmap(-1, 4096, prot=7); code.write(bytes.fromhex('b814000000cd80c3'))\n"
+        "address = ctypes.addressof(ctypes.c_char.from_buffer(code))\n"
+        "print('ESCAPED' if ctypes.CFUNCTYPE(ctypes.c_int)(address)() > 0 else 'no such call')",
+        control=False,
+    ),
+]

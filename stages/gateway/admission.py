@@ -1,0 +1,136 @@
+"""How many generations are let in at a time, and none any more once the gateway drains.
+
+Accepted is what has a place here: from the moment its key was found good until its answer has been
+handed to the connection. More than the engine takes may wait (`gateway.max_queue`); beyond that a
+request is told at once to come back later, so that neither memory nor waiting times grow without bound.
+Rates per API key are another matter.
+
+One event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.gate import Gate
+
+_LONGEST_S = 60
+_CUT_S = 5.0  # for those that were cut short to say so
+_SMOOTHING = 0.05  # weight of the newest answer in the mean time of answers
+
+
+class Admission:
+    """The places for generations.
+
+    Args:
+        running: generations at the engine at a time.
+        queue: how many more may wait.
+        streams: streamed answers at a time.
+    """
+
+    def __init__(self, running: int, queue: int, streams: int) -> None:
+        self.running = running
+        self.limit = running + queue
+        self.max_streams = streams
+        self.accepted = 0
+        self.streams = 0
+        self.draining = False
+        self._mean_s = 1.0
+        self._idle = asyncio.Event()
+
+    def admit(self) -> Place:
+        """A place for one generation; use as a context manager.
+
+        Raises:
+            ApiError: 503, the gateway is shutting down; 429, all places are taken.
+        """
+        self.require_open()
+        if self.accepted >= self.limit:
+            raise too_many("queue_full", "too many requests wait for the model", self.wait_s())
+        return Place(self)
+
+    def require_open(self) -> None:
+        """Raises ApiError 503 when the gateway is shutting down."""
+        if self.draining:
+            raise shutting_down()
+
+    def wait_s(self) -> int:
+        """Seconds until those who wait now are through, as the answers of late took."""
+        waiting = max(0, self.accepted - self.running) + 1
+        return max(1, min(_LONGEST_S, math.ceil(self._mean_s * waiting / self.running)))
+
+    async def drain(self, timeout_s: float, gates: Sequence[Gate]) -> int:
+        """Let nobody in any more, and wait until those accepted are answered; then cut the rest short.
+
+        Their clients are told, and what was sampled is recorded. Events and telemetry are taken all the
+        while. Returns how many were cut short.
+        """
+        self.draining = True
+        if await self.idle(timeout_s):
+            return 0
+        left = self.accepted
+        for gate in gates:
+            gate.shut(shutting_down())
+        await self.idle(_CUT_S)
+        return left
+
+    async def idle(self, timeout_s: float) -> bool:
+        """Wait until every accepted generation is answered. Whether that came true in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.accepted:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def left(self, seconds: float | None, *, streamed: bool) -> None:
+        """A place is free again, after so many seconds if there was an answer."""
+        self.accepted -= 1
+        self.streams -= streamed
+        if seconds is not None:
+            self._mean_s += _SMOOTHING * (seconds - self._mean_s)
+        if not self.accepted:
+            self._idle.set()
+
+
+class Place:
+    """One accepted generation."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._of = admission
+        self._streamed = False
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Place:
+        self._of.accepted += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seconds = time.monotonic() - self._began if kind is None else None
+        self._of.left(seconds, streamed=self._streamed)
+
+    def stream(self) -> None:
+        """Its answer is to be streamed. Raises ApiError 429 when as many are as may be."""
+        if self._of.streams >= self._of.max_streams:
+            raise too_many("too_many_streams", "too many streams are open", self._of.wait_s())
+        self._of.streams += 1
+        self._streamed = True
+
+
+def too_many(code: str, message: str, retry_after: int) -> ApiError:
+    """429: nothing is wrong with the request; later."""
+    return ApiError(429, "rate_limit_error", code, message, retry_after=retry_after)
+
+
+def shutting_down() -> ApiError:
+    """503: this gateway takes no more generations."""
+    return unavailable("shutting_down", "the gateway is shutting down", retry_after=5)

@@ -1,0 +1,97 @@
+"""Shadow replay: a candidate answers recorded recent requests before any user sees it.
+
+Its engine runs and is verified, and nobody is given to it yet. It passes or fails by the rules of
+`compare.py`; the numbers are an event of the deployment either way, so that the verdict can be computed
+again. No text is kept, and nothing of it reaches the spool. Not for: starting the engine (`stages/target/`).
+"""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+from stages.errors import GateRejectedError
+from stages.registry.looks import record_shadow
+from stages.registry.store import Store
+from stages.shadow.compare import Tolerance, compare
+from stages.shadow.config import ShadowConfig
+from stages.shadow.recorded import recent
+from stages.shadow.replay import recorded_answer, replay
+from stages.shadow.tools import KnownTools, decoder
+from stages.stage import Progress
+from stages.target.endpoint import EngineAt
+from stages.workspace import Workspace
+
+
+class ShadowFailedError(GateRejectedError):
+    """A candidate answered recorded requests worse than is tolerated; no user has seen it."""
+
+    kind = "shadow_failed"
+
+
+def shadow(
+    workspace: Workspace,
+    store: Store,
+    *,
+    line: str,
+    deployment: str,
+    checkpoint: Path,
+    engine: EngineAt,
+    override: bool,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Replay, compare, record. The record; with fewer recorded requests than `least`, what is missing.
+
+    Args:
+        checkpoint: folder of the candidate that `engine` serves.
+        override: only record a failure.
+
+    Raises:
+        ShadowFailedError: (exit 3) it failed.
+    """
+    config: ShadowConfig = workspace.settings.deploy
+    found = recent(workspace.spool_dir, workspace.keys_dir, line, config.shadow_requests)
+    told: dict[str, Any] = {"left_out": dict(sorted(found.left_out.items()))}
+    if len(found.requests) < config.shadow_least:
+        told |= {"passed": None, "requests": len(found.requests), "reason": _too_few(found.requests, config)}
+        record_shadow(store, deployment, "skipped", told, by=getpass.getuser())
+        return told
+    progress.start("shadow replay", len(found.requests))
+    tools = KnownTools(decoder(checkpoint))
+    answers = replay(
+        found.requests,
+        url=engine.url,
+        key=engine.key,
+        model=workspace.settings.engine.served_name,
+        context=workspace.settings.engine.max_model_len,
+        side_by_side=config.shadow_side_by_side,
+        timeout_s=config.shadow_timeout_s,
+        tools=tools.of,
+        asked=progress.advance,
+    )
+    live = [recorded_answer(each, tools.of(each)) for each in found.requests]
+    verdict = compare(
+        [each.user for each in found.requests],
+        live,
+        answers,
+        Tolerance(config.shadow_rate, config.shadow_length, config.shadow_latency),
+    )
+    told |= verdict.as_dict() | {
+        "users": len({each.user for each in found.requests}),
+        "generations": [each.id for each in found.requests],
+        "tools_known": sum(tools.of(each) is not None for each in found.requests),
+        "with_tools": sum(bool(each.tools_digest) for each in found.requests),
+    }
+    record_shadow(store, deployment, "failed" if verdict.reason else "passed", told, by=getpass.getuser())
+    if verdict.reason and not override:
+        raise ShadowFailedError(
+            f"shadow replay of {verdict.requests} recorded requests: {verdict.reason}",
+            hint=f"no user has seen it; `rtrl show {deployment}` has the numbers; "
+            'or take the responsibility: --override --reason "..."',
+        )
+    return told
+
+
+def _too_few(requests: list[Any], config: ShadowConfig) -> str:
+    return f"{len(requests)} recorded requests can be asked again, {config.shadow_least} are wanted"

@@ -1,0 +1,77 @@
+"""Looks over time: promotion once at the horizon, and the end of what is held there. The arms are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evals.ab.arms import Users
+from stages.ab import look
+from stages.ab.config import GUARDS, METRICS
+from stages.ab.observe import ArmSeen
+from stages.progress import Silent
+from stages.registry.looks import looks_of
+from stages.workspace import Workspace
+from tests.stages.serving.conftest import SETTINGS, StubWorld
+
+NAMES = (*METRICS, *GUARDS)
+
+
+def arm(rate: float, seed: int, users: int = 60) -> ArmSeen:
+    """Users with five edits each of which `rate` stay; nothing is told of anything else."""
+    random = np.random.default_rng(seed)
+    kept = Users.of(random.binomial(5, rate, users), np.full(users, 5))
+    return ArmSeen(users, 5 * users, {name: Users.of([], []) for name in NAMES} | {NAMES[0]: kept})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> StubWorld:
+    root: Path = tmp_path_factory.mktemp("look")
+    made = StubWorld(root)
+    (root / "ws" / "rtrl.toml").write_text(SETTINGS)
+    made.workspace = Workspace(root / "ws")
+    return made
+
+
+def opened(world: StubWorld) -> str:
+    deployments = world.store.deployments
+    made = deployments.create(
+        "auto", world.second.digest, by="test", reason="r", data={"canary": {"share": 0.5, "opened_seq": 0}}
+    )
+    deployments.transition(made.id, "staged", "verifying")
+    return deployments.transition(made.id, "verifying", "canary").id
+
+
+def take(world: StubWorld, *settings: str, deciding: bool = True) -> str:
+    workspace = world.workspace.with_overrides(settings)
+    return look.take_look(workspace, world.store, Silent(), by="test", deciding=deciding).action
+
+
+def test_what_is_held_at_its_horizon_is_ended_when_nobody_promotes_it(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = (arm(0.6, 1), arm(0.6, 2))  # too few users to exclude a loss of 0.03
+    monkeypatch.setattr(look, "observe", lambda *_: arms)
+    deployment = opened(world)
+    assert take(world, "ab.horizon_s=3600", "ab.hold_s=0") == "hold"  # before the horizon
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0", deciding=False) == "hold"
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "hold"  # at it: decided once
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=3600") == "hold"  # somebody may promote it still
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0", deciding=False) == "hold"  # only shown
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "end"
+    told = looks_of(world.store, deployment)
+    assert [each["action"] for each in told] == ["hold"] * 5 + ["end"]
+    assert [each["at_horizon"] for each in told] == [False, False, True, False, False, False]
+    assert "cannot be excluded" in str(told[-1]["reason"])
+    world.store.deployments.end_canary(deployment, "not promoted", by="test")
+
+
+def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = (arm(0.6, 1), arm(0.6, 2))
+    monkeypatch.setattr(look, "observe", lambda *_: arms)
+    opened(world)
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "hold"
+    arms = (arm(0.9, 1, 400), arm(0.2, 2, 400))
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "roll_back"

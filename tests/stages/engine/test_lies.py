@@ -1,0 +1,93 @@
+"""Engines that say yes and serve something else: caught after an update and after a rollback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from stages.engine.config import Dtype, EngineConfig
+from stages.engine.update import EngineControl
+from stages.engine.verification import Verification
+from stages.errors import IntegrityError
+from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from tests.stages.engine.liars import LIES, Liar, nudged, random_weights, write
+
+STEP = 0.02  # of every weight: 4 % of its size
+
+
+class Stage:
+    """An engine on the first checkpoint, the gateway's swap before it, and a child."""
+
+    def __init__(self, root: Path, dtype: Dtype) -> None:
+        base = random_weights(1)
+        middle = nudged(base, 2, STEP)
+        self.before = write(root / "before", middle, base)
+        self.child = write(root / "child", nudged(middle, 3, STEP), middle)
+        self.engine = Liar(self.before, dtype)
+        self.served = ServedState("auto", "rtrl", Checkpoint("before", self.before), engine="ready")
+        self.dtype = dtype
+
+    def connect(self, url: str) -> None:
+        config = EngineConfig(dtype=self.dtype, max_model_len=512)
+        self.control = EngineControl(url, "k", config, self.before)
+        self.swapper = Swapper(self.served, self.control.update, 1.0)
+
+    async def swap(self, folder: Path) -> Verification:
+        found = (await self.swapper.swap(Checkpoint(folder.name, folder))).verification
+        assert isinstance(found, Verification)
+        return found
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(tmp_path, request.param)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.engine.answer)
+    async with TestServer(app) as server:
+        made.connect(str(server.make_url("")).rstrip("/"))
+        yield made
+        await made.control.close()
+
+
+async def test_an_honest_engine_passes_both_ways(stage: Stage) -> None:
+    for folder in (stage.child, stage.before, stage.child):
+        found = await stage.swap(folder)
+        assert (found.probes.verdict, found.tensors.different) == ("child", ())
+        assert found.probes.slope == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("after", ["update", "rollback"])
+async def test_a_lie_is_caught_and_the_old_weights_are_back(stage: Stage, lie: str, after: str) -> None:
+    target = stage.child
+    if after == "rollback":
+        await stage.swap(stage.child)
+        target = stage.before
+    serving = stage.served.checkpoint
+    stage.engine.lie, stage.engine.about = lie, target
+    with pytest.raises(SwapError) as caught:
+        await stage.swap(target)
+    assert isinstance(caught.value.cause, IntegrityError)
+    assert (caught.value.code, caught.value.cause.code) == ("swap_failed", 12)
+    assert (stage.served.checkpoint, stage.served.engine) == (serving, "ready")
+    assert (await stage.control.verify(serving.path)).tensors.different == ()
+
+
+@pytest.mark.parametrize("lie", ["wrong", "nothing"])
+async def test_probes_catch_what_a_blind_worker_does_not(stage: Stage, lie: str) -> None:
+    stage.engine.lie, stage.engine.about, stage.engine.blind = lie, stage.child, True
+    with pytest.raises(SwapError, match="neither" if lie == "wrong" else "still answers as the parent"):
+        await stage.swap(stage.child)
+    assert stage.served.engine == "ready"
+
+
+@pytest.mark.parametrize("stage", ["float32"], indirect=True)
+@pytest.mark.parametrize("lie", ["head", "layer"])
+async def test_in_float32_probes_see_one_stale_matrix_too(stage: Stage, lie: str) -> None:
+    stage.engine.lie, stage.engine.about, stage.engine.blind = lie, stage.child, True
+    with pytest.raises(SwapError, match="neither"):
+        await stage.swap(stage.child)
