@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from stages import locks
 from stages.errors import LockedError, RtrlError
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
 from stages.registry.store import Store
-from stages.target.switch import end_interrupted
+from stages.target.intent import read_intent
+from stages.target.switch import complete, end_interrupted
 
 EVERY_S = 5.0
 
@@ -30,23 +32,29 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
 
 
 async def reconcile_once(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
 ) -> bool:
     """Bring traffic to `live` when they differ and nobody is deploying. Whether it swapped.
+
+    A rollback that moved the traffic and died is put on record first.
 
     Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-    if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
+    left = read_intent(run_dir) is not None
+    differs = wanted is not None and wanted.digest != served.checkpoint.digest
+    if not left and (not differs or served.engine != "ready"):
         return False
     try:
         lock = target_lock(store, served.line)
     except LockedError:
         return False
     try:
+        if await asyncio.to_thread(complete, store, run_dir, served.line):
+            say("a rollback was interrupted: it is on record now")
         ended = await asyncio.to_thread(end_interrupted, store, served.line)
         wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-        if wanted is None or wanted.digest == served.checkpoint.digest:
+        if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
             return False
         why = f"deployment {ended[0]} was interrupted" if ended else "the registry says so"
         say(f"serving {wanted.digest[:19]} again: {why}")
@@ -57,12 +65,12 @@ async def reconcile_once(
 
 
 async def keep_reconciled(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
 ) -> None:
     """`reconcile_once` every EVERY_S seconds, until cancelled; failures are said, and tried again."""
     while True:
         await asyncio.sleep(EVERY_S)
         try:
-            await reconcile_once(store, served, swapper, say)
+            await reconcile_once(store, served, swapper, say, run_dir)
         except (RtrlError, ApiError, SwapError) as error:
             say(f"what is served is not what the registry says: {error.message}")
