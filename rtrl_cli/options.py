@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no m
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting; repeatable."),
+]
+Line = Annotated[
+    str | None,
+    typer.Option("--line", metavar="NAME", help="A population's line, in place of the workspace's own."),
 ]
 Input = Annotated[
     list[str] | None,
@@ -39,3 +44,8 @@ Ref = Annotated[
         help="checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX; also a run or deployment id.",
     ),
 ]
+
+
+def settings(overrides: Sequence[str] | None, line: str | None) -> list[str]:
+    """What `--set` and `--line` say, as `section.key=value` texts."""
+    return [*([f"workspace.line={line}"] if line else []), *(overrides or ())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -111,17 +111,26 @@ def default_of(field: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
 
 
+def model_of(annotation: Any) -> tuple[type[BaseModel], bool]:
+    """The model of a section; whether there is one section per name."""
+    named = get_origin(annotation) is dict
+    model = get_args(annotation)[1] if named else annotation
+    assert isinstance(model, type)
+    assert issubclass(model, BaseModel)
+    return model, named
+
+
 def settings_page() -> str:
     """docs/settings.md."""
     parts = [SETTINGS_HEAD]
     for section, field in Settings.model_fields.items():
-        assert isinstance(field.annotation, type)
-        assert issubclass(field.annotation, BaseModel)
-        rows = [f"## [{section}]\n", "| setting | default | what it is |", "| --- | --- | --- |"]
-        for name, one in field.annotation.model_fields.items():
+        model, named = model_of(field.annotation)
+        name_of = f"{section}.NAME" if named else section
+        rows = [f"## [{name_of}]\n", "| setting | default | what it is |", "| --- | --- | --- |"]
+        for name, one in model.model_fields.items():
             bounds = f" ({found})" if (found := _bounds(one)) else ""
             what = " ".join((one.description or "").split()) + bounds
-            rows.append(f"| `{section}.{name}` | `{default_of(one)}` | {what.replace('|', '&#124;')} |")
+            rows.append(f"| `{name_of}.{name}` | `{default_of(one)}` | {what.replace('|', '&#124;')} |")
         parts.append("\n".join(rows) + "\n")
     return "\n".join(parts)
 

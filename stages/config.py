@@ -4,7 +4,8 @@
     environment   RTRL_TRAIN__LEARNING_RATE=1e-4
     flag          --set train.learning_rate=1e-4
 
-Tables are merged key by key, at every depth: a later layer replaces only what it names.
+Tables are merged key by key, at every depth: a later layer replaces only what it names. Where the line
+worked on is a population's, `[populations.NAME.SECTION]` of the file stands above its `[SECTION]`.
 
 Each section belongs to its stage (`stages/<name>/config.py`); this module puts them together and
 turns what is wrong into one sentence that says where it stands. Not for: settings of a single run
@@ -37,11 +38,13 @@ from stages.errors import InputMissingError, UsageError
 from stages.eval.config import EvalConfig
 from stages.gateway.config import GatewayConfig
 from stages.monitor.config import MonitorConfig
+from stages.population_config import NAME, OWN, PopulationConfig
 from stages.rollback.config import RollbackConfig
 from stages.train.config import TrainConfig
 
 _VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
 _EXAMPLE = "train.learning_rate=1e-4"
+DEFAULT_LINE = "auto"
 Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
 
 
@@ -51,6 +54,9 @@ class WorkspaceConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     line: str = Field("auto", pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="the checkpoint line worked on")
+    serves: str = Field(
+        "", description="the line that `rtrl serve` serves; by default `line`, or `auto` for a population's"
+    )
     seed: int = Field(0, ge=0, description="default of --seed")
 
 
@@ -71,6 +77,9 @@ class Settings(BaseModel):
     rollback: RollbackConfig = Field(default_factory=RollbackConfig)
     cycle: CycleConfig = Field(default_factory=CycleConfig)
     monitor: MonitorConfig = Field(default_factory=MonitorConfig)
+    populations: dict[str, PopulationConfig] = Field(
+        default_factory=dict, description="populations with a line of their own, by its name"
+    )
 
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:
@@ -101,8 +110,9 @@ class Settings(BaseModel):
         layers = [(source, document), *environment_layers(os.environ), *map(override_layer, overrides)]
         for where, layer in layers:
             _check_keys(cls, where, layer)
+        layers = _of_population(layers)
         try:
-            return cls.model_validate(_merged(layers))
+            return cls.model_validate(_serving(_merged(layers), layers))
         except ValidationError as error:
             raise _explain(error, layers) from error
 
@@ -113,6 +123,27 @@ def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
     for _, layer in layers:
         merged = _over(merged, layer)
     return merged
+
+
+def _of_population(layers: list[Layer]) -> list[Layer]:
+    """The layers with those settings above the file's that the line worked on has of its own."""
+    merged = _merged(layers)
+    line = merged.get("workspace", {}).get("line", DEFAULT_LINE)
+    own = merged.get("populations", {}).get(line)
+    if not isinstance(own, Mapping):
+        return layers
+    sections = {name: own[name] for name in OWN if isinstance(own.get(name), Mapping)}
+    return [layers[0], (f"[populations.{line}]", sections), *layers[1:]]
+
+
+def _serving(merged: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
+    """With `workspace.serves`: the last line named that is no population's."""
+    workspace = merged.get("workspace", {})
+    if not workspace.get("serves"):
+        named = [layer.get("workspace", {}).get("line", "") for _, layer in layers]
+        plain = [line for line in named if line and line not in merged.get("populations", {})]
+        workspace = {**workspace, "serves": plain[-1] if plain else DEFAULT_LINE}
+    return {**merged, "workspace": workspace}
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +171,13 @@ def override_layer(text: str) -> Layer:
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or not key:
         raise UsageError(f"--set {text!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
+    if section == "populations":
+        return f"--set {text}", {section: _nested(key.split("."), _value(value.strip()))}
     return f"--set {text}", {section: {key: _value(value.strip())}}
+
+
+def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    return {keys[0]: _nested(keys[1:], value) if keys[1:] else value}
 
 
 def _value(text: str) -> Any:
@@ -162,12 +199,36 @@ def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) 
             raise UsageError(
                 f"{section!r} in {where} is a value, and must be a section", hint=f"write [{section}]"
             )
+        if section == "populations":
+            _check_populations(settings, where, values)
+            continue
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, BaseModel)
         known = field.annotation.model_fields
         for key in values:
             if key not in known:
                 raise _unknown(f"setting {section}.{key}", key, where, list(known))
+
+
+def _check_populations(settings: type[Settings], where: str, named: Mapping[str, Any]) -> None:
+    """Names, their keys, and the settings of stages within, as if they stood in the stages' sections."""
+    known = list(PopulationConfig.model_fields)
+    for name, values in named.items():
+        if not NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} in {where} cannot name a population",
+                hint="small letters, digits, dots, dashes and underscores",
+            )
+        if not isinstance(values, Mapping):
+            raise UsageError(
+                f"populations.{name} in {where} is a value, and must be a section",
+                hint=f"write [populations.{name}]",
+            )
+        for key, value in values.items():
+            if key not in known:
+                raise _unknown(f"setting populations.{name}.{key}", key, where, known)
+            if key in OWN:
+                _check_keys(settings, f"populations.{name} in {where}", {key: value})
 
 
 def _unknown(what: str, name: str, where: str, known: list[str]) -> UsageError:

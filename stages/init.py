@@ -45,8 +45,9 @@ max_num_seqs = 64
 clock = "events"        # "now" is the newest event: a simulated day is over when its last event is in
 
 [train]
-learning_rate = 1.5e-4
-optimizer_steps = 8
+learning_rate = 5e-4
+optimizer_steps = 12
+kl_coefficient = 0.02
 """
 
 MODEL_SETTINGS = """\

@@ -50,6 +50,7 @@ EventType = Literal[
 
 POPULATION = "population"  # the feature that names it; fixed by the API key
 TEXT_ONLY = "text_only"  # the defect of a generation read from a log: its tokens are not known
+LIVE, CANARY, HOLDBACK = "live", "canary", "holdback"  # arms
 
 # "untold": read from a log that does not say whether its calls were valid
 CallError = Literal["", "unparsable", "unknown_tool", "schema", "untold"]

@@ -23,6 +23,7 @@ from cursorbench.redaction import redact
 from stages import faults, locks
 from stages.errors import RtrlError, classified
 from stages.identity import code_version, fingerprint
+from stages.populations import begin_line
 from stages.progress import Silent
 from stages.refs import Refs, refs_by_kind
 from stages.registry.check import check_artifact
@@ -106,6 +107,7 @@ def run_stage(
     lock = lock or locks.acquire(store.lock_path(lock_name), what=lock_name, timeout=timeout)
     with lock.held():
         sweep(store)
+        begin_line(workspace, store)
         plan = _plan(workspace, store, stage, refs, config, seed)
         if plan.fingerprint and not force and (known := store.finished_run(plan.fingerprint)):
             return _known(store, plan, known, started)
@@ -190,6 +192,7 @@ def _repeat(
     started: float,
 ) -> StageResult:
     row = store.run(from_run)
+    workspace = workspace.on_line(row.line)
     config, inputs, extra = recorded_plan(store, stage, row)
     plan = Plan(stage, config, inputs, extra, row.seed, row.fingerprint, row.lock, from_run=row.id)
     if dry_run:

@@ -124,6 +124,12 @@ class Workspace:
         """The same workspace with further `section.key=value` texts on top."""
         return replace(self, overrides=(*self.overrides, *overrides)) if overrides else self
 
+    def on_line(self, line: str) -> Workspace:
+        """The same workspace with another line worked on."""
+        return (
+            self if line == self.settings.workspace.line else self.with_overrides([f"workspace.line={line}"])
+        )
+
     def with_store(self, store_dir: Path) -> Workspace:
         """The same workspace, writing to another store (see `--from-run`)."""
         return replace(self, scratch_store=store_dir)

@@ -30,6 +30,7 @@ Watch = Annotated[
 def command(
     decide: Decide = False,
     watch: Watch = None,
+    line: options.Line = None,
     overrides: options.Set = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -41,7 +42,7 @@ def command(
     from stages.errors import InconclusiveError, RtrlError
     from stages.result import StageResult, attach_result, status_of
 
-    found, store = open_store(workspace, overrides or ())
+    found, store = open_store(workspace, options.settings(overrides, line))
     while True:
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:

@@ -77,6 +77,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -90,7 +91,16 @@ def command(
     and notes hold sessions; docs/sources.md lists the kinds.
     """
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
+        workspace,
+        inputs or (),
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
+        seed,
     )
     if received:
         if paths or from_run is not None or any(one is not None for one in (kind, user, timezone)):

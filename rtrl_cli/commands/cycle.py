@@ -29,6 +29,7 @@ def command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not go on with an interrupted cycle.")] = False,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -42,7 +43,7 @@ def command(
     from rtrl_cli.commands.distill import tell_alarms
     from stages.cycle.run import plan_cycle, run_cycle
 
-    found, store = open_store(workspace, overrides or ())
+    found, store = open_store(workspace, options.settings(overrides, line))
     if dry_run:
         result = plan_cycle(found, store, deadline)
         show(as_json, result.envelope(), lambda: _plan(result))

@@ -42,6 +42,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -50,7 +51,15 @@ def command(
 ) -> None:
     """Serve the newest checkpoint with a passing report against what is live, or the one named by --input."""
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
+        workspace,
+        inputs or (),
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
     )
     run_command(
         "deploy",

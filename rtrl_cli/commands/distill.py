@@ -30,6 +30,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -55,7 +56,7 @@ def command(
             )
         _explain(workspace, inputs or [], explain, as_json)
         return
-    sets = [*(overrides or ()), *([f"distill.engine={engine}"] if engine is not None else [])]
+    sets = [*options.settings(overrides, line), *([f"distill.engine={engine}"] if engine is not None else [])]
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, quiet, from_run, seed
     )

@@ -11,6 +11,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -20,6 +21,15 @@ def command(
 ) -> None:
     """Compare a candidate with the live checkpoint. Exit 0 pass, 3 regressed, 4 inconclusive."""
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
+        workspace,
+        inputs or (),
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
+        seed,
     )
     run_command("eval", flags)

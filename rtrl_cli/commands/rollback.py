@@ -25,6 +25,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -34,7 +35,15 @@ def command(
     """Serve the checkpoint that was live before, and take its line state back. No report is asked for."""
     refs = [*(inputs or ()), *([to] if to else [])]
     flags = StageFlags(
-        workspace, refs, as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run
+        workspace,
+        refs,
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
     )
     moved = None
     if not (refs or offline or dry_run or from_run or overrides):

@@ -27,6 +27,7 @@ def command(
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     lock_timeout: options.LockTimeout = None,
     quiet: options.Quiet = False,
@@ -55,7 +56,16 @@ def command(
 
         raise typer.Exit(follow())
     flags = StageFlags(
-        workspace, inputs or (), as_json, dry_run, force, overrides or (), lock_timeout, quiet, from_run, seed
+        workspace,
+        inputs or (),
+        as_json,
+        dry_run,
+        force,
+        options.settings(overrides, line),
+        lock_timeout,
+        quiet,
+        from_run,
+        seed,
     )
     outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
     if explain is not None:

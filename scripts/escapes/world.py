@@ -118,6 +118,12 @@ class World:
             "core_pattern": Path("/proc/sys/kernel/core_pattern").read_text("utf-8"),
         }
 
+    def end_victim(self) -> None:
+        """The process that attempts aim at is no more."""
+        if self.victim is not None:
+            self.victim.kill()
+            self.victim.wait()
+
     def mend(self) -> None:
         """Put everything back as it was before an attempt."""
         for _ in self.touched():
@@ -246,6 +252,5 @@ def make(start: Callable[[], Backend]) -> Iterator[World]:
         stack.callback(libc.syscall, _KEYCTL, _KEYCTL_UNLINK, key, _SESSION_KEYRING)
         world = World(start(), folder, secret, tcp, udp, abstract, unix, shared, key)
         world.mend()
-        assert world.victim is not None
-        stack.callback(lambda: world.victim and (world.victim.kill(), world.victim.wait()))
+        stack.callback(world.end_victim)
         yield world

@@ -185,7 +185,7 @@ class Chain:
         setup = self.setup
         day = setup.base_cycle + number - 1
         traffic = Traffic("", "", users=setup.users, requests=setup.requests, seed=setup.seed, day=day)
-        edge = Edge(workspace, Checkpoint(served.digest, served.path), key.id, SERVICE)
+        edge = Edge(workspace, Checkpoint(served.digest, served.path), key, SERVICE)
         try:
             assert self._engine is not None
             use = live_a_day(edge, self._engine, traffic).to_json()

@@ -21,6 +21,7 @@ from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.events import EventIntake
+from stages.gateway.keys import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, parse_request
@@ -122,14 +123,14 @@ class Edge:
 
     Args:
         checkpoint: what the engine holds.
-        key_id: whose requests these are.
+        key: whose requests these are.
     """
 
-    def __init__(self, workspace: Workspace, checkpoint: Checkpoint, key_id: str, service: Service) -> None:
+    def __init__(self, workspace: Workspace, checkpoint: Checkpoint, key: ApiKey, service: Service) -> None:
         settings = workspace.settings
         self.model = settings.engine.served_name
         self._defaults = settings.gateway.sampling
-        self._key_id, self._service = key_id, service
+        self._key, self._service = key, service
         self._vault = Vault.open(workspace.keys_dir)
         self._spool = SpoolWriter(workspace.spool_dir, self._vault, fsync_ms=1000.0)
         served = ServedState(settings.workspace.line, self.model, checkpoint, engine="ready")
@@ -156,7 +157,7 @@ class Edge:
         said = attribution.headers()["X-Rtrl-At"]
         user, session, episode = attribution.user, attribution.session, attribution.episode
         who = Who(user, session, episode, parse_ms(said), no_train=False)
-        call = self._recorder.begin(self._key_id, who, request, "experiments", self._arm)
+        call = self._recorder.begin(self._key, who, request, "experiments", self._arm)
         return call, _chat_request(request, body)
 
     def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_s: float) -> Completion:
@@ -191,7 +192,7 @@ class Edge:
 
     async def events(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Record events as `POST /v1/events` does."""
-        return await self._intake.take(self._key_id, {"events": list(events)})
+        return await self._intake.take(self._key.id, {"events": list(events)})
 
 
 def _chat_request(request: Request, body: Mapping[str, Any]) -> ChatRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,17 +12,18 @@ from experimenting.edge import Engine
 from experimenting.monitored import recorded
 from experimenting.setup import Setup
 from experimenting.without import without
+from stages.eval.subjects import ChatEngine
 
 if TYPE_CHECKING:
+    from evals.suites.base import TextRequest
     from stages.registry.store import Store
     from stages.result import StageResult
+    from stages.stage import Stage
     from stages.workspace import Workspace
 
 
-class LoadingEngine(Engine, Protocol):
-    """An engine whose weights can be changed."""
-
-    def load_weights(self, checkpoint_dir: Path) -> Any: ...
+class LoadingEngine(Engine, ChatEngine, Protocol):
+    """What lives the days and, where there is a gate, what `eval` asks."""
 
 
 def learn(
@@ -47,7 +48,8 @@ def learn(
     gate = EvalStage(lambda _, folder: _Lent(engine, folder))
     results: dict[str, StageResult] = {}
     refs: list[str] = []
-    for stage in (COLLECT, DISTILL, TRAIN, *([gate] if setup.gate else [])):
+    stages: list[Stage] = [COLLECT, DISTILL, TRAIN, *([gate] if setup.gate else [])]
+    for stage in stages:
         try:
             with timed(stage.name), without(setup.without if stage is TRAIN else ""), recorded(cycle):
                 result = run_stage(workspace, store, stage, refs, seed=setup.seed)
@@ -73,8 +75,18 @@ class _Lent:
     def __post_init__(self) -> None:
         self.load_weights(self.checkpoint_dir)
 
-    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+    @property
+    def context(self) -> int:
+        return self.engine.context
+
+    def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
         return self.engine.chat(batch, seed=seed)
+
+    def ranked(self, sequences: Sequence[Sequence[int]]) -> list[list[tuple[float, int]]]:
+        return self.engine.ranked(sequences)
+
+    def continued(self, requests: Sequence[TextRequest]) -> list[str]:
+        return self.engine.continued(requests)
 
     def load_weights(self, checkpoint_dir: Path) -> None:
         self.checkpoint_dir = checkpoint_dir

@@ -17,11 +17,10 @@ from stages.monitor.cycle import Cycle
 def recorded(path: Path) -> Iterator[None]:
     """While it lasts, the cycle that `distill` hands to its monitors is also written to `path`."""
     from stages.distill import run
-
-    real = run.cycle_of
+    from stages.distill.monitored import cycle_of
 
     def kept(*arguments: Any) -> Cycle:
-        cycle = real(*arguments)
+        cycle = cycle_of(*arguments)
         save(path, cycle)
         return cycle
 
@@ -31,7 +30,9 @@ def recorded(path: Path) -> Iterator[None]:
 
 def save(path: Path, cycle: Cycle) -> None:
     """A whole file or none."""
-    columns = {f"column_{name}": values.astype(np.float32) for name, values in cycle.columns.items()}
+    columns: dict[str, Any] = {
+        f"column_{name}": values.astype(np.float32) for name, values in cycle.columns.items()
+    }
     partial = path.with_name(f".{path.name}.new.npz")
     np.savez_compressed(
         partial,

@@ -26,7 +26,7 @@ class Size:
     seeds: int = 5
     cycles: int = 12
     users: int = 200
-    requests: int = 800
+    requests: int = 600
     heldout: int = 300
     heldout_ends: int = 1200
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experimenting.chain import Chain
 from experimenting.learn import LoadingEngine
@@ -89,5 +89,5 @@ def _start(workspace: Workspace, folder: Path) -> LoadingEngine:
     first = _worker.work / f"engine-{os.getpid()}"
     shutil.rmtree(first, ignore_errors=True)
     shutil.copytree(folder, first)
-    engine: Any = start_engine(workspace, first)
+    engine: LoadingEngine = start_engine(workspace, first)
     return engine

@@ -103,7 +103,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    return sum(row[name] for row in rows) / len(rows)
+    return float(sum(row[name] for row in rows)) / len(rows)
 
 
 def write(folder: Path, found: Mapping[str, Any], runs: Sequence[Run], figures_table: str) -> None:

@@ -46,7 +46,7 @@ class Setup:
     cycles: int
     signals: str = ""
     users: int = 200
-    requests: int = 800
+    requests: int = 600
     lag: int = 0
     gate: bool = False
     without: str = ""

@@ -90,7 +90,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ids", action="store_true", help="write a TSV without texts")
     given = parser.parse_args()
-    rows = joined(read(given.candidates), *map(reading, given.readings), adjudication())
+    one, other = map(reading, given.readings)
+    rows = joined(read(given.candidates), one, other, adjudication())
     if given.ids:
         lines = ["\t".join(IDS), *("\t".join(row[name] for name in IDS) for row in rows)]
         given.out.write_text("\n".join(lines) + "\n", encoding="utf-8")

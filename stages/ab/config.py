@@ -30,6 +30,12 @@ class AbConfig(BaseModel):
     cuped: bool = Field(
         True, description="take away what users' figures from before the canary explain of the difference"
     )
+    holdback: float = Field(
+        0.0,
+        ge=0,
+        le=0.2,
+        description="share of the users who stay on the line's anchor for good: what was gained since",
+    )
     planned_users: int = Field(
         2000, ge=100, description="users of both arms expected by then: bounds are tightest there"
     )

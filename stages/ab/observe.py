@@ -24,7 +24,7 @@ from stages.ab.past import Columns, Past, experiences_before, past_of, values_of
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import InconclusiveError, InputMissingError, RtrlError
-from stages.gateway.arms import CANARY, LIVE
+from stages.records import CANARY, LIVE
 from stages.registry.deployments import Deployment
 from stages.registry.scratch import bare_scratch
 from stages.registry.store import Store

@@ -32,6 +32,10 @@ class CollectConfig(BaseModel):
         1, ge=0, description="largest distance in the checkpoint tree between sampler and live checkpoint"
     )
     arm: str = Field("live", description="the arm whose episodes are taken: that of the parent to be trained")
+    holdback: bool = Field(
+        True,
+        description="take the holdback's episodes too, where `max_lag` permits their checkpoint",
+    )
     metrics: dict[str, str] = Field(
         default_factory=dict,
         description="what a metric of logged feedback is, by its name: thumbs, outcome, outcome WORST..BEST",

@@ -36,7 +36,7 @@ TAKEN = "taken"
 class Rules:
     """What makes an episode ready. Times in ms; `lags` gives the distance to live, None for unrelated."""
 
-    arm: str
+    arms: frozenset[str]
     max_lag: int
     horizon_ms: int  # grace included
     lags: Mapping[str, int | None]  # by checkpoint digest
@@ -100,7 +100,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
     last_at = last_activity(scan)
     lag, unrelated = _lags(scan, rules)
     consumed = np.fromiter((e in rules.consumed for e in scan.episodes), dtype=np.bool_, count=n)
-    arm = np.array([name != rules.arm for name in scan.arms], dtype=np.bool_)
+    arm = np.array([name not in rules.arms for name in scan.arms], dtype=np.bool_)
     conditions = {
         "no_train": _any(n, scan.g_episode, scan.g_no_train),
         "forgotten": _any(n, scan.g_episode, forgotten),

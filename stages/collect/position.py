@@ -23,20 +23,24 @@ def resume(store: Store, line: str, config: CollectConfig, damaged: Mapping[str,
     live = store.alias(line, "live")
     if live is None:
         return {"checkpoint": "", "seq": 0}
-    return {"checkpoint": live.digest, "seq": settled_before(store, live.digest, config, damaged)}
+    return {"checkpoint": live.digest, "seq": settled_before(store, live.digest, line, config, damaged)}
 
 
 def settled_before(
-    store: Store, checkpoint: str, config: CollectConfig, damaged: Mapping[str, int] | None = None
+    store: Store,
+    checkpoint: str,
+    line: str,
+    config: CollectConfig,
+    damaged: Mapping[str, int] | None = None,
 ) -> int:
-    """The first seq that a `collect` for `checkpoint` needs; 0 when none was made for an ancestor.
+    """The first seq that a `collect` of `line` for `checkpoint` needs; 0 when none was made for an ancestor.
 
-    By the newest interactions made for an ancestor (also those whose bytes gc removed), not by those made
-    for the checkpoint itself, or collecting twice would not be the same twice.
+    By the newest interactions of the line made for an ancestor (also those whose bytes gc removed), not by
+    those made for the checkpoint itself, or collecting twice would not be the same twice.
     """
     ancestors = set(store.ancestors(checkpoint))
     rules = {"arm": config.arm, "max_lag": config.max_lag}
-    for earlier in store.all_of("interactions", where=rules, removed=True) if ancestors else ():
+    for earlier in store.all_of("interactions", line, rules, removed=True) if ancestors else ():
         if earlier.meta["checkpoint"] in ancestors:
             window = earlier.meta["window"]
             if damaged is None:

@@ -71,15 +71,17 @@ def received(workspace: Workspace, store: Store, keep_days: float, now: float) -
 
 def settled(workspace: Workspace, store: Store) -> int:
     """Records before this seq will not be collected for any checkpoint that is, or may again be, live."""
-    config = workspace.settings.collect
-    checkpoints: set[str] = set()
+    found: list[int] = []
     for line in store.lines():
+        checkpoints: set[str] = set()
         live = store.alias(line, "live")
         if live is not None:
             checkpoints.add(live.digest)
         for deployment in store.deployments.history(line, LAST_DEPLOYMENTS):
             checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
-    return min((settled_before(store, digest, config) for digest in checkpoints), default=0)
+        config = workspace.on_line(line).settings.collect
+        found += [settled_before(store, digest, line, config) for digest in checkpoints]
+    return min(found, default=0)
 
 
 def _plan(spool: Spool, before: int, keep_days: float, now: float) -> Retention:

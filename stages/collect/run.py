@@ -26,6 +26,8 @@ from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError, UsageError
 from stages.linestate import consumed_episodes
+from stages.populations import Whose, whose
+from stages.records import HOLDBACK, LIVE
 from stages.spool import Damage, Spool
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.vault import Vault
@@ -88,8 +90,9 @@ class CollectStage:
             known = spool.recheck()
             resume = position.resume(store, line, config, window.first_seqs(spool, known))
             first = max(bounds.first_seq, resume["seq"])
-            found, met = window.read(spool, line, first, bounds.last_seq)
-            self._seen = ((workspace.spool_dir, line, first, bounds.last_seq), found, met)
+            mine = whose(workspace.settings)
+            found, met = window.read(spool, mine, first, bounds.last_seq)
+            self._seen = ((workspace.spool_dir, mine, first, bounds.last_seq), found, met)
             clock = bounds.max_at if config.clock == "events" else time.time_ns() // 1_000_000
             ripe = planning.last_activity(found) + _horizon_ms(config)
             now = int(ripe[ripe <= clock].max(initial=0))
@@ -101,7 +104,7 @@ class CollectStage:
             "resume": resume,
             "damaged": damaged,
             "now": now,
-        }
+        } | ({"whose": mine.facts()} if workspace.settings.populations else {})
 
     def run(
         self,
@@ -132,7 +135,8 @@ class CollectStage:
             window.refuse_deleted(spool, first)
             ctx.progress.start("collect: reading the spool")
             spool.heal()
-            found, damages = self._found(ctx, spool, first, last)
+            mine = Whose.of(extra.get("whose"), ctx.workspace.settings.workspace.line)
+            found, damages = self._found(ctx, spool, mine, first, last)
             rules = _rules(config, found, ctx.store, inputs)
             gone = forgotten(found, spool.dir, vault)
             decided = planning.plan(found, rules, extra["now"], gone)
@@ -150,13 +154,14 @@ class CollectStage:
             spool.close()
         return _outcome(config, found, decided, sealer, extra, live, damages)
 
-    def _found(self, ctx: RunContext, spool: Spool, first: int, last: int) -> tuple[Scan, list[Damage]]:
+    def _found(
+        self, ctx: RunContext, spool: Spool, mine: Whose, first: int, last: int
+    ) -> tuple[Scan, list[Damage]]:
         """The window's columns and damage; a closed range of an append-only spool is always the same."""
-        line = ctx.workspace.settings.workspace.line
         seen, self._seen = self._seen, None
-        wanted = (ctx.workspace.spool_dir, line, first, last)
+        wanted = (ctx.workspace.spool_dir, mine, first, last)
         if seen is None or seen[0] != wanted:
-            seen = (wanted, *window.read(spool, line, first, last))
+            seen = (wanted, *window.read(spool, mine, first, last))
         window.refuse_damage(ctx, spool, seen[2])
         return seen[1], seen[2]
 
@@ -179,6 +184,7 @@ def _outcome(
         "max_lag": config.max_lag,
         "horizon_s": config.horizon_s,
         "metrics": config.metrics,
+        **({"whose": extra["whose"]} if "whose" in extra else {}),
         "window": {
             **extra["spool"],
             "resume_seq": decided.resume_seq,
@@ -242,7 +248,7 @@ def _rules(
         except InputMissingError:
             lags[digest] = None
     return planning.Rules(
-        arm=config.arm,
+        arms=frozenset((LIVE, HOLDBACK) if config.arm == LIVE and config.holdback else (config.arm,)),
         max_lag=config.max_lag,
         horizon_ms=_horizon_ms(config),
         lags=lags,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.collect.columns import Columns
+from stages.populations import Whose
 from stages.records import EVENT_TYPES
 
 Ints = npt.NDArray[np.int64]
@@ -58,9 +59,9 @@ class Scan:
     other_lines: int  # generations of other lines, skipped
 
 
-def scan(columns: Columns, line: str) -> Scan:
-    """The columns of a window; generations of other lines than `line` are counted and skipped."""
-    mine = pc.equal(columns.generations["line"], line)
+def scan(columns: Columns, whose: Whose) -> Scan:
+    """The columns of a window; generations that are another line's to learn from are counted and skipped."""
+    mine = _mine(columns.generations, whose)
     g, v = columns.generations.filter(mine), columns.events
     episode, episodes = _codes(g["episode"])
     user, users = _codes(g["user"])
@@ -95,6 +96,16 @@ def scan(columns: Columns, line: str) -> Scan:
         sessions=int(session.max(initial=-1)) + 1,
         other_lines=columns.generations.num_rows - g.num_rows,
     )
+
+
+def _mine(generations: pa.Table, whose: Whose) -> pa.ChunkedArray:
+    mine = pc.is_in(generations["line"], value_set=pa.array(whose.lines))
+    of = generations["population"]
+    if whose.labels is not None:
+        mine = pc.and_(mine, pc.is_in(of, value_set=pa.array(whose.labels)))
+    if whose.without:
+        mine = pc.and_(mine, pc.invert(pc.is_in(of, value_set=pa.array(whose.without))))
+    return mine
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from stages.collect import columns
 from stages.collect.scan import Scan, scan
 from stages.errors import InputMissingError
+from stages.populations import Whose
 from stages.registry.runs import fail_run
 from stages.spool import Damage, Spool, SpoolDamagedError
 from stages.stage import RunContext
 
 
-def read(spool: Spool, line: str, first: int, last: int) -> tuple[Scan, list[Damage]]:
+def read(spool: Spool, whose: Whose, first: int, last: int) -> tuple[Scan, list[Damage]]:
     """The window's columns, and the damage in it, which is skipped."""
     found = columns.read(spool, first, last)
-    return scan(found, line), found.damages
+    return scan(found, whose), found.damages
 
 
 def refuse_damage(ctx: RunContext, spool: Spool, damages: list[Damage]) -> None:

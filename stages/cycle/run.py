@@ -25,6 +25,7 @@ from stages.errors import (
     RtrlError,
     UsageError,
 )
+from stages.populations import begin_line
 from stages.progress import Silent
 from stages.registry.runs import describe_error
 from stages.result import SCHEMA, StageResult, Status, attach_result, code_of, result_of, status_of
@@ -136,6 +137,7 @@ def run_cycle(
     url = config.ping if ping_url is None else ping_url
     lock = store.lock_path(f"cycle-{line}")
     with locks.hold(lock, what=f"the cycle of line {line}", timeout=lock_timeout):
+        begin_line(workspace, store)
         record = _record(workspace, store, line, fresh)
         locks.note_run(lock, record.id)
         turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())

@@ -12,6 +12,9 @@ class DeployConfig(ShadowConfig):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    canary_share: float = Field(
+        0, ge=0, lt=1, description="share of the users who get it first when `--canary` says none; 0 is all"
+    )
     drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
     swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
     lock_timeout_s: float = Field(

@@ -114,7 +114,7 @@ class DeployStage:
         if past := store.deployments.rolled_back(switch.line, switch.target.digest):
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
-        if (share := extra.get("canary")) and not store.is_scratch:
+        if (share := _share(config, extra, live)) and not store.is_scratch:
             facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
         elif extra.get("promote") and (canary := canary_of(store, switch.line)) is not None:
@@ -134,6 +134,14 @@ class DeployStage:
         live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
         return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
+
+
+def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -> float:
+    """Of the users who get it first; 0 is everybody at once."""
+    assert isinstance(config, DeployConfig)
+    if extra.get("promote") or extra["offline"] or live is None:
+        return 0.0
+    return float(extra.get("canary") or config.canary_share)
 
 
 def _before(config: BaseModel, ctx: RunContext, switch: Switch) -> Before | None:

@@ -39,7 +39,7 @@ class StubEngine:
         self.checkpoint_dir = checkpoint_dir
         self.loads.append(checkpoint_dir)
 
-    def chat(self, batch: list[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
+    def chat(self, batch: Sequence[ChatRequest], *, seed: int | None = None) -> list[dict[str, Any]]:
         """One answer each; a request is answered alike by the same shares, whatever else is asked."""
         self.asked += len(batch)
         return [self._answer(request) for request in batch]

@@ -17,8 +17,6 @@ from typing import Any
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.served import ServedState
 
-LIVE, CANARY = "live", "canary"
-
 
 @dataclass(frozen=True, eq=False)
 class Arm:

@@ -180,7 +180,7 @@ class EventRow(SQLModel, table=True):
 
     seq: int | None = Field(default=None, primary_key=True)
     at: str
-    entity: str  # artifact, run, deployment, alias, pin, schema, user, export, look, shadow
+    entity: str  # artifact, run, deployment, alias, pin, schema, user, export, look, shadow, holdback
     entity_id: str
     from_state: str
     to_state: str

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stages import locks
-from stages.errors import LockedError, RtrlError
+from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
 from stages.registry.store import Store
 from stages.target.intent import read_intent
-from stages.target.switch import complete, end_interrupted
+from stages.target.switch import complete, end_interrupted, interrupted
 
 EVERY_S = 5.0
 
@@ -34,19 +34,19 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
 async def reconcile_once(
     store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
 ) -> bool:
-    """Bring traffic to `live` when they differ and nobody is deploying. Whether it swapped.
+    """Bring traffic to `live` when they differ, and end what was interrupted, unless somebody is deploying.
 
-    A rollback that moved the traffic and died is put on record first.
+    A rollback that moved the traffic and died is put on record first. Whether it swapped.
 
     Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-    left = read_intent(run_dir) is not None
-    differs = wanted is not None and wanted.digest != served.checkpoint.digest
-    if not left and (not differs or served.engine != "ready"):
+    differs = wanted is not None and wanted.digest != served.checkpoint.digest and served.engine == "ready"
+    left = differs or read_intent(run_dir) is not None
+    if not left and not await asyncio.to_thread(interrupted, store, served.line):
         return False
-    try:
-        lock = target_lock(store, served.line)
+    try:  # in a thread: it waits a moment for a lock that is held
+        lock = await asyncio.to_thread(target_lock, store, served.line)
     except LockedError:
         return False
     try:
@@ -71,6 +71,7 @@ async def keep_reconciled(
     while True:
         await asyncio.sleep(EVERY_S)
         try:
-            await reconcile_once(store, served, swapper, say, run_dir)
+            with classified():
+                await reconcile_once(store, served, swapper, say, run_dir)
         except (RtrlError, ApiError, SwapError) as error:
             say(f"what is served is not what the registry says: {error.message}")

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.errors import RtrlError
-from stages.gateway.arms import LIVE
-from stages.records import Generation, Sampling
+from stages.records import LIVE, Generation, Sampling
 from stages.spool import Damage, Spool
 from stages.spool.chains import ChainReader
 from stages.vault import UserForgottenError, Vault

@@ -34,7 +34,7 @@ class TrainStage:
     """
 
     name = "train"
-    config = TrainConfig
+    config: type[BaseModel] = TrainConfig
     takes: tuple[Kind, ...] = ("experience", "checkpoint", "line_state")
     explain: str = ""  # the episode that `plan` explains, in place of the batch
     import_dir: Path | None = None

@@ -11,7 +11,7 @@ FILE = Path(__file__).with_name("rtrl_snippets.jsonl")
 
 def load(**_: Any) -> dict[str, Any]:
     """The documents by split, as lm-eval's `custom_dataset` wants them, held in memory."""
-    from datasets import Dataset  # type: ignore[import-untyped]
+    from datasets import Dataset
 
     lines = FILE.read_text(encoding="utf-8").splitlines()
     return {"test": Dataset.from_list([json.loads(line) for line in lines])}

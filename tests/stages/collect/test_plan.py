@@ -14,13 +14,14 @@ from stages.collect import columns
 from stages.collect.columns import Columns
 from stages.collect.plan import REASONS, Plan, Rules, audit, events_left_behind, left_behind, plan
 from stages.collect.scan import Scan, scan
+from stages.populations import Whose
 from stages.records import Event, Generation, Sampling, Span
 from stages.spool import codec
 from stages.spool.frames import Frame, Kind
 
 HOUR = 3_600_000
 RULES = Rules(
-    arm="live",
+    arms=frozenset({"live"}),
     max_lag=1,
     horizon_ms=HOUR,
     lags={"a": 0, "b": 1, "c": 2, "x": None},
@@ -49,7 +50,7 @@ def scanned(generations: Sequence[Generation], events: Sequence[Event]) -> Scan:
         frame(Kind.EVENT, n, codec.pack_event(e, "u", b""))
         for n, e in enumerate(events, len(generations) + 1)
     ]
-    return scan(Columns(columns.generations_of(1, made), columns.events_of(1, told), []), "auto")
+    return scan(Columns(columns.generations_of(1, made), columns.events_of(1, told), []), Whose(("auto",)))
 
 
 def frame(kind: Kind, seq: int, body: bytes) -> Frame:

@@ -12,6 +12,7 @@ import pytest
 from stages import schemas, tables, workers
 from stages.collect import columns, plan, seal, window
 from stages.collect.seal import Sealer
+from stages.populations import Whose
 from stages.progress import Silent
 from stages.spool import Spool
 from tests.stages.world import HOUR, T0, World
@@ -33,10 +34,10 @@ def sealer(world: World, out: Path) -> tuple[Sealer, plan.Plan]:
     """What would be copied of the whole spool."""
     world.writer.flush()
     spool = Spool.open(world.workspace.spool_dir)
-    found, damages = window.read(spool, "auto", 0, 1 << 60)
+    found, damages = window.read(spool, Whose(("auto",)), 0, 1 << 60)
     spool.close()
     assert not damages
-    rules = plan.Rules("live", 1, HOUR, {world.live: 0}, frozenset())
+    rules = plan.Rules(frozenset({"live"}), 1, HOUR, {world.live: 0}, frozenset())
     decided = plan.plan(found, rules, T0 + 9 * HOUR, np.zeros(len(found.g_seq), dtype=np.bool_))
     return Sealer(out, found, decided, world.workspace.spool_dir, world.workspace.keys_dir), decided
 

@@ -247,16 +247,16 @@ def shipped_rewards(tmp_path: Path, followup: float, refused_followup: float, pr
 
 
 @pytest.mark.parametrize(
-    ("price", "asked"), [("minimum", (0.0, -0.45)), ("initial", (-0.2, -0.65)), ("maximum", (-0.9, -1.35))]
+    ("price", "asked"), [("minimum", (0.0, -0.45)), ("initial", (-0.2, -0.65)), ("maximum", (-1.4, -1.85))]
 )
 def test_the_shipped_spec_puts_broken_calls_below_everything(
     tmp_path: Path, price: str, asked: tuple[float, float]
 ) -> None:
     """The columns of the spec's commentary: content (0.15, as silence) and unhappy (0.9, refused 0.95)."""
     content = shipped_rewards(tmp_path, 0.15, NAN, price)
-    assert content == pytest.approx([1.2, -0.3, -0.4, asked[0], -1.0])
+    assert content == pytest.approx([1.4, -0.6, -0.7, asked[0], -2.0])
     unhappy = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, price)
-    assert unhappy == pytest.approx([0.75, -0.75, -0.88, asked[1], -1.45])
+    assert unhappy == pytest.approx([0.95, -1.05, -1.18, asked[1], -2.45])
     for rewards in (content, unhappy):
         assert min(rewards[:4]) > rewards[4] + 0.09
 
@@ -266,11 +266,11 @@ def test_when_an_edit_pays_under_the_shipped_spec(tmp_path: Path) -> None:
     kept, _, _, welcome, _ = shipped_rewards(tmp_path, 0.15, NAN, "initial")
     _, _, refused, annoying, _ = shipped_rewards(tmp_path, 0.9, EXPLICIT_NO, "initial")
     clear = (annoying - refused) / (kept - refused)
-    assert clear == pytest.approx(0.23 / 2.08)
-    assert clear < 1 / 9
+    assert clear == pytest.approx(0.53 / 2.58)
+    assert clear == pytest.approx(1 / 5, abs=0.01)
     vague = (welcome - refused) / (kept - refused)
-    assert vague == pytest.approx(0.68 / 2.08)
-    assert vague == pytest.approx(1 / 3, abs=0.01)
+    assert vague == pytest.approx(0.98 / 2.58)
+    assert vague == pytest.approx(2 / 5, abs=0.03)
 
 
 def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(tmp_path: Path) -> None:
@@ -286,4 +286,4 @@ def test_a_refusal_alone_is_worse_than_a_question_and_better_than_a_broken_call(
     values["clarified"] = floats(0, 1, 0, 0)
     assert spec.stabiliser is not None
     rewards = combine(values, np.zeros(4, dtype=np.int64), spec, spec.stabiliser.initial).reward
-    assert rewards.tolist() == pytest.approx([1.2, -0.2, -0.3 - 0.1, -0.3 - 0.1])
+    assert rewards.tolist() == pytest.approx([1.4, -0.2, -0.6 - 0.1, -0.6 - 0.1])

@@ -1,0 +1,85 @@
+"""Lines of populations: whose requests a line learns from, and how one begins.
+
+An API key fixes a population. Where `[populations.NAME]` names it, its users have a line of their own: it
+begins with a checkpoint of the workspace's own line and goes its own way from there. Until it has a live
+checkpoint, and while its engine is down, its users are answered by the workspace's own line; what was
+sampled there is the population's data all the same (`collect` looks at the key, not at who answered).
+Not for: answering (`stages/serving/lines.py`), settings (`stages/population_config.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stages.population_config import labels_of
+
+if TYPE_CHECKING:
+    from stages.config import Settings
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Whose:
+    """The generations that are a line's.
+
+    Attributes:
+        lines: on which they may have been answered.
+        labels: populations they are of; None for any.
+        without: populations they are not of.
+    """
+
+    lines: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, facts: dict[str, Any] | None, line: str) -> Whose:
+        """From `facts()`; of a run from before there were populations, None: whatever `line` answered."""
+        if facts is None:
+            return cls((line,))
+        labels = facts["labels"]
+        return cls(tuple(facts["lines"]), None if labels is None else tuple(labels), tuple(facts["without"]))
+
+    def facts(self) -> dict[str, Any]:
+        """Plain, for a run's record."""
+        return {
+            "lines": list(self.lines),
+            "labels": None if self.labels is None else list(self.labels),
+            "without": list(self.without),
+        }
+
+
+def whose(settings: Settings) -> Whose:
+    """The generations that `workspace.line` learns from."""
+    line = settings.workspace.line
+    if line in settings.populations:
+        mine = labels_of(line, settings.populations[line])
+        return Whose((settings.workspace.serves, line), mine)
+    apart = {label for name, each in settings.populations.items() for label in labels_of(name, each)}
+    return Whose((line,), None, tuple(sorted(apart)))
+
+
+def line_of(settings: Settings, label: str) -> str:
+    """The line of a key's population; "" where it has none of its own."""
+    if not label:
+        return ""
+    named = settings.populations.items()
+    return next((name for name, each in named if label in labels_of(name, each)), "")
+
+
+def begin_line(workspace: Workspace, store: Store) -> bool:
+    """Give a population's line its first live checkpoint and anchor, when it has none. Whether it did.
+
+    Raises InputMissingError (exit 5) when there is no such parent.
+    """
+    settings = workspace.settings
+    line = settings.workspace.line
+    if line not in settings.populations or store.alias(line, "live") is not None:
+        return False
+    parent = store.resolve(settings.populations[line].parent, settings.workspace.serves)
+    reason = f"population {line} begins with {parent.ref} of line {settings.workspace.serves}"
+    for name in ("anchor", "live"):  # live last: a kill in between begins again
+        store.move_alias(line, name, parent.digest, reason=reason)
+    return True
