@@ -102,10 +102,11 @@ class Supervisor:
             if self._process is not None:
                 self._process.kill()
             raise
-        self.served.engine = "ready"
+        # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
+        self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
         self.served.health.breaker.reset()
         seconds = round(time.monotonic() - began, 3)
-        self._log("ready", pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
+        self._log(self.served.engine, pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""

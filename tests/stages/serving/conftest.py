@@ -24,6 +24,8 @@ port = 0
 [engine]
 program = "stub"
 restart_backoff_s = 0.1
+[deploy]
+shadow_latency = 1000.0  # how fast fixed text comes says how busy the machine is
 """
 
 
