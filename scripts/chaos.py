@@ -74,7 +74,7 @@ def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
     faults = [each for each in STATIC if world.disk.own or each.name not in NEEDS_DISK]
     faults = [each for each in faults if world.clock.works or not each.name.startswith("clock-")]
     wanted = arguments.fault or ["*"]
-    needs_steps = any("killed at" in name or "*" in name for name in wanted)
+    needs_steps = any("killed at" in name or _means_steps(name) for name in wanted)
     kinds = [each for each in faults if any(fnmatchcase(each.name, name) for name in wanted)]
     steps: list[Fault] = []
     if needs_steps:
@@ -86,6 +86,11 @@ def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
     order.shuffle(steps)
     kinds.sort(key=lambda each: each.name in SLOW)
     return _mixed(kinds, steps)
+
+
+def _means_steps(pattern: str) -> bool:
+    """Whether a pattern is meant for kills at steps, whose names are known only once they are looked for."""
+    return any(fnmatchcase(f"{command}-killed at a.step", pattern) for command in commands.COMMANDS)
 
 
 def _mixed(kinds: list[Fault], steps: list[Fault]) -> list[Fault]:
