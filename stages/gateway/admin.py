@@ -166,12 +166,14 @@ class Admin:
         target = self._target(body)
         if self._swapper is None:
             raise _no_control()
-        done = await self._swapper.swap(target, drain_timeout_s=_seconds(body), cut=_cut(body))
+        patience = {"drain_timeout_s": _seconds(body), "limit_s": _seconds(body, "limit_s")}
+        done = await self._swapper.swap(target, cut=_cut(body), **patience)
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
         return {
             "served": self._arms.as_dict(),
             "previous": done.before.digest,
             "verification": report,
+            **({"restarting": True} if done.restarting else {}),
             "drained_s": round(done.drained_s, 6),
             "seconds": round(done.seconds, 6),
         }
@@ -198,12 +200,12 @@ def _swap_error(error: SwapError) -> dict[str, Any]:
     }
 
 
-def _seconds(body: dict[str, Any]) -> float | None:
-    value = body.get("drain_timeout_s")
+def _seconds(body: dict[str, Any], name: str = "drain_timeout_s") -> float | None:
+    value = body.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise invalid("drain_timeout_s must be a positive number", param="drain_timeout_s")
+        raise invalid(f"{name} must be a positive number", param=name)
     return float(value)
 
 
