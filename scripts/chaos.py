@@ -54,6 +54,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/chaos.md")
     parser.add_argument("--rate", type=float, default=50.0, metavar="N", help="requests a second")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="of load")
     parser.add_argument("--seed", type=int, default=0, help="of the load and the order of faults")
@@ -241,6 +242,8 @@ def main() -> int:
         return 1
     if arguments.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
+    elif arguments.markdown:
+        print(table.markdown(found["faults"]))
     else:
         print(table.text(found["faults"]), bench.table(found["figures"]), *found["problems"], sep="\n")
     return 0

@@ -8,6 +8,7 @@ go through the same, with every look, is in `tests/stages/ab/test_story.py`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from stages.served_fingerprint import write_fingerprint
 from stages.stage import Artifact
+from stages.workspace import SETTINGS_FILE
 from tests import processes
 from tests.e2e.conftest import World
 from tests.e2e.tiny import nudge_checkpoint
@@ -24,20 +26,35 @@ pytestmark = pytest.mark.vllm
 
 T0, HOUR = 1_770_000_000, 3600
 USERS = 60
-SETTINGS = (
-    "collect.clock=events",
-    "ab.min_users=15",
-    "ab.planned_users=80",
-    "ab.margins.latency=5",  # of a busy machine: it says nothing here
-    "ab.harm.latency=5",
-    "ab.margins.invalid_calls=0.2",  # few users: what none showed, some may still
-    "deploy.shadow_latency=1000",
-)
+AB = """
+[collect]
+clock = "events"
+[ab]
+min_users = 15
+planned_users = 80
+[ab.margins]
+latency = 5.0        # of a busy machine: it says nothing here
+invalid_calls = 0.2  # few users: what none showed, some may still
+[ab.harm]
+latency = 5.0
+[deploy]
+shadow_latency = 1000
+"""
 
 
-def rtrl(world: World, *arguments: str, settings: tuple[str, ...] = SETTINGS) -> tuple[int, dict[str, Any]]:
-    chosen = [word for setting in settings for word in ("--set", setting)]
-    done = processes.rtrl(*arguments, *chosen, "-w", str(world.workspace.root), "--json")
+@pytest.fixture
+def rollout(served: World) -> Iterator[World]:
+    """The served workspace with settings for few users. `first` is live before and after."""
+    file = served.workspace.root / SETTINGS_FILE
+    before = file.read_text()
+    file.write_text(before + AB)
+    yield served
+    rtrl(served, "rollback", "--to", served.first.digest)
+    file.write_text(before)
+
+
+def rtrl(world: World, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = processes.rtrl(*arguments, "-w", str(world.workspace.root), "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -108,12 +125,13 @@ def live(world: World) -> str:
     return found.digest
 
 
-def test_good_bad_and_taken_back_by_hand(served: World) -> None:
+def test_good_bad_and_taken_back_by_hand(rollout: World) -> None:
+    served = rollout
     good = served.second
     code, told = rtrl(served, "deploy", "--input", good.digest, "--canary", "0.5")
     assert code == 0, told
     use(served, 0, {short(served.first): 0.5, short(good): 0.9})
-    code, told = rtrl(served, "ab", "--decide", settings=(*SETTINGS, "ab.horizon_s=0.001"))
+    code, told = rtrl(served, "ab", "--decide", "--set", "ab.horizon_s=0.001")
     assert code == 0, told
     assert live(served) == good.digest
 
@@ -129,11 +147,11 @@ def test_good_bad_and_taken_back_by_hand(served: World) -> None:
     code, told = rtrl(served, "deploy", "--input", third.digest)
     assert code == 0, told
     assert live(served) == third.digest
-    code, told = rtrl(served, "rollback", "--reason", "a user called", settings=())
+    code, told = rtrl(served, "rollback", "--reason", "a user called")
     assert code == 0, told
     assert live(served) == good.digest
 
-    code, told = rtrl(served, "lineage", "checkpoint@live", settings=())
+    code, told = rtrl(served, "lineage", "checkpoint@live")
     assert code == 0, told
     tree = told["metrics"]["lineage"]
     assert tree["digest"] == good.digest
@@ -147,5 +165,3 @@ def test_good_bad_and_taken_back_by_hand(served: World) -> None:
     assert state == "rolled_back"
     assert "edit_persistence" in why
     assert ends[third.digest] == [("rolled_back", "a user called")]
-    code, told = rtrl(served, "rollback", "--to", served.first.digest, settings=())
-    assert code == 0, told  # as the other tests want to find it
