@@ -1,0 +1,135 @@
+"""What the admin listener controls, by line: engine and canary of the main line and of populations' lines.
+
+Not for: HTTP (`admin.py`), starting engines (`stages/serving/lines.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from stages.errors import RtrlError
+from stages.gateway.arms import Arms
+from stages.gateway.errors import ApiError
+from stages.gateway.served import Checkpoint, SwapError, Swapped, Swapper
+
+
+class CanaryControl(Protocol):
+    """Opens and closes the second arm (`stages/serving/canary.py`)."""
+
+    async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Any:
+        """Serve `checkpoint` to the share of users that `salt` picks; the verification."""
+
+    async def close(self, drain_s: float) -> str:
+        """End it, users first; the deployment's id, "" without one."""
+
+
+class Controlled(Protocol):
+    """A line that has an engine."""
+
+    @property
+    def arms(self) -> Arms: ...
+    @property
+    def swapper(self) -> Swapper: ...
+    @property
+    def canary(self) -> CanaryControl: ...
+
+
+class Others(Protocol):
+    """Lines of populations (`stages/serving/lines.py`)."""
+
+    def knows(self, line: str) -> bool:
+        """Whether there may be such a line."""
+
+    def of(self, line: str) -> Controlled | None:
+        """The line, when it has an engine."""
+
+    async def require(self, line: str) -> Controlled:
+        """The line, with an engine started for it when it has none."""
+
+    async def serve(self, line: str, checkpoint: Checkpoint) -> Any | None:
+        """Start the line's engine on `checkpoint`; its verification. None when it has one."""
+
+
+class LineControl:
+    """Of one gateway.
+
+    Args:
+        swapper, canary: of the main line; None when no engine is under control.
+        others: None when there are no populations.
+    """
+
+    def __init__(
+        self, arms: Arms, swapper: Swapper | None, canary: CanaryControl | None, others: Others | None = None
+    ) -> None:
+        self.main = arms
+        self._swapper, self._canary, self._others = swapper, canary, others
+
+    def arms(self, line: str) -> Arms | None:
+        """Arms of a line; None of one without an engine. Raises ApiError 409 for a line not served here."""
+        if self._is_main(line):
+            return self.main
+        assert self._others is not None
+        found = self._others.of(line)
+        return found.arms if found else None
+
+    async def swap(self, line: str, target: Checkpoint, drain_s: float | None, *, cut: bool) -> Swapped:
+        """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError."""
+        if self._is_main(line):
+            if self._swapper is None:
+                raise no_control()
+            return await self._swapper.swap(target, drain_timeout_s=drain_s, cut=cut)
+        assert self._others is not None
+        begun, others = time.monotonic(), self._others
+        before = self.main.live.served.checkpoint  # whose users its users were
+        if (started := await _whole("swap_failed", others.serve(line, target))) is not None:
+            return Swapped(before, started, 0.0, time.monotonic() - begun)
+        found = others.of(line)
+        assert found is not None
+        return await found.swapper.swap(target, drain_timeout_s=drain_s, cut=cut)
+
+    async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
+        """Open a canary; its verification. Raises SwapError, ApiError."""
+        canary = self._canary
+        if not self._is_main(line):
+            assert self._others is not None
+            canary = (await _whole("canary_failed", self._others.require(line))).canary
+        if canary is None:
+            raise no_control()
+        return await _whole("canary_failed", canary.open(target, salt=salt, share=share))
+
+    async def close_canary(self, line: str, drain_s: float) -> str:
+        """End a canary; the deployment's id, "" without one. Raises ApiError."""
+        canary = self._canary
+        if not self._is_main(line):
+            assert self._others is not None
+            found = self._others.of(line)
+            if found is None:
+                return ""
+            canary = found.canary
+        if canary is None:
+            raise no_control()
+        return await asyncio.shield(asyncio.ensure_future(canary.close(drain_s)))
+
+    def _is_main(self, line: str) -> bool:
+        main = self.main.live.served.line
+        if line == main:
+            return True
+        if self._others is None or not self._others.knows(line):
+            raise ApiError(409, "conflict", "other_line", f"the line served here is {main}")
+        return False
+
+
+async def _whole(code: str, doing: Coroutine[Any, Any, Any]) -> Any:
+    """To its end, whoever asked: half an engine is nobody's. Raises SwapError."""
+    try:
+        return await asyncio.shield(asyncio.ensure_future(doing))
+    except RtrlError as error:
+        raise SwapError(code, error.message, error) from error
+
+
+def no_control() -> ApiError:
+    """No engine is under this gateway's control."""
+    return ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
