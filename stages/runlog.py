@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from stages.registry.canonical import plain
 from stages.registry.schema import FILE
@@ -55,12 +56,13 @@ class NoLog:
 def heartbeat(store_dir: Path, run_id: str, every: float = HEARTBEAT_S) -> Iterator[None]:
     """Say every so often that the run is alive, for the length of the block."""
     stop = threading.Event()
+    place = f"file:{quote(str(store_dir / FILE))}?mode=rw"  # never made where the store's disk is away
 
     def beat() -> None:
         while not stop.wait(every):
             with (
                 contextlib.suppress(sqlite3.Error),
-                contextlib.closing(sqlite3.connect(store_dir / FILE, timeout=5)) as connection,
+                contextlib.closing(sqlite3.connect(place, uri=True, timeout=5)) as connection,
                 connection,
             ):
                 connection.execute("UPDATE run SET heartbeat_at = ? WHERE id = ?", (now(), run_id))

@@ -50,6 +50,7 @@ from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+NOTE_AGAIN_S = 5.0
 DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
 
 
@@ -246,9 +247,14 @@ class _Host:
                 bind_tcp("127.0.0.1", self.config.admin_port or 0)
             )
 
-    def _engine_started(self, _process: EngineProcess | None) -> None:
-        if self.is_ready:
+    def _engine_started(self, _process: EngineProcess | None = None) -> None:
+        if not self.is_ready:
+            return
+        try:
             self._note()
+        except OSError as error:  # a full disk: it serves all the same
+            self.say(f"{self.workspace.run_dir} takes no note of the engine ({error.strerror}); trying again")
+            asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
         endpoint = Endpoint(

@@ -213,7 +213,8 @@ class EngineProcess:
         temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
-        with open_log(log) as output:
+        with contextlib.ExitStack() as undo, open_log(log) as output:
+            undo.callback(shutil.rmtree, temporary, ignore_errors=True)
             log_start = output.tell()
             process = subprocess.Popen(
                 command,
@@ -229,6 +230,7 @@ class EngineProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            undo.pop_all()
         engine = cls(process, checkpoint_dir, config, port, key)
         engine.log, engine.log_start, engine.temporary = log, log_start, temporary
         return engine

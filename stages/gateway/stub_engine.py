@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model CHECKPOINT_FOLDER] [--lie KIND:TEXT]
+    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -11,7 +11,7 @@ completions: in the prompt):
     stub:say TEXT          the answer, to the end of the message
     stub:tokens=N          N tokens
     stub:call NAME JSON    a tool call, to the end of the message
-    stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between streamed tokens
+    stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between tokens
     stub:status=N          an error answer with that status
     stub:overflow          the context-length error
     stub:experts           as a mixture-of-experts model: with the experts of each token (not in streams)
@@ -37,7 +37,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
-from stages.gateway.stub_script import EOS, Script, routed_experts
+from stages.gateway.stub_script import EOS, Script, name_of, render, routed_experts, whole_characters
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
@@ -49,17 +49,6 @@ def logprob(index: int, token: int, salt: int = 0) -> float:
     return -((index * 31 + token * 17 + salt) % 1000) / 500
 
 
-def render(messages: list[dict[str, Any]], tools: list[Any] | None) -> bytes:
-    """The stub's chat template; tools are in it, as vLLM does even with tool_choice "none"."""
-    parts = [f"tools:{orjson.dumps(tools).decode()}\n"] if tools else []
-    for message in messages:
-        content = message.get("content")
-        calls = message.get("tool_calls")
-        text = content if isinstance(content, str) else orjson.dumps(content).decode() if content else ""
-        parts.append(f"{message.get('role')}: {text}{orjson.dumps(calls).decode() if calls else ''}\n")
-    return "".join([*parts, "assistant: "]).encode()
-
-
 class StubEngine:
     """The stub as an ASGI application.
 
@@ -68,10 +57,11 @@ class StubEngine:
         up: when False, every request gets 503.
         weights: the checkpoint folder it pretends to hold.
         words: instructions for requests that give none themselves.
+        load_seconds: how long new weights take to load; half of it the old ones are held still.
     """
 
     def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
-        self.model = model
+        self.model, self.load_seconds = model, 0.0
         self.weights = StubWeights(folder, lie)
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
@@ -107,10 +97,15 @@ class StubEngine:
             await _error(send, 404, "Not Found")
 
     async def _control(self, body: dict[str, Any], send: Send) -> None:
+        pause = self.load_seconds / 2 if body.get("method") == "rtrl_load" else 0.0
+        await asyncio.sleep(pause)
         try:
-            await send_json(send, 200, self.weights.call(body))
+            told = self.weights.call(body)
         except ValueError as error:
             await _error(send, 500, str(error))
+            return
+        await asyncio.sleep(pause)
+        await send_json(send, 200, told)
 
     async def _generate(self, chat: bool, body: dict[str, Any], scope: Scope, send: Send) -> None:
         if chat:
@@ -139,7 +134,7 @@ class StubEngine:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
             raise ClientGoneError(header(scope, b"host").decode())
         else:
-            await send_json(send, 200, answer.whole())
+            await send_json(send, 200, await answer.whole())
 
 
 class _Answer:
@@ -155,11 +150,16 @@ class _Answer:
         held: StubWeights,
     ) -> None:
         self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
-        self.salt, self.cached = held.salt, held.cached_tokens
+        self.weights, self.cached = held, held.cached_tokens
+        self.salts: list[int] = []  # of the weights held when each token was sampled
         self.base = {"id": "stub-1", "created": 0, "model": model}
 
-    def whole(self) -> dict[str, Any]:
+    async def whole(self) -> dict[str, Any]:
         script = self.script
+        for _ in script.ids:
+            if script.gap:
+                await asyncio.sleep(script.gap)
+            self.salts.append(self.weights.salt)
         text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
         choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish, "stop_reason": None}
         choice["logprobs"] = self._logprobs(0, script.ids)
@@ -202,8 +202,9 @@ class _Answer:
         pending = b""
         for index, token in enumerate(script.ids):
             pending += bytes([token]) if token != EOS else b""
-            text, pending = _whole_characters(pending)
+            text, pending = whole_characters(pending)
             last = index == len(script.ids) - 1
+            self.salts.append(self.weights.salt)
             choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish if last else None}
             choice["logprobs"] = self._logprobs(index, [token])
             if ids_shown and not (last and script.wrong == "ids"):
@@ -223,8 +224,8 @@ class _Answer:
             return None
         if self.script.wrong == "logprobs" and start + len(ids) == len(self.script.ids):
             ids = ids[:-1]
-        values = [logprob(start + i, token, self.salt) for i, token in enumerate(ids)]
-        names = [_name(token) for token in ids]
+        values = [logprob(start + i, token, self.salts[start + i]) for i, token in enumerate(ids)]
+        names = [name_of(token) for token in ids]
         if self.chat:
             return {
                 "content": [
@@ -242,21 +243,6 @@ class _Answer:
             "total_tokens": len(self.prompt) + output,
             "prompt_tokens_details": {"cached_tokens": self.cached},
         }
-
-
-def _whole_characters(data: bytes) -> tuple[str, bytes]:
-    """The text in `data`, and the bytes of a character that is not complete yet."""
-    for cut in range(min(4, len(data) + 1)):
-        head = data[: len(data) - cut]
-        try:
-            return head.decode(), data[len(head) :]
-        except UnicodeDecodeError:
-            continue
-    return data.decode(errors="replace"), b""
-
-
-def _name(token: int) -> str:
-    return "<|end|>" if token == EOS else chr(token) if token < 128 else ""
 
 
 async def _error(send: Send, status: int, message: str) -> None:
@@ -283,10 +269,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
+    parser.add_argument("--load-seconds", type=float, default=0, help="how long new weights take to load")
     parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
     stub = StubEngine(name, arguments.model, key, arguments.lie)
+    stub.load_seconds = arguments.load_seconds
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(

@@ -1,12 +1,14 @@
-"""What a request tells the stub engine to do (the words are listed in `stub_engine.py`)."""
+"""What a request tells the stub engine to do (the words are listed in `stub_engine.py`), and its tokens."""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
+from typing import Any
 
 import numpy as np
+import orjson
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
 EOS = 256
@@ -45,6 +47,33 @@ def routed_experts(tokens: list[int], wrong: str) -> str:
     file = io.BytesIO()
     np.save(file, rows.astype(np.uint8), allow_pickle=False)
     return base64.b64encode(file.getvalue()[: -1 if wrong == "experts_cut" else None]).decode()
+
+
+def render(messages: list[dict[str, Any]], tools: list[Any] | None) -> bytes:
+    """The stub's chat template; tools are in it, as vLLM does even with tool_choice "none"."""
+    parts = [f"tools:{orjson.dumps(tools).decode()}\n"] if tools else []
+    for message in messages:
+        content = message.get("content")
+        calls = message.get("tool_calls")
+        text = content if isinstance(content, str) else orjson.dumps(content).decode() if content else ""
+        parts.append(f"{message.get('role')}: {text}{orjson.dumps(calls).decode() if calls else ''}\n")
+    return "".join([*parts, "assistant: "]).encode()
+
+
+def whole_characters(data: bytes) -> tuple[str, bytes]:
+    """The text in `data`, and the bytes of a character that is not complete yet."""
+    for cut in range(min(4, len(data) + 1)):
+        head = data[: len(data) - cut]
+        try:
+            return head.decode(), data[len(head) :]
+        except UnicodeDecodeError:
+            continue
+    return data.decode(errors="replace"), b""
+
+
+def name_of(token: int) -> str:
+    """A token as logprobs show it."""
+    return "<|end|>" if token == EOS else chr(token) if token < 128 else ""
 
 
 def _text(words: str) -> str:

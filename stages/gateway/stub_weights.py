@@ -1,7 +1,8 @@
 """The stub engine's weights: which checkpoint folder it "holds", and proving it as vLLM's worker does.
 
-Speaks the routes `stages/engine/update.py` uses. Nothing is loaded: a folder is held when its
-`served_fingerprint.json` could be read, and its probes are answered with the logprobs written there.
+Speaks the routes `stages/engine/update.py` uses. What is held is the checksum of the folder's weight files
+as they were when it was loaded, which every logprob depends on (`salt`): an answer tells which weights
+sampled each of its tokens. Probes are answered with the logprobs in `served_fingerprint.json`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class StubWeights:
 
     Attributes:
         path: the folder, None when the stub was started without one.
+        salt: of its weights (`salt_of`); shifts all logprobs of answers. 0 without a folder.
         lie: "" or KIND:TEXT, what it does when told to load a folder whose fingerprint holds TEXT, while it
             says that it did so: `keep` loads nothing; `blind` loads nothing and claims to hold it; `cache`
             loads it and answers from the prefix cache.
@@ -25,6 +27,7 @@ class StubWeights:
 
     def __init__(self, path: Path | None = None, lie: str = "") -> None:
         self.path = path
+        self.salt = salt_of(path) if path else 0
         self.kind, _, self.about = lie.partition(":")
         self.lying = False
 
@@ -32,12 +35,6 @@ class StubWeights:
     def cached_tokens(self) -> int:
         """Of every prompt, as the stub reports it."""
         return 16 if self.lying and self.kind == "cache" else 0
-
-    @property
-    def salt(self) -> int:
-        """Differs between folders; shifts all logprobs of answers, so that a test can tell which folder
-        an answer came from. 0 without a folder."""
-        return zlib.crc32(str(self.path).encode()) % 997 if self.path else 0
 
     def call(self, body: dict[str, Any]) -> dict[str, Any]:
         """`POST /collective_rpc`. Raises ValueError for what vLLM's worker would refuse."""
@@ -47,7 +44,7 @@ class StubWeights:
             document = _fingerprint(path)
             self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
             if not self.lying or self.kind == "cache":
-                self.path = path
+                self.path, self.salt = path, salt_of(path)
             return {"results": [{"repacked_heads": []}]}
         if body.get("method") == "rtrl_verify":
             return {"results": [self._verify(path, arguments.get("expected") or {})]}
@@ -74,12 +71,22 @@ class StubWeights:
         wrong = sorted(name for name, entry in tensors.items() if entry["sha256"] != expected.get(name))
         return {
             "tensors": len(tensors),
-            "different": sorted(tensors) if self.path != path and self.kind != "blind" else [],
+            "different": sorted(tensors) if self.salt != salt_of(path) and self.kind != "blind" else [],
             "file_mismatch": wrong,
             "unchecked": [],
             "parameters": parameters,
             "parameters_checked": parameters,
         }
+
+
+def salt_of(folder: Path) -> int:
+    """0 to 996, from the bytes of a folder's weight files; of the fingerprint file where there are none."""
+    files = sorted(folder.glob("*.safetensors")) or [folder / "served_fingerprint.json"]
+    checksum = 0
+    for file in files:
+        if file.is_file():
+            checksum = zlib.crc32(file.read_bytes(), checksum)
+    return checksum % 997
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
@@ -28,9 +29,14 @@ PRAGMAS = (
 )
 
 
-def make_engine(path: Path) -> Engine:
-    """An engine on the file at `path`. Connects when first used; connections are not kept."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+def make_engine(path: Path, *, create: bool = False) -> Engine:
+    """An engine on the file at `path`. Connects when first used; connections are not kept.
+
+    Only with `create` is the file made when it is not there: a store whose disk is away must not come back
+    to find an empty registry in its place.
+    """
+    mode = "rwc" if create else "rw"
+    engine = create_engine(f"sqlite:///file:{quote(str(path))}?mode={mode}&uri=true", poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:

@@ -63,7 +63,7 @@ def _upgrade(path: Path) -> None:
     from alembic import command
 
     config = alembic_config()
-    engine = make_engine(path)
+    engine = make_engine(path, create=True)
     with engine.connect().execution_options(immediate=True) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

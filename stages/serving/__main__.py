@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ from stages.errors import RtrlError
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """One line on stderr, which may be a file on a full disk: then it is not said."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def main() -> NoReturn:

@@ -17,7 +17,7 @@ from pathlib import Path
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
-from stages.errors import LockedError, RtrlError
+from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -25,6 +25,7 @@ from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.health import Health
 from stages.gateway.served import Checkpoint, ServedState
 from stages.records import CANARY
+from stages.registry.deployments import Deployment
 from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.serving.reconcile import EVERY_S, target_lock
@@ -59,6 +60,7 @@ class CanaryEngine:
         self._changed = changed
         self._busy = asyncio.Lock()
         self.supervisor: Supervisor | None = None
+        self.opened = asyncio.Event()
 
     async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Verification:
         """Start an engine on `checkpoint`, verify it, and give it its users.
@@ -82,6 +84,7 @@ class CanaryEngine:
             address = self.supervisor.base_url, self.supervisor.key
             client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
+            self.opened.set()
             assert self.supervisor.verification is not None
             return self.supervisor.verification
 
@@ -91,6 +94,7 @@ class CanaryEngine:
         Those that are not done after `drain_s` are cut short. The deployment's id, "" without a canary.
         """
         async with self._busy:
+            self.opened.clear()
             ended = self._arms.close()
             if ended is not None:
                 with contextlib.suppress(DrainTimeoutError):
@@ -110,63 +114,77 @@ class CanaryEngine:
 async def reconcile_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say) -> bool:
     """Open or close the canary as the registry says, unless somebody is deploying. Whether it did."""
     line = arms.live.served.line
-    serving = arms.canary.deployment if arms.canary else ""
     found = await asyncio.to_thread(canary_of, store, line)
-    if (found.id if found else "") == serving:
+    if _serves(arms, found):
         return False
     try:
-        lock = target_lock(store, line)
+        lock = await asyncio.to_thread(target_lock, store, line)
     except LockedError:
         return False
+    opening: asyncio.Task[Verification] | None = None
     try:
         await asyncio.to_thread(end_interrupted, store, line)
         found = await asyncio.to_thread(canary_of, store, line)
-        if serving:
-            say(f"canary {serving} ends: the registry says so")
+        if _serves(arms, found):  # whoever held the lock has put it on record meanwhile
+            return False
+        if arms.canary is not None:
+            say(f"canary {arms.canary.deployment} ends: the registry says so")
             await engine.close(drain_s)
         if found is not None:
-            artifact = store.resolve(found.checkpoint, line)
+            artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
             folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
-            share = float(found.data["canary"]["share"])
-            await engine.open(Checkpoint(found.checkpoint, folder, found.id), salt=found.salt, share=share)
+            checkpoint, share = (
+                Checkpoint(found.checkpoint, folder, found.id),
+                float(found.data["canary"]["share"]),
+            )
+            opening = asyncio.create_task(engine.open(checkpoint, salt=found.salt, share=share))
+            await asyncio.sleep(0)  # it has begun: whoever closes it waits for it
     finally:
-        lock.release()
+        lock.release()  # an engine takes long to start, and a rollback must not wait for that
+    if opening is not None:
+        await opening
     return True
+
+
+def _serves(arms: Arms, found: Deployment | None) -> bool:
+    """Whether the canary that is served is the registry's."""
+    return (arms.canary.deployment if arms.canary else "") == (found.id if found else "")
 
 
 async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say) -> None:
     """Follow the registry, and roll back a canary whose engine fails, until cancelled."""
     trouble: asyncio.Task[str] | None = None
+    failed: tuple[str, str] | None = None  # deployment and reason of a roll-back not on record yet
     try:
         while True:
+            try:
+                with classified():
+                    if failed is not None:
+                        await _record(store, *failed)
+                        failed = None
+                    await reconcile_canary(store, engine, arms, drain_s, say)
+            except RtrlError as error:
+                say(f"canary: {error.message}; {error.hint}")
             if trouble is None and arms.canary is not None and engine.supervisor is not None:
                 trouble = asyncio.create_task(engine.supervisor.trouble())
-            if trouble is None:
-                await asyncio.sleep(EVERY_S)
-            else:
-                await asyncio.wait({trouble}, timeout=EVERY_S)
+            opened = asyncio.create_task(engine.opened.wait())
+            await asyncio.wait({trouble or opened}, timeout=EVERY_S)
+            opened.cancel()
             if trouble is not None and (trouble.done() or arms.canary is None):
                 trouble.cancel()
                 if trouble.done() and arms.canary is not None:
-                    await _roll_back(store, engine, arms, trouble.result(), say)
+                    failed = (arms.canary.deployment, f"its engine: {trouble.result()}")
+                    say(f"canary {failed[0]} is rolled back: {failed[1]}")
+                    await engine.close(0.1)  # users first, then the record
                 trouble = None
-            try:
-                await reconcile_canary(store, engine, arms, drain_s, say)
-            except RtrlError as error:
-                say(f"canary: {error.message}; {error.hint}")
     finally:
         if trouble is not None:
             trouble.cancel()
 
 
-async def _roll_back(store: Store, engine: CanaryEngine, arms: Arms, reason: str, say: Say) -> None:
-    """Without statistics: users first, then the record."""
-    deployment = arms.canary.deployment if arms.canary else ""
-    say(f"canary {deployment} is rolled back: its engine: {reason}")
-    await engine.close(0.1)
+async def _record(store: Store, deployment: str, reason: str) -> None:
+    """The roll-back of a canary that no user has any more."""
     if deployment:
         with contextlib.suppress(StateError):  # no canary yet: the deploy that is trying it says so
-            await asyncio.to_thread(
-                store.deployments.end_canary, deployment, f"its engine: {reason}", by="rtrl serve"
-            )
+            await asyncio.to_thread(store.deployments.end_canary, deployment, reason, by="rtrl serve")

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from stages import locks
-from stages.errors import LockedError, RtrlError
+from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
 from stages.registry.store import Store
-from stages.target.switch import end_interrupted
+from stages.target.switch import end_interrupted, interrupted
 
 EVERY_S = 5.0
 
@@ -32,21 +32,22 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
 async def reconcile_once(
     store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
 ) -> bool:
-    """Bring traffic to `live` when they differ and nobody is deploying. Whether it swapped.
+    """Bring traffic to `live` when they differ, and end what was interrupted, unless somebody is deploying.
 
-    Raises SwapError, ApiError or RtrlError when that failed.
+    Whether it swapped. Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-    if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
+    differs = wanted is not None and wanted.digest != served.checkpoint.digest and served.engine == "ready"
+    if not differs and not await asyncio.to_thread(interrupted, store, served.line):
         return False
-    try:
-        lock = target_lock(store, served.line)
+    try:  # in a thread: it waits a moment for a lock that is held
+        lock = await asyncio.to_thread(target_lock, store, served.line)
     except LockedError:
         return False
     try:
         ended = await asyncio.to_thread(end_interrupted, store, served.line)
         wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-        if wanted is None or wanted.digest == served.checkpoint.digest:
+        if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
             return False
         why = f"deployment {ended[0]} was interrupted" if ended else "the registry says so"
         say(f"serving {wanted.digest[:19]} again: {why}")
@@ -63,6 +64,7 @@ async def keep_reconciled(
     while True:
         await asyncio.sleep(EVERY_S)
         try:
-            await reconcile_once(store, served, swapper, say)
+            with classified():
+                await reconcile_once(store, served, swapper, say)
         except (RtrlError, ApiError, SwapError) as error:
             say(f"what is served is not what the registry says: {error.message}")

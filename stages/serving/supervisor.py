@@ -17,7 +17,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
-from stages.errors import RtrlError
+from stages.errors import RtrlError, classified
 from stages.gateway.served import ServedState
 
 POLL_S = 0.2
@@ -79,18 +79,20 @@ class Supervisor:
         """Start on the served checkpoint, wait for health, verify. Raises RtrlError with a diagnosis."""
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
-        self._process = EngineProcess.start(
-            checkpoint.path, self.config, self.log, port=self._port, key=self._key
-        )
-        self.control.started_with = checkpoint.path
-        self._changed(self._process)
         try:
-            if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
-                return
-            self.verification = await self.control.verify(checkpoint.path)
+            with classified():  # a full disk, a store that is away: to be tried again, no bug
+                self._process = EngineProcess.start(
+                    checkpoint.path, self.config, self.log, port=self._port, key=self._key
+                )
+                self.control.started_with = checkpoint.path
+                self._changed(self._process)
+                if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
+                    return
+                self.verification = await self.control.verify(checkpoint.path)
         except RtrlError:
             self.served.engine = "down"
-            self.process.kill()
+            if self._process is not None:
+                self._process.kill()
             raise
         self.served.engine = "ready"
 

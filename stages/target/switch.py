@@ -192,15 +192,19 @@ def _move(store: Store, switch: Switch, deployment: Deployment) -> None:
     )
 
 
+def interrupted(store: Store, line: str) -> list[Deployment]:
+    """Deployments on their way live. When nobody holds the target's lock, their commands have died."""
+    return [each for each in store.deployments.unfinished(line) if each.state in ("staged", "verifying")]
+
+
 def end_interrupted(store: Store, line: str) -> list[str]:
     """Mark deployments whose command died before they went live as failed; their ids."""
     ended = []
-    for deployment in store.deployments.unfinished(line):
-        if deployment.state in ("staged", "verifying"):
-            store.deployments.transition(
-                deployment.id, deployment.state, "failed", error="the command that made it was interrupted"
-            )
-            ended.append(deployment.id)
+    for deployment in interrupted(store, line):
+        store.deployments.transition(
+            deployment.id, deployment.state, "failed", error="the command that made it was interrupted"
+        )
+        ended.append(deployment.id)
     return ended
 
 

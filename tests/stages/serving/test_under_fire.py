@@ -1,0 +1,176 @@
+"""What `scripts/chaos.py` found: the running gateway lives through a store that is away and a full disk, and
+ends what others left half done. (In small; the script does it to real processes under load.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stages.engine.config import EngineConfig
+from stages.engine.process import EngineProcess
+from stages.errors import DependencyDownError, RtrlError
+from stages.gateway.arms import Arm, Arms, Canary
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.records import CANARY
+from stages.registry.deployments import Deployment
+from stages.registry.store import Store
+from stages.serving import canary as following
+from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
+from stages.serving.reconcile import reconcile_once, target_lock
+from stages.serving.supervisor import Supervisor
+from tests.stages.serving.conftest import StubWorld
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> StubWorld:
+    return StubWorld(tmp_path)
+
+
+def served(world: StubWorld) -> ServedState:
+    first = Checkpoint(world.first.digest, world.first.path)
+    return ServedState(line="auto", model="rtrl", checkpoint=first, engine="ready")
+
+
+def verifying(world: StubWorld) -> Deployment:
+    made = world.store.deployments.create("auto", world.second.digest, by="test", reason="test")
+    return world.store.deployments.transition(made.id, "staged", "verifying")
+
+
+async def test_a_deploy_that_was_killed_before_it_changed_anything_is_ended(world: StubWorld) -> None:
+    """What is served is right: nothing else would make anybody look."""
+    killed, state = verifying(world), served(world)
+    loaded: list[Path] = []
+
+    async def load(path: Path) -> None:
+        loaded.append(path)
+
+    swapper = Swapper(state, load, 1)
+    lock = target_lock(world.store, "auto")  # a command holds it as long as it lives
+    assert not await reconcile_once(world.store, state, swapper, print)
+    assert world.store.deployments.get(killed.id).state == "verifying"
+    lock.release()
+    assert not await reconcile_once(world.store, state, swapper, print)
+    assert world.store.deployments.get(killed.id).state == "failed"
+    assert loaded == []
+
+
+class Engine(CanaryEngine):
+    """The second arm, with no process behind it."""
+
+    def __init__(self, arms: Arms) -> None:
+        super().__init__(EngineConfig(), GatewayConfig(), arms, Path("/dev/null"), print)
+        self.ended: list[str] = []
+
+    async def close(self, drain_s: float) -> str:
+        ended = self._arms.close()
+        self.opened.clear()
+        self.supervisor = None
+        self.ended.append(ended.deployment if ended else "")
+        return self.ended[-1]
+
+
+class Dead:
+    """A supervisor whose engine has died."""
+
+    async def trouble(self) -> str:
+        return "it ended with status -9"
+
+
+def arms_with(world: StubWorld, deployment: str) -> Arms:
+    config = GatewayConfig()
+    arms = Arms(Arm(served(world), EngineClient("http://127.0.0.1:9", "", "rtrl", config)))
+    state = served(world)
+    state.arm, state.checkpoint = CANARY, Checkpoint(world.second.digest, world.second.path, deployment)
+    second = Arm(state, EngineClient("http://127.0.0.1:9", "", "rtrl", config))
+    arms.open(Canary(second, deployment, "salt", 0.5))
+    return arms
+
+
+async def test_a_canary_put_on_record_while_the_gateway_waited_for_the_lock_stays(world: StubWorld) -> None:
+    opening = verifying(world)
+    arms = arms_with(world, opening.id)
+    engine, lock = Engine(arms), target_lock(world.store, "auto")
+    looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 1, print))
+    await asyncio.sleep(0.2)  # it has seen no canary in the registry, and waits for the lock
+    world.store.deployments.transition(opening.id, "verifying", "canary", canary={"share": 0.5})
+    lock.release()
+    assert not await looking
+    assert engine.ended == []
+    assert arms.canary is not None
+
+
+async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "EVERY_S", 0.05)
+    made = verifying(world)
+    world.store.deployments.transition(made.id, "verifying", "canary", canary={"share": 0.5})
+    arms, said = arms_with(world, made.id), list[str]()
+    engine = Engine(arms)
+    engine.supervisor = Dead()  # type: ignore[assignment]
+    away = world.workspace.store_dir.with_name("away")
+    world.workspace.store_dir.rename(away)
+    task = asyncio.create_task(keep_canary(world.store, engine, arms, 1, said.append))
+    await until(lambda: arms.canary is None and len(said) > 2)
+    assert engine.ended == [made.id]
+    assert not world.workspace.store_dir.exists(), "nothing is written where the store was"
+    away.rename(world.workspace.store_dir)
+    await until(lambda: world.store.deployments.get(made.id).state == "rolled_back")
+    assert not task.done()
+    task.cancel()
+
+
+async def test_an_engine_that_cannot_start_for_the_disk_is_an_error_to_try_again(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def full(process: EngineProcess) -> None:
+        killed.append(process.pid)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    state = served(world)
+    supervisor = Supervisor(
+        EngineConfig(program="stub"), state, world.root / "engine.log", lambda _: None, full
+    )
+    with pytest.raises(DependencyDownError, match="disk is full"):
+        await supervisor.start()
+    assert state.engine == "down"
+    assert supervisor.process.exit_status() is not None, "it is not left running unnoticed"
+    assert not supervisor.process.temporary.exists()
+    await supervisor.control.close()
+
+
+def test_a_registry_that_is_away_is_not_made_anew(world: StubWorld) -> None:
+    store = Store.open(world.workspace.store_dir)
+    aside = world.workspace.store_dir.with_name("aside")
+    shutil.move(world.workspace.store_dir, aside)
+    world.workspace.store_dir.mkdir()  # the mount point
+    with pytest.raises(RtrlError):
+        store.alias("auto", "live")
+    assert list(world.workspace.store_dir.iterdir()) == []
+
+
+def test_a_message_that_the_disk_does_not_take_ends_nothing() -> None:
+    code = "from stages.serving.__main__ import say; say('one'); say('two'); print('lives')"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, check=False, text=True
+        )
+    assert done.stdout == "lives\n"
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
