@@ -84,7 +84,11 @@ class LineControl:
         assert self._others is not None
         begun, others = time.monotonic(), self._others
         before = self.main.live.served.checkpoint  # whose users its users were
-        if (started := await _whole("swap_failed", others.serve(line, target))) is not None:
+        try:
+            started = await _whole(others.serve(line, target))
+        except RtrlError as error:
+            raise SwapError("swap_failed", error.message, error) from error
+        if started is not None:
             return Swapped(before, started, 0.0, time.monotonic() - begun)
         found = others.of(line)
         assert found is not None
@@ -93,12 +97,15 @@ class LineControl:
     async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
         """Open a canary; its verification. Raises SwapError, ApiError."""
         canary = self._canary
-        if not self._is_main(line):
-            assert self._others is not None
-            canary = (await _whole("canary_failed", self._others.require(line))).canary
-        if canary is None:
-            raise no_control()
-        return await _whole("canary_failed", canary.open(target, salt=salt, share=share))
+        try:
+            if not self._is_main(line):
+                assert self._others is not None
+                canary = (await _whole(self._others.require(line))).canary
+            if canary is None:
+                raise no_control()
+            return await _whole(canary.open(target, salt=salt, share=share))
+        except RtrlError as error:
+            raise SwapError("canary_failed", error.message, error) from error
 
     async def close_canary(self, line: str, drain_s: float) -> str:
         """End a canary; the deployment's id, "" without one. Raises ApiError."""
@@ -111,7 +118,7 @@ class LineControl:
             canary = found.canary
         if canary is None:
             raise no_control()
-        return await asyncio.shield(asyncio.ensure_future(canary.close(drain_s)))
+        return str(await _whole(canary.close(drain_s)))
 
     def _is_main(self, line: str) -> bool:
         main = self.main.live.served.line
@@ -122,12 +129,9 @@ class LineControl:
         return False
 
 
-async def _whole(code: str, doing: Coroutine[Any, Any, Any]) -> Any:
-    """To its end, whoever asked: half an engine is nobody's. Raises SwapError."""
-    try:
-        return await asyncio.shield(asyncio.ensure_future(doing))
-    except RtrlError as error:
-        raise SwapError(code, error.message, error) from error
+async def _whole(doing: Coroutine[Any, Any, Any]) -> Any:
+    """To its end, whoever asked: half an engine is nobody's."""
+    return await asyncio.shield(asyncio.ensure_future(doing))
 
 
 def no_control() -> ApiError:

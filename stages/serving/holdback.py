@@ -33,17 +33,25 @@ class HoldbackEngine:
     Args:
         share: of the users, 0 for none.
         start: `ExtraEngine.start` with all but the checkpoint, the line and the arm.
+        changed: called when there is an engine, or none any more.
         last_seq: makes what was answered durable; the spool's last record.
     """
 
     def __init__(
-        self, store: Store, arms: Arms, share: float, start: Starter, last_seq: Callable[[], int]
+        self,
+        store: Store,
+        arms: Arms,
+        share: float,
+        start: Starter,
+        last_seq: Callable[[], int],
+        changed: Callable[[], None],
     ) -> None:
         self._store = store
         self._arms = arms
         self._share = share
         self._start = start
         self._last_seq = last_seq
+        self._changed = changed
         self.engine: ExtraEngine | None = None
 
     async def follow(self, drain_s: float) -> None:
@@ -67,6 +75,7 @@ class HoldbackEngine:
             raise
         self.engine = engine
         self._arms.holdback = Holdback(engine.arm, held.salt, held.share)
+        self._changed()
 
     def _wanted(self, line: str) -> Checkpoint | None:
         if not self._share:
@@ -83,3 +92,4 @@ class HoldbackEngine:
         engine, self.engine = self.engine, None
         if engine is not None:
             await engine.stop(drain_s)
+            self._changed()

@@ -203,4 +203,6 @@ class Lines:
 
     def _holdback_of(self, arms: Arms, line: str) -> HoldbackEngine:
         share = self._workspace.on_line(line).settings.ab.holdback
-        return HoldbackEngine(self._store, arms, share, self._start, self._last_seq)
+        return HoldbackEngine(
+            self._store, arms, share, self._start, self._last_seq, lambda: self._changed(None)
+        )
