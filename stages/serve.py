@@ -44,7 +44,7 @@ from stages.serving.lines import Lines
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
-from stages.target.switch import end_interrupted
+from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workspace import Workspace
@@ -112,6 +112,7 @@ class _Host:
         line = settings.workspace.line
         with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
             lock = target_lock(store, line)
+            complete(store, workspace.run_dir, line)
             end_interrupted(store, line)
             lock.release()
         live = live_checkpoint(store, line)
@@ -202,7 +203,9 @@ class _Host:
             ready(self._ready(time.monotonic() - begun))
             background = [
                 asyncio.create_task(self.supervisor.watch()),
-                asyncio.create_task(keep_reconciled(self.store, self.served, self.swapper, self.say)),
+                asyncio.create_task(
+                    keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
+                ),
                 asyncio.create_task(
                     keep_canary(self.store, self.canary, self.arms, self.config.drain_timeout_s, self.say)
                 ),

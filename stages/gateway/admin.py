@@ -27,7 +27,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.line_control import CanaryControl, LineControl, Others
+from stages.gateway.line_control import CanaryControl, LineControl, Others, Patience
 from stages.gateway.metrics import Metrics
 from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.spool import SpoolWriter
@@ -152,12 +152,14 @@ class Admin:
 
     async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
         line, target = self._line(body), _checkpoint(body)
-        done = await self._control.swap(line, target, _seconds(body), cut=_cut(body))
+        patience = Patience(_seconds(body), _seconds(body, "limit_s"), _cut(body))
+        done = await self._control.swap(line, target, patience)
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
         return {
             "served": self._arms.as_dict(),
             "previous": done.before.digest,
             "verification": report,
+            **({"restarting": True} if done.restarting else {}),
             "drained_s": round(done.drained_s, 6),
             "seconds": round(done.seconds, 6),
         }
@@ -180,12 +182,12 @@ def _swap_error(error: SwapError) -> dict[str, Any]:
     }
 
 
-def _seconds(body: dict[str, Any]) -> float | None:
-    value = body.get("drain_timeout_s")
+def _seconds(body: dict[str, Any], name: str = "drain_timeout_s") -> float | None:
+    value = body.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise invalid("drain_timeout_s must be a positive number", param="drain_timeout_s")
+        raise invalid(f"{name} must be a positive number", param=name)
     return float(value)
 
 

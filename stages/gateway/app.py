@@ -147,7 +147,7 @@ class Gateway:
         methods = self._routes.get(path)
 
         async def handle(exchange: Exchange) -> None:
-            check_headers(exchange.scope, self._config.max_header_bytes)
+            check_headers(exchange.scope, self._config.max_header_bytes, self._config.max_headers)
             if methods is None:
                 raise ApiError(404, "invalid_request_error", "not_found", "there is no such route")
             handler = methods.get(exchange.scope["method"])

@@ -5,9 +5,9 @@ What a client may send and what it gets back is in `docs/http.md`.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MIB = 1 << 20
 
@@ -52,6 +52,19 @@ class GatewayConfig(BaseModel):
         None, ge=0, le=65535, description="loopback port of the admin listener, in place of the Unix socket"
     )
 
+    tls_cert: str = Field(
+        "", description="PEM file of the certificate and its chain, from the workspace; with tls_key: HTTPS"
+    )
+    tls_key: str = Field("", description="PEM file of the certificate's private key, without a passphrase")
+    tls_min_version: Literal["1.2", "1.3"] = Field("1.2", description="older versions of TLS are refused")
+
+    key_rate: float = Field(
+        0.0, ge=0, description="requests a second of an API key that has no rate of its own; 0: any number"
+    )
+    key_burst: int = Field(
+        0, ge=0, description="requests at once after a pause, of such a key; 0: those of two seconds"
+    )
+
     client_clock: bool = Field(
         False, description="take event time from clients (X-Rtrl-At, events' at) as it is: simulated users"
     )
@@ -61,6 +74,22 @@ class GatewayConfig(BaseModel):
 
     max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
     max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")
+    max_headers: int = Field(100, ge=8, description="requests with more headers get 431")
+    max_connections: int = Field(
+        4096, ge=1, description="open at a time; one more ends one that waits for a request, or gets 503"
+    )
+    max_connections_per_peer: int = Field(
+        1024, ge=1, description="of them from one address (IPv6: one /64); a proxy is one address"
+    )
+    header_timeout_s: float = Field(20.0, gt=0, description="for a request's header section to come in")
+    body_timeout_s: float = Field(
+        30.0, gt=0, description="for a body to come in, and a second more for every body_bytes_per_s of it"
+    )
+    body_bytes_per_s: int = Field(16 * 1024, ge=1, description="slowest body that is waited for")
+    idle_timeout_s: float = Field(75.0, gt=0, description="a connection without a request is kept so long")
+    send_timeout_s: float = Field(
+        60.0, gt=0, description="a client that takes nothing of its answer for so long is cut off"
+    )
     max_events: int = Field(1000, ge=1, description="events in one POST /v1/events")
     max_pending_events: int = Field(
         10_000, ge=0, description="events per key that wait for their generation; more are rejected"
@@ -102,3 +131,9 @@ class GatewayConfig(BaseModel):
     session_cache_bytes: int = Field(
         256 * MIB, ge=0, description="tokens of recent sessions kept so that prompts are stored as suffixes"
     )
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together: name both files, or none")
+        return self

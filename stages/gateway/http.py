@@ -16,6 +16,16 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+_ONCE = {
+    b"authorization",
+    b"content-encoding",
+    b"content-length",
+    b"content-type",
+    b"host",
+    b"transfer-encoding",
+    b"x-request-id",
+}
+
 JSON_TYPE = (b"content-type", b"application/json")
 
 
@@ -31,12 +41,29 @@ def header(scope: Scope, name: bytes) -> bytes:
     return b""
 
 
-def check_headers(scope: Scope, limit: int) -> None:
-    """Raises ApiError 431 when the header section is too long."""
-    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limit:
-        raise ApiError(
-            431, "invalid_request_error", "headers_too_large", f"headers are limited to {limit} bytes"
-        )  # fmt: skip
+def check_headers(scope: Scope, limit: int, most: int) -> None:
+    """One meaning, whoever reads it: a proxy in between may have looked at another of two headers.
+
+    Raises:
+        ApiError: 431 when the header section is too long, 400 when it says something twice, 415 for a body
+            in a transfer coding but chunks.
+    """
+    seen, size = set[bytes](), 0
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + 4
+        if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            raise ApiError(
+                415, "invalid_request_error", "unsupported_encoding", "the only transfer coding is chunked"
+            )
+        if name in _ONCE or name.startswith(b"x-rtrl"):
+            dashed = name.replace(b"_", b"-")
+            if dashed in seen:
+                place = dashed.decode("ascii", "replace").title()
+                raise invalid(f"{place} is sent more than once", param=place, code="repeated_header")
+            seen.add(dashed)
+    if size > limit or len(scope["headers"]) > most:
+        message = f"headers are limited to {most}, of {limit} bytes together"
+        raise ApiError(431, "invalid_request_error", "headers_too_large", message)
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

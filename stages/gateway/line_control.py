@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
@@ -53,6 +53,18 @@ class Others(Protocol):
         """Start the line's engine on `checkpoint`; its verification. None when it has one."""
 
 
+class Patience(NamedTuple):
+    """Of a swap, as `Swapper.swap` has it; None for the gateway's own."""
+
+    drain_s: float | None
+    limit_s: float | None
+    cut: bool
+
+    async def swap(self, swapper: Swapper, target: Checkpoint) -> Swapped:
+        """Swap with it."""
+        return await swapper.swap(target, drain_timeout_s=self.drain_s, limit_s=self.limit_s, cut=self.cut)
+
+
 class LineControl:
     """Of one gateway.
 
@@ -75,12 +87,12 @@ class LineControl:
         found = self._others.of(line)
         return found.arms if found else None
 
-    async def swap(self, line: str, target: Checkpoint, drain_s: float | None, *, cut: bool) -> Swapped:
+    async def swap(self, line: str, target: Checkpoint, patience: Patience) -> Swapped:
         """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError."""
         if self._is_main(line):
             if self._swapper is None:
                 raise no_control()
-            return await self._swapper.swap(target, drain_timeout_s=drain_s, cut=cut)
+            return await patience.swap(self._swapper, target)
         assert self._others is not None
         begun, others = time.monotonic(), self._others
         before = self.main.live.served.checkpoint  # whose users its users were
@@ -92,7 +104,7 @@ class LineControl:
             return Swapped(before, started, 0.0, time.monotonic() - begun)
         found = others.of(line)
         assert found is not None
-        return await found.swapper.swap(target, drain_timeout_s=drain_s, cut=cut)
+        return await patience.swap(found.swapper, target)
 
     async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
         """Open a canary; its verification. Raises SwapError, ApiError."""

@@ -1,4 +1,4 @@
-"""The gateway's listeners: uvicorn with a bound on headers, public and admin in one event loop.
+"""The gateway's listeners: uvicorn with bounds (`protocol.py`, `accepting.py`), in one event loop.
 
 Not for: starting the engine, or writing `run/serve.json` (`stages/serve.py`).
 """
@@ -8,61 +8,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
+import os
 import socket
+import stat
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stages.errors import UsageError
+from stages.gateway.accepting import Acceptor
 from stages.gateway.config import GatewayConfig
-from stages.gateway.http import App
+from stages.gateway.http import App, Receive, Scope, Send
+from stages.gateway.protocol import GuardedProtocol
+from stages.gateway.tls import Certificate
 
-# Beyond what the application checks and answers with 431: here the connection is cut, so that a
-# client that never stops sending headers does not fill the memory.
-_HEADER_SLACK = 4
-_MAX_HEADERS = 500
+log = logging.getLogger("rtrl.gateway")
 
-
-class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which by itself collects headers without end."""
-
-    limit = 32 * 1024 * _HEADER_SLACK
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.access_log = False  # also where the root logger has handlers
-
-    def on_message_begin(self) -> None:
-        """A new request on this connection."""
-        super().on_message_begin()
-        self._header_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        """A piece of the request's target."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > self.limit or len(self.headers) > _MAX_HEADERS:
-            self.transport.abort()
+_LOOK_S = 0.5  # between two looks at the connections' deadlines
 
 
 class Listener:
-    """One uvicorn server inside a running event loop; leaves signals to its owner."""
+    """One uvicorn server inside a running event loop; leaves signals to its owner.
 
-    def __init__(self, app: App, sockets: list[socket.socket], config: GatewayConfig) -> None:
-        protocol = type("Protocol", (BoundedProtocol,), {"limit": config.max_header_bytes * _HEADER_SLACK})
+    Args:
+        certificate: None for plain HTTP.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        sockets: list[socket.socket],
+        config: GatewayConfig,
+        certificate: Certificate | None = None,
+    ) -> None:
         settings = uvicorn.Config(
-            app,
-            http=protocol,
+            _Quiet(app),
+            http=GuardedProtocol,
             ws="none",
             loop="none",
             lifespan="on",
@@ -71,12 +55,11 @@ class Listener:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            backlog=2048,
-            timeout_keep_alive=75,
             timeout_graceful_shutdown=int(config.shutdown_timeout_s),
         )
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a line for each thing that is no HTTP
         self._sockets = sockets
-        self._server = _Server(settings)
+        self._server = _Server(settings, config, certificate)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -101,11 +84,72 @@ class Listener:
         return str(host), int(port)
 
 
+class _Quiet:
+    """An application whose failures are told by type and place: a message may quote what users wrote."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001  # uvicorn would log the message
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("%s in the application\n%s", type(error).__name__, where)
+
+
 class _Server(uvicorn.Server):
+    def __init__(
+        self, settings: uvicorn.Config, config: GatewayConfig, certificate: Certificate | None
+    ) -> None:
+        super().__init__(settings)
+        self._limits, self._certificate = config, certificate
+
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         """Signals belong to the process, not to one of its two listeners."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, with accepting of our own."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise RuntimeError("the application did not start")
+        context = self._certificate.context if self._certificate else None
+        self._acceptors = [
+            Acceptor(sock, self._protocol, self.server_state.connections, self._limits, context)  # type: ignore[arg-type]
+            for sock in sockets or ()
+        ]
+        self.servers = cast(list[Any], self._acceptors)
+        self._looking = asyncio.create_task(self._look())
+        self.started = True
+
+    def _protocol(self) -> GuardedProtocol:
+        loop = asyncio.get_running_loop()
+        made = GuardedProtocol(self.config, self.server_state, self.lifespan.state, loop)
+        made.limits = self._limits
+        return made
+
+    async def _look(self) -> None:
+        """Deadlines of connections, and a renewed certificate."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now = loop.time()
+            for connection in list(self.server_state.connections):
+                cast(GuardedProtocol, connection).look(now)
+            if self._certificate is not None:
+                await self._certificate.follow()
+                for acceptor in self._acceptors:
+                    acceptor.context = self._certificate.context
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's."""
+        try:
+            await super().shutdown(sockets)
+        finally:
+            self._looking.cancel()
 
 
 def calm_collector() -> None:
@@ -140,8 +184,13 @@ def bind_unix(path: Path) -> socket.socket:
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise UsageError(
+                f"{path} is there, and is no socket", hint="name another gateway.admin_socket, or remove it"
+            )
         path.unlink()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    umask = os.umask(0o177)  # from its first instant on
     try:
         sock.bind(str(path))
     except OSError as error:
@@ -150,5 +199,6 @@ def bind_unix(path: Path) -> socket.socket:
             f"cannot make the admin socket {path}: {error.strerror or error}",
             hint="set gateway.admin_port to use a loopback port instead",
         ) from error
-    path.chmod(0o600)
+    finally:
+        os.umask(umask)
     return sock

@@ -82,17 +82,18 @@ class Stream:
         watch.add_done_callback(lambda _: pump.cancel())
         started = False
         while (piece := await self._outbox.get()) is not None:
+            pieces = [piece]  # joined once: behind a slow reader there may be tens of thousands
             while not self._outbox.empty():
                 more = self._outbox.get_nowait()
                 if more is None:
                     self._outbox.put_nowait(None)
                     break
-                piece += more
+                pieces.append(more)
             if not started:
                 started = True
                 headers = [*_HEADERS, (ID_HEADER, self._call.id.encode())]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
         if not started:
             with suppress(asyncio.CancelledError):
                 await pump  # raises what went wrong before the first piece

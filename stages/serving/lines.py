@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.engine.process import EngineProcess
-from stages.errors import LockedError, RtrlError
+from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.arms import Arms
-from stages.gateway.served import Checkpoint, Swapper
+from stages.gateway.errors import ApiError
+from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store
@@ -27,7 +28,7 @@ from stages.serving.holdback import HoldbackEngine
 from stages.serving.reconcile import EVERY_S, keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
-from stages.target.switch import end_interrupted
+from stages.target.switch import complete, end_interrupted
 from stages.workspace import Workspace
 
 
@@ -82,9 +83,10 @@ class Lines:
 
     async def _try(self, what: str, doing: Any) -> None:
         try:
-            await doing
-        except RtrlError as error:
-            self._say(f"{what}: {error.message}; {error.hint}")
+            with classified():
+                await doing
+        except (RtrlError, ApiError, SwapError) as error:
+            self._say(f"{what}: {error.message}")
 
     async def require(self, line: str) -> LineEngine:
         """The line's engine, started on its live checkpoint when there is none (for its first canary).
@@ -146,6 +148,7 @@ class Lines:
             return  # somebody deploys it
         try:
             async with self._busy:
+                await asyncio.to_thread(complete, self._store, self._workspace.run_dir, line)
                 await asyncio.to_thread(end_interrupted, self._store, line)
                 if line in self._hosts:
                     self._say(f"line {line} serves what the main line serves: its engine ends")
@@ -167,7 +170,9 @@ class Lines:
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
         tasks = [
-            asyncio.create_task(keep_reconciled(self._store, engine.arm.served, swapper, self._say)),
+            asyncio.create_task(
+                keep_reconciled(self._store, engine.arm.served, swapper, self._say, self._workspace.run_dir)
+            ),
             asyncio.create_task(keep_canary(self._store, canary, arms, self._drain_s, self._say)),
         ]
         host = LineEngine(engine, arms, swapper, canary, self._holdback_of(arms, line), tasks)

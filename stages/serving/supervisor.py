@@ -94,7 +94,8 @@ class Supervisor:
             if self._process is not None:
                 self._process.kill()
             raise
-        self.served.engine = "ready"
+        # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
+        self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""

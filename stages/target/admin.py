@@ -76,12 +76,14 @@ class Admin:
         drain_s: float,
         timeout_s: float,
         cut: bool = False,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """Serve `checkpoint` (digest) from folder `path`. Returns once it is verified, with the proof.
 
         Args:
             drain_s: how long requests in flight may take to finish.
             cut: end those that have not; else nothing is changed then.
+            limit_s: an engine that takes longer, or is dead, is started anew on the checkpoint.
 
         Raises:
             IntegrityError (12): it could not be loaded, or was not what was served then; the old
@@ -97,6 +99,8 @@ class Admin:
         }
         if cut:
             body["cut"] = True
+        if limit_s is not None:
+            body["limit_s"] = limit_s
         return self._ask("POST", "/admin/swap", body, timeout_s=timeout_s)
 
     def open_canary(

@@ -1,0 +1,247 @@
+"""uvicorn's HTTP protocol with bounds: on what a client may send before it is a request, and on time.
+
+uvicorn alone collects a header without end, waits for ever for the rest of a header section or body, and
+for a client that takes nothing of its answer. Here each connection has a deadline that its phase sets; who
+misses it is told (408) where that is possible, and cut off. Trailers of chunked bodies are dropped: what
+a proxy checked in the header section is what counts.
+
+Not for: meaning of requests (`app.py`), how many connections there are (`accepting.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from stages.gateway.config import GatewayConfig
+
+HEADER_SLACK = 4  # times the limit that the application answers with 431: here the connection is cut
+MOST_AT_ONCE = 64  # requests that wait for the answer of an earlier one of their connection
+LINGER_S = 5.0  # for the rest of a body nobody wants, or for a client to take the last of an answer
+_LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 38\r\nconnection: close\r\n\r\nThe request did not come in in time.\r\n"
+)
+
+
+class Phase(enum.Enum):
+    """What a connection waits for."""
+
+    IDLE = "a request"
+    HEAD = "the rest of a header section"
+    BODY = "the rest of a body"
+    ANSWER = "the application"
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection. `look` is called at all of them, twice a second."""
+
+    limits = GatewayConfig()
+    peer = ""
+    left: Callable[[], None] | None = None  # called once, when the connection is gone
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.access_log = False  # also where the root logger has handlers
+        self.timeout_keep_alive = 86_400  # the deadlines below take its place
+        self.phase = Phase.IDLE
+        self.since = self.deadline = self.send_deadline = math.inf
+        self._head = self._known = self._body = self._stalled = 0  # bytes
+        self._headers_done = self._broken = False
+        self._answered: RequestResponseCycle | None = None  # `self.cycle` is the last one that came in
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """asyncio's call. Who connects is expected to ask."""
+        super().connection_made(transport)
+        self._enter(Phase.IDLE, self.limits.header_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's call."""
+        for cycle in (self._answered, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+        self.deadline = self.send_deadline = math.inf
+        self.gone()
+
+    def gone(self) -> None:
+        """It is counted no more."""
+        if self.left is not None:
+            self.left()
+            self.left = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return not self._answering
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio's call."""
+        if self._broken or self.transport.is_closing():
+            return
+        if self.phase is Phase.IDLE:
+            self._begin_head()
+        before, body = self.phase, self._body
+        super().data_received(data)
+        if self.phase is Phase.HEAD:
+            self._head += len(data) if before is Phase.HEAD else 0
+        elif self.phase is Phase.BODY:  # chunk extensions and trailers: neither header nor body
+            self._stalled = self._stalled + len(data) if self._body == body else 0
+        if max(self._head, self._stalled) > self._hard_limit:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """A request's first byte; of a pipelined one while another is answered."""
+        super().on_message_begin()
+        if self.phase is not Phase.HEAD:
+            self._begin_head()
+        self._known, self._headers_done = 0, False
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the request's target."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, or one trailer: the list belongs to the application by then."""
+        if self._headers_done:
+            return
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The header section is there."""
+        self._headers_done = True
+        self._head = 0
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("neither HTTP/1.0 nor HTTP/1.1")
+        self._enter(Phase.BODY, self.limits.body_timeout_s)
+        super().on_headers_complete()
+        if len(self.pipeline) > MOST_AT_ONCE:
+            self.transport.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body. Each byte buys time, as far as a body may be long."""
+        self._body += len(body)
+        if not self.cycle.response_complete:
+            wanted = min(self._body, self.limits.max_body_bytes) / self.limits.body_bytes_per_s
+            self.deadline = self.since + self.limits.body_timeout_s + wanted
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is there."""
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._enter(Phase.IDLE, self.limits.idle_timeout_s)
+        else:
+            self._enter(Phase.ANSWER, math.inf)
+
+    def on_response_complete(self) -> None:
+        """The application has answered: this request, or an earlier one of several sent at once."""
+        super().on_response_complete()
+        self._unset_keepalive_if_required()
+        if not self.cycle.response_complete:
+            return
+        if self.phase is Phase.ANSWER:
+            self._enter(Phase.IDLE, self.limits.idle_timeout_s)
+        elif self.phase is Phase.BODY:  # refused before it was all there
+            self.deadline = min(self.deadline, self.loop.time() + LINGER_S)
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP. An answer that is under way to an earlier request is not cut into."""
+        if not self._answering:
+            self._broken = True
+            super().send_400_response(msg)
+        elif self.phase is not Phase.BODY:
+            self._end_after_answer()
+        elif self.cycle.response_started or self.pipeline:
+            self.transport.abort()
+        else:
+            self._broken = True
+            super().send_400_response(msg)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """No other protocol is spoken here: the request is answered, and what follows it is not looked at."""
+        self._end_after_answer()
+
+    def _end_after_answer(self) -> None:
+        self._broken = True
+        self.cycle.keep_alive = False
+        self.deadline = math.inf
+        self.flow.pause_reading()
+
+    def pause_writing(self) -> None:
+        """asyncio's call: the client takes less than it is given."""
+        super().pause_writing()
+        self.send_deadline = self.loop.time() + self.limits.send_timeout_s
+
+    def resume_writing(self) -> None:
+        """asyncio's call."""
+        super().resume_writing()
+        self.send_deadline = math.inf
+
+    def look(self, now: float) -> None:
+        """Act on a deadline that has passed, by the loop's clock."""
+        if self.transport is None:
+            return
+        if self.transport.is_closing():
+            if self.send_deadline == math.inf:  # what is left to send has that long to be taken
+                self.send_deadline = now + LINGER_S
+        elif self.flow.read_paused and self.phase in (Phase.HEAD, Phase.BODY):  # it is us who do not read
+            self._enter(self.phase, self.deadline - self.since)
+        elif now >= self.deadline:
+            self._expire()
+        if now >= self.send_deadline:
+            self._reset()
+
+    def _reset(self) -> None:
+        """Close at once; the kernel forgets what nobody takes."""
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _expire(self) -> None:
+        if self.phase is Phase.HEAD and self._answering:
+            self._end_after_answer()
+            return
+        waits = self._answering and not self.cycle.response_started
+        if self.phase is Phase.HEAD or (self.phase is Phase.BODY and waits):
+            self.transport.write(_LATE)
+        self.transport.close()
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _begin_head(self) -> None:
+        self._head = self._known = self._body = self._stalled = 0
+        self._enter(Phase.HEAD, self.limits.header_timeout_s)
+
+    def _count(self, size: int) -> None:
+        self._known += size
+        if self._known > self._hard_limit or len(self.headers) > self.limits.max_headers * HEADER_SLACK:
+            self.transport.abort()
+
+    def _enter(self, phase: Phase, seconds: float) -> None:
+        self.phase = phase
+        self.since = self.loop.time()
+        self.deadline = self.since + seconds
+
+    @property
+    def _hard_limit(self) -> int:
+        return self.limits.max_header_bytes * HEADER_SLACK

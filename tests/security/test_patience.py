@@ -1,0 +1,148 @@
+"""Clients that are slow, endless, too big or too many: cut off in time, while others are served."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from tests.security.wire import CHAT, Site, chat, head, read, statuses
+
+
+def timed(site: Site, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
+    began = time.monotonic()
+    with site.connect() as sock:
+        try:
+            for piece in pieces:
+                sock.sendall(piece)
+                time.sleep(pause)
+        except ConnectionError:
+            pass
+        answer = read(sock)
+    return answer, time.monotonic() - began
+
+
+def test_who_says_nothing_is_cut_off(site: Site) -> None:
+    answer, seconds = timed(site)
+    assert answer == b""
+    assert seconds < 2.5
+
+
+DRIPS = {
+    "a header section": ([b"GET /health HTTP/1.1\r\n", *[b"X-%d: y\r\n" % n for n in range(12)]], 408),
+    "a request line": ([b"G", b"E", b"T", *[b"\x20/health"[:1]], *[b"/" for _ in range(12)]], 408),
+    "blank lines": ([b"\r\n"] * 16, 408),
+}
+
+
+@pytest.mark.parametrize(("pieces", "status"), DRIPS.values(), ids=DRIPS)
+def test_slow_headers_are_not_waited_for(site: Site, pieces: list[bytes], status: int) -> None:
+    """Each piece comes well within the time-out; all together do not."""
+    answer, seconds = timed(site, *pieces, pause=0.2)
+    assert statuses(answer) in ([status], []), "told, or cut off while it still wrote"
+    assert seconds < 4.5
+    assert site.alive()
+
+
+def test_a_slow_body_is_not_waited_for(site: Site) -> None:
+    sent = head("POST", CHAT, f"Authorization: Bearer {site.key}", "Content-Length: 60000", close=False)
+    answer, seconds = timed(site, sent, *[b"x"] * 12, pause=0.2)
+    assert statuses(answer) in ([408], [])
+    assert seconds < 4.5
+
+
+def test_a_body_that_comes_as_fast_as_it_must_is_waited_for(site: Site) -> None:
+    """Twice the time-out, at twice the slowest rate."""
+    body = chat(site.key, "x" * 50_000)
+    cut = body.index(b"\r\n\r\n") + 4
+    step = 10_000
+    pieces = [body[:cut], *[body[n : n + step] for n in range(cut, len(body), step)]]
+    answer, _ = timed(site, *pieces, pause=0.2)
+    assert statuses(answer) == [200]
+
+
+def test_who_has_been_refused_is_not_listened_to_for_long(site: Site) -> None:
+    sent = head("POST", CHAT, "Authorization: Bearer nobody", "Content-Length: 60000", close=False)
+    answer, seconds = timed(site, sent, *[b"x"] * 10, pause=0.2)
+    assert statuses(answer) == [401], "told before the body came"
+    assert seconds < 4.5
+
+
+ENDLESS = {
+    "a header": (b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"a" * 4000),
+    "headers": (b"GET / HTTP/1.1\r\nHost: a\r\n", b"a: b\r\n" * 600),
+    "a path": (b"GET /", b"a" * 4000),
+    "chunk extensions": (b"5;", b"b" * 4000),
+    "a trailer": (b"2\r\n{}\r\n0\r\nX: ", b"c" * 4000),
+    "trailers": (b"2\r\n{}\r\n0\r\n", b"a: b\r\n" * 600),
+}
+
+
+@pytest.mark.parametrize(("first", "more"), ENDLESS.values(), ids=ENDLESS)
+def test_what_never_ends_is_cut_off(site: Site, first: bytes, more: bytes) -> None:
+    """Long before it fills the memory: 4 MB are offered, the limit is 16 KiB."""
+    if first[:1].isdigit():
+        first = head("POST", CHAT, f"Authorization: Bearer {site.key}", "Transfer-Encoding: chunked") + first
+    sent = 0
+    with site.connect() as sock:
+        sock.sendall(first)
+        try:
+            for _ in range(1000):
+                sock.sendall(more)
+                sent += len(more)
+                time.sleep(0.001)
+        except ConnectionError:
+            pass
+    assert sent < 2_000_000
+    assert site.alive()
+
+
+def test_what_is_too_long_is_refused_by_its_length(site: Site) -> None:
+    key = f"Authorization: Bearer {site.key}"
+    assert statuses(site.send(head("POST", CHAT, key, "Content-Length: 65537"))) == [413]
+    chunk = b"11000\r\n" + b"x" * 0x11000 + b"\r\n0\r\n\r\n"
+    assert statuses(site.send(head("POST", CHAT, key, "Transfer-Encoding: chunked") + chunk)) == [413]
+    assert statuses(site.send(head("GET", "/v1/models", key, "X: " + "y" * 5000))) == [431]
+    assert statuses(site.send(head("GET", "/v1/models", key, *[f"X{n}: y" for n in range(50)]))) == [431]
+
+
+def test_connections_that_only_wait_keep_nobody_out(site: Site) -> None:
+    """40 are allowed, 30 of them from one address."""
+    waiting = [site.connect() for _ in range(30)]
+    try:
+        for sock in waiting:
+            sock.sendall(b"GET /health HTTP/1.1\r\n")
+        time.sleep(0.6)
+        assert site.alive()
+    finally:
+        for sock in waiting:
+            sock.close()
+
+
+def test_a_peer_that_is_at_work_on_all_its_connections_gets_503(site: Site) -> None:
+    busy = [site.connect() for _ in range(30)]
+    try:
+        for sock in busy:
+            sock.sendall(chat(site.key, "stub:delay=1"))
+        time.sleep(0.3)
+        assert statuses(site.send(head("GET", "/health"))) == [503]
+        assert [statuses(read(sock)) for sock in busy] == [[200]] * 30, "what was accepted is answered"
+    finally:
+        for sock in busy:
+            sock.close()
+    assert site.alive()
+
+
+def test_who_does_not_take_its_answer_is_cut_off(site: Site) -> None:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(5)
+        sock.connect(site.address)
+        sock.sendall(chat(site.key, "stub:tokens=40000", stream=True, logprobs=True, return_token_ids=True))
+        time.sleep(2.5)
+        began = time.monotonic()
+        answer = read(sock)
+    assert b"[DONE]" not in answer
+    assert time.monotonic() - began < 5, "what the kernel held, then the end"
+    assert site.alive()

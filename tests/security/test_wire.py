@@ -1,0 +1,141 @@
+"""Bytes that are no request, or two requests to two readers: refused, and nobody else is harmed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.security.wire import CHAT, Site, chat, head, statuses
+
+BODY = b'{"model":"rtrl","messages":[{"role":"user","content":"hi"}]}'
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+N = len(BODY)
+
+SMUGGLING = {
+    "two lengths": (["Content-Length: 5", f"Content-Length: {N}"], BODY),
+    "the same length twice": ([f"Content-Length: {N}"] * 2, BODY),
+    "a list of lengths": ([f"Content-Length: {N}, {N}"], BODY),
+    "length and chunks": ([f"Content-Length: {N}", "Transfer-Encoding: chunked"], CHUNKED),
+    "chunks and length": (["Transfer-Encoding: chunked", "Content-Length: 4"], CHUNKED),
+    "no such coding": (["Transfer-Encoding: xchunked"], CHUNKED),
+    "chunked is not the last": (["Transfer-Encoding: chunked, identity"], CHUNKED),
+    "chunked twice": (["Transfer-Encoding: chunked"] * 2, CHUNKED),
+    "a blank before the colon": (["Transfer-Encoding : chunked"], CHUNKED),
+    "a tab of another kind": (["Transfer-Encoding:\x0bchunked"], CHUNKED),
+    "a folded coding": (["Transfer-Encoding:\r\n chunked"], CHUNKED),
+    "a sign before the length": ([f"Content-Length: +{N}"], BODY),
+    "a negative length": (["Content-Length: -1"], BODY),
+    "a hexadecimal length": (["Content-Length: 0x3c"], BODY),
+    "a length beyond 64 bits": (["Content-Length: 99999999999999999999999"], BODY),
+    "a chunk beyond 64 bits": (["Transfer-Encoding: chunked"], b"fffffffffffffffff\r\n"),
+    "a negative chunk": (["Transfer-Encoding: chunked"], b"-1\r\n" + BODY),
+    "chunks by line feeds": (["Transfer-Encoding: chunked"], CHUNKED.replace(b"\r\n", b"\n")),
+    "a chunk longer than it says": (["Transfer-Encoding: chunked"], b"5\r\n" + BODY + b"\r\n0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize(("headers", "body"), SMUGGLING.values(), ids=SMUGGLING)
+def test_a_body_has_one_length_whoever_reads_it(site: Site, headers: list[str], body: bytes) -> None:
+    hidden = head("GET", "/v1/models", f"Authorization: Bearer {site.key}")
+    sent = head("POST", CHAT, f"Authorization: Bearer {site.key}", *headers, close=False)
+    answer = site.send(sent + body + hidden)
+    assert statuses(answer) == [400], "one answer, and the connection is closed: nothing after it is read"
+
+
+def test_a_coding_that_is_not_undone_is_refused(site: Site) -> None:
+    sent = head("POST", CHAT, f"Authorization: Bearer {site.key}", "Transfer-Encoding: gzip, chunked")
+    assert statuses(site.send(sent + CHUNKED)) == [415]
+
+
+def test_what_a_body_looks_like_is_no_request(site: Site) -> None:
+    """The length counts, whatever the method."""
+    inner = b"GET /admin/served HTTP/1.1\r\nHost: a\r\n\r\n"
+    outer = head(
+        "GET", "/v1/models", f"Authorization: Bearer {site.key}", f"Content-Length: {len(inner)}", close=False
+    )
+    answer = site.send(outer + inner + head("GET", "/health"))
+    assert statuses(answer) == [200, 200]
+
+
+MALFORMED = {
+    "a folded header": b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+    "line feeds alone": b"GET /health HTTP/1.1\nHost: a\n\n",
+    "a carriage return in a value": b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\rY: b\r\n\r\n",
+    "NUL in a value": b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+    "NUL in the path": b"GET /health\0 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a blank in a name": b"GET /health HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n",
+    "no name": b"GET /health HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n",
+    "no colon": b"GET /health HTTP/1.1\r\nHost: a\r\nfoo\r\n\r\n",
+    "a path beyond ASCII": "GET /h\u00e9alth HTTP/1.1\r\nHost: a\r\n\r\n".encode(),
+    "no path": b"GET  HTTP/1.1\r\nHost: a\r\n\r\n",
+    "no slash": b"GET health HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a tunnel": b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "HTTP/0.9": b"GET /health\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/9.9": b"GET /health HTTP/9.9\r\nHost: a\r\n\r\n",
+    "TLS": bytes.fromhex("16030100f4010000f003037d"),
+    "nothing of the kind": b"\x00\xff" * 200,
+}
+
+
+@pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_http_gets_400_and_no_second_chance(site: Site, sent: bytes) -> None:
+    answer = site.send(sent + head("GET", "/health"))
+    assert statuses(answer) == [400]
+    assert b"Invalid HTTP request" in answer, "nothing of what was sent comes back"
+
+
+REPEATED = {
+    "two keys": (["Authorization: Bearer nobody"], "Authorization"),
+    "two hosts": (["Host: another"], "Host"),
+    "two users": (["X-Rtrl-User: ada", "X-Rtrl-User: bob"], "X-Rtrl-User"),
+    "two users, spelled differently": (["X-Rtrl-No-Train: 1", "x-rtrl-no_train: 0"], "X-Rtrl-No-Train"),
+    "two types": (["Content-Type: a/b", "Content-Type: text/plain"], "Content-Type"),
+}
+
+
+@pytest.mark.parametrize(("headers", "named"), REPEATED.values(), ids=REPEATED)
+def test_a_header_with_two_meanings_is_refused(site: Site, headers: list[str], named: str) -> None:
+    """A proxy may have checked one of them, and the gateway take the other."""
+    answer = site.send(chat(site.key, "hi", *headers))
+    assert statuses(answer) == [400]
+    assert b'"repeated_header"' in answer
+    assert named.encode() in answer
+
+
+def test_trailers_say_nothing(site: Site) -> None:
+    """They come after what a proxy has checked."""
+    trailers = b"0\r\nX-Rtrl-User: mallory\r\nX-Rtrl-No-Train: 1\r\nAuthorization: Bearer x\r\n\r\n"
+    sent = head(
+        "POST", CHAT, f"Authorization: Bearer {site.key}", "Transfer-Encoding: chunked", "X-Rtrl-User: eve"
+    )
+    answer = site.send(sent + CHUNKED[:-5] + trailers)
+    assert statuses(answer) == [200]
+    assert {g.user for g in site.generations() if g.user in ("mallory", "eve")} == {"eve"}
+    assert not any(g.no_train for g in site.generations() if g.user == "eve")
+
+
+def test_another_protocol_is_not_spoken(site: Site) -> None:
+    """And no second request is hidden in what would be its bytes."""
+    key = f"Authorization: Bearer {site.key}"
+    asked = head("GET", "/v1/models", key, "Connection: Upgrade", "Upgrade: websocket", close=False)
+    answer = site.send(asked + head("GET", "/v1/models", key))
+    assert statuses(answer) == [200]
+    assert b"connection: close" in answer
+
+
+def test_garbage_after_a_request_does_not_cut_into_its_answer(site: Site) -> None:
+    answer = site.send(
+        chat(site.key, "stub:gap=0.005", close=False, stream=True), b"\0garbage\r\n\r\n", pause=0.1
+    )
+    assert statuses(answer) == [200]
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_requests_sent_at_once_are_answered_in_order(site: Site) -> None:
+    key = f"Authorization: Bearer {site.key}"
+    answer = site.send(
+        chat(site.key, close=False)
+        + head("GET", "/v1/nothing", key, close=False)
+        + head("GET", "/v1/models", key)
+    )
+    assert statuses(answer) == [200, 404, 200]
