@@ -28,17 +28,19 @@ from stages.engine.process import EngineProcess
 from stages.errors import InputMissingError, LockedError, RtrlError
 from stages.gateway import logs
 from stages.gateway.admin import Admin
-from stages.gateway.app import create_app, open_inbox, open_spool
+from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, calm_collector
+from stages.records import LIVE
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.announce import Announcer
-from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.canary import keep_canary
+from stages.serving.edge import Edge
 from stages.serving.notify import Notifier
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
@@ -123,12 +125,8 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        self.served = ServedState(
-            line=line,
-            model=settings.engine.served_name,
-            checkpoint=live,
-            health=Health.of(self.config.breaker, "live"),
-        )
+        health = Health.of(self.config.breaker, LIVE)
+        self.served = ServedState(line, settings.engine.served_name, live, health=health)
         self.supervisor = Supervisor(
             settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
         )
@@ -138,7 +136,7 @@ class _Host:
         self.swapper.told = self.announcer.swapped
         self.addresses = Addresses(workspace.run_dir, self.config)
         self.is_ready = False
-        self.canary: CanaryEngine | None = None
+        self.edge: Edge | None = None
 
     async def run(self, ready: Callable[[Ready], None]) -> int:
         """Listen, start the engine, serve, shut down. Returns the exit status."""
@@ -159,26 +157,17 @@ class _Host:
             engine = EngineClient(*address, self.served.model, self.config, breaker)
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
             gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
-            self.canary = canary = CanaryEngine(
-                self.workspace.settings.engine,
-                self.config,
-                gateway.arms,
-                self.store.dir / "logs" / "canary.log",
-                self.say,
-                self._engine_started,
-            )
-            canary.told = self.announcer.canary
-            self.gateway = gateway
-            self.announcer.metrics = gateway.metrics
-            key = self.addresses.admin_key
-            admin = Admin(key, gateway.arms, self.swapper, spool, gateway.metrics, canary)
+            made = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
+            self.edge = edge = Edge.make(*made, self._engine_started)
+            key, metrics = self.addresses.admin_key, gateway.metrics
+            admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines)
             listeners = [
                 Listener(gateway, [self.addresses.public], self.config),
                 Listener(admin, [self.addresses.admin], self.config),
             ]
             alive = asyncio.create_task(self.announcer.keep())
             try:
-                number, cut = await self._serve(listeners, canary, stop, ready, begun)
+                number, cut = await self._serve(listeners, edge, stop, ready, begun)
             finally:
                 alive.cancel()
             whole = self.is_ready and not cut and spool.failed is None
@@ -187,7 +176,7 @@ class _Host:
     async def _serve(
         self,
         listeners: list[Listener],
-        canary: CanaryEngine,
+        edge: Edge,
         stop: asyncio.Future[int],
         ready: Callable[[Ready], None],
         begun: float,
@@ -208,24 +197,23 @@ class _Host:
             self.is_ready = True
             self.announcer.ready()
             ready(self._ready(time.monotonic() - begun))
-            background = [
-                asyncio.create_task(self.supervisor.watch()),
-                asyncio.create_task(
-                    keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
-                ),
-                asyncio.create_task(
-                    keep_canary(self.store, canary, self.gateway.arms, self.config.drain_timeout_s, self.say)
-                ),
-            ]
+            drain_s, run_dir = self.config.drain_timeout_s, self.workspace.run_dir
+            keeping = (
+                self.supervisor.watch(),
+                keep_reconciled(self.store, self.served, self.swapper, self.say, run_dir),
+                keep_canary(self.store, edge.canary, edge.gateway.arms, drain_s, self.say),
+                edge.lines.keep(),
+            )
+            background = [asyncio.create_task(each) for each in keeping]
             await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in background:
                 if task.done():
                     task.result()  # a bug in a background task ends the program loudly
             self.say("stopping: requests in flight finish first")
-            cut = await self._drain()
+            cut = await self._drain(edge.gateway)
             return stop.result(), cut
         finally:
-            await self._shut_down(listeners, canary, background)
+            await self._shut_down(listeners, edge, background)
 
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
@@ -236,12 +224,12 @@ class _Host:
             starting.result()
         return number
 
-    async def _drain(self) -> int:
+    async def _drain(self, gateway: Gateway) -> int:
         """Accepted requests finish, while the listeners go on refusing new ones. How many were cut short."""
         limit = self.config.shutdown_timeout_s
         ending = 2 * limit + self.workspace.settings.engine.stop_timeout_s + _ENDING_S
-        self.announcer.draining(self.gateway.admission.accepted, limit, ending)
-        cut = await self.gateway.drain(limit)
+        self.announcer.draining(gateway.admission.accepted, limit, ending)
+        cut = await gateway.drain(limit)
         self.announcer.drained(cut)
         if cut:
             self.say(f"{cut} requests took longer than {limit:g} s and were cut short")
@@ -256,14 +244,13 @@ class _Host:
             stop.set_result(number)
             return
         self.say("stopping at once")
-        self.supervisor.kill()
-        if self.canary is not None and self.canary.supervisor is not None:
-            self.canary.supervisor.kill()
+        for engine in (self.supervisor, *(self.edge.beside() if self.edge else ())):
+            engine.kill()
         self.addresses.forget()
         os._exit(128 + number)
 
     async def _shut_down(
-        self, listeners: list[Listener], canary: CanaryEngine, background: list[asyncio.Task[Any]]
+        self, listeners: list[Listener], edge: Edge, background: list[asyncio.Task[Any]]
     ) -> None:
         """Background work first, then the listeners, the engine last."""
         for task in background:
@@ -271,7 +258,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(canary.close(0.1), self.supervisor.stop())
+        await asyncio.gather(edge.canary.close(0.1), edge.lines.close(), self.supervisor.stop())
 
     def _engine_started(self, _process: EngineProcess | None = None) -> None:
         if not self.is_ready:
@@ -283,8 +270,9 @@ class _Host:
             asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
-        canary = self.canary.supervisor if self.canary else None
-        return self.addresses.note(self.served.line, self.supervisor, canary)
+        assert self.edge is not None
+        canary, others = self.edge.canary.supervisor, self.edge.lines.supervisors()
+        return self.addresses.note(self.served.line, self.supervisor, canary, others)
 
     def _ready(self, seconds: float) -> Ready:
         checkpoint = self.served.checkpoint

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,7 +49,9 @@ class Addresses:
         else:
             self.admin = resources.enter_context(bind_tcp("127.0.0.1", config.admin_port or 0))
 
-    def note(self, line: str, engine: Supervisor, canary: Supervisor | None) -> Endpoint:
+    def note(
+        self, line: str, engine: Supervisor, canary: Supervisor | None, others: Mapping[str, Supervisor]
+    ) -> Endpoint:
         """Write `serve.json`."""
         endpoint = Endpoint(
             pid=os.getpid(),
@@ -60,6 +63,7 @@ class Addresses:
             admin_url="" if self._admin_socket else url_of(self.admin),
             engine=_engine_at(engine),
             canary=_engine_at(canary) if canary else None,
+            others={name: _engine_at(one) for name, one in others.items()},
         )
         write_endpoint(self._run_dir, endpoint)
         return endpoint
@@ -88,7 +92,7 @@ def url_of(sock: socket.socket) -> str:
 def clean_up_after_killed(run_dir: Path) -> None:
     """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
     if (left := read_endpoint(run_dir)) is not None:
-        for engine in (left.engine, left.canary):
-            if engine is not None and engine.temporary.startswith("/tmp/rtrl-engine-"):
+        for engine in left.engines():
+            if engine.temporary.startswith("/tmp/rtrl-engine-"):
                 shutil.rmtree(engine.temporary, ignore_errors=True)
         remove_endpoint(run_dir)

@@ -75,7 +75,7 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
     if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served().checkpoint == switch.target.digest
+        return admin.served(switch.line).checkpoint == switch.target.digest
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -142,14 +142,16 @@ def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
 
 def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -> dict[str, Any]:
     folder = store.checkpoint_folder(switch.target)
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
+    endpoint = require_endpoint(workspace.run_dir)
+    starts = workspace.settings.engine.startup_timeout_s if switch.line != endpoint.line else 0.0
+    with Admin(endpoint) as admin:
         answer = admin.swap(
             line=switch.line,
             checkpoint=switch.target.digest,
             path=folder,
             deployment=deployment,
             drain_s=switch.drain_s,
-            timeout_s=switch.timeout_s,
+            timeout_s=switch.timeout_s + starts,  # a population's line may have no engine yet
             cut=switch.cut,
             limit_s=switch.limit_s,
         )
@@ -179,7 +181,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
-        if admin.served().checkpoint != live.digest:
+        if admin.served(switch.line).checkpoint != live.digest:
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
