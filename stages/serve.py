@@ -195,8 +195,9 @@ class _Host:
             starting.result()
             calm_collector()
             self.is_ready = True
+            facts = self._ready(time.monotonic() - begun)
             self.announcer.ready()
-            ready(self._ready(time.monotonic() - begun))
+            ready(facts)
             drain_s, run_dir = self.config.drain_timeout_s, self.workspace.run_dir
             keeping = (
                 self.supervisor.watch(),
