@@ -16,6 +16,7 @@ import typer
 from rtrl_cli.output import make_progress, message, pairs, show, size, table
 
 if TYPE_CHECKING:
+    from stages.locks import FileLock
     from stages.registry.store import Store
     from stages.result import StageResult
     from stages.stage import Stage
@@ -36,6 +37,7 @@ class StageFlags:
     quiet: bool = False
     from_run: str | None = None
     seed: int | None = None
+    lock: FileLock | None = None  # the stage's, when the command holds it already
 
 
 def open_store(folder: Path | None, overrides: Sequence[str] = ()) -> tuple[Workspace, Store]:
@@ -94,6 +96,7 @@ def _run(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResul
             seed=flags.seed,
             progress=progress,
             from_run=flags.from_run,
+            lock=flags.lock,
         )
 
 

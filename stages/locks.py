@@ -39,6 +39,14 @@ class FileLock:
         self._fd = fd
         self.path = path
 
+    @contextmanager
+    def held(self) -> Iterator[FileLock]:
+        """For a block, freed at its end."""
+        try:
+            yield self
+        finally:
+            self.release()
+
     def release(self) -> None:
         """Free the lock; a second call does nothing."""
         if self._fd >= 0:
@@ -152,11 +160,8 @@ def hold(
     hint: str = WAIT_HERE,
 ) -> Iterator[FileLock]:
     """`acquire` for a block."""
-    lock = acquire(path, what=what, timeout=timeout, shared=shared, run=run, hint=hint)
-    try:
+    with acquire(path, what=what, timeout=timeout, shared=shared, run=run, hint=hint).held() as lock:
         yield lock
-    finally:
-        lock.release()
 
 
 def note_run(path: Path, run: str) -> None:

@@ -71,6 +71,7 @@ def run_stage(
     seed: int | None = None,
     progress: Progress | None = None,
     from_run: str | None = None,
+    lock: locks.FileLock | None = None,
 ) -> StageResult:
     """Run one stage once.
 
@@ -80,6 +81,7 @@ def run_stage(
         force: run even when a run with the same fingerprint came to a result.
         dry_run: resolve everything, take no lock, change nothing.
         lock_timeout: seconds to wait for the lock; default the stage's. `seed`: default the workspace's.
+        lock: the stage's lock, when the caller holds it already; freed here.
         from_run: repeat this recorded run into a scratch store; with `dry_run` only say what it would be.
 
     Returns:
@@ -102,7 +104,8 @@ def run_stage(
         return _dry(workspace, store, plan, force, progress or Silent(), started)
     timeout = lock_timeout if lock_timeout is not None else getattr(config, "lock_timeout_s", 0.0)
     lock_name = _lock_name(workspace, stage)
-    with locks.hold(store.lock_path(lock_name), what=lock_name, timeout=timeout):
+    lock = lock or locks.acquire(store.lock_path(lock_name), what=lock_name, timeout=timeout)
+    with lock.held():
         sweep(store)
         begin_line(workspace, store)
         plan = _plan(workspace, store, stage, refs, config, seed)

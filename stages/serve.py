@@ -41,10 +41,11 @@ from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.lines import Lines
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
-from stages.target.switch import end_interrupted
+from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workspace import Workspace
@@ -99,8 +100,8 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
 def _clean_up_after_killed(run_dir: Path) -> None:
     """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
     if (left := read_endpoint(run_dir)) is not None:
-        for engine in (left.engine, left.canary):
-            if engine is not None and engine.temporary.startswith("/tmp/rtrl-engine-"):
+        for engine in left.engines():
+            if engine.temporary.startswith("/tmp/rtrl-engine-"):
                 shutil.rmtree(engine.temporary, ignore_errors=True)
         remove_endpoint(run_dir)
 
@@ -116,6 +117,7 @@ class _Host:
         line = settings.workspace.line
         with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
             lock = target_lock(store, line)
+            complete(store, workspace.run_dir, line)
             end_interrupted(store, line)
             lock.release()
         live = live_checkpoint(store, line)
@@ -174,7 +176,12 @@ class _Host:
                 self._engine_started,
             )
             self.arms = gateway.arms
-            admin = Admin(self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary)
+            self.lines = Lines(
+                self.workspace, self.store, self.arms, spool.flush, self.say, self._engine_started
+            )
+            admin = Admin(
+                self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary, self.lines
+            )
             listeners = [
                 Listener(gateway, [self.sockets["public"]], self.config, self.certificate),
                 Listener(admin, [self.sockets["admin"]], self.config),
@@ -203,10 +210,13 @@ class _Host:
             ready(self._ready(time.monotonic() - begun))
             background = [
                 asyncio.create_task(self.supervisor.watch()),
-                asyncio.create_task(keep_reconciled(self.store, self.served, self.swapper, self.say)),
+                asyncio.create_task(
+                    keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
+                ),
                 asyncio.create_task(
                     keep_canary(self.store, self.canary, self.arms, self.config.drain_timeout_s, self.say)
                 ),
+                asyncio.create_task(self.lines.keep()),
             ]
             await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in background:
@@ -233,7 +243,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(self.canary.close(0.1), self.supervisor.stop())
+        await asyncio.gather(self.canary.close(0.1), self.lines.close(), self.supervisor.stop())
 
     def _bind(self, resources: contextlib.ExitStack) -> None:
         self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
@@ -267,6 +277,7 @@ class _Host:
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
             engine=_engine_at(self.supervisor),
             canary=_engine_at(self.canary.supervisor) if self.canary.supervisor else None,
+            others={name: _engine_at(one) for name, one in self.lines.supervisors().items()},
         )
         write_endpoint(self.workspace.run_dir, endpoint)
         return endpoint

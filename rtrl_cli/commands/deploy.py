@@ -94,6 +94,10 @@ def text(result: StageResult) -> str:
             f"{tensors['parameters_checked']} of {tensors['parameters']} weights held as published; "
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
+    if facts.get("restarting"):
+        lines["engine"] = "did not answer: it starts anew on this checkpoint; 503 until then"
+    if "traffic_s" in facts:
+        lines["traffic"] = f"moved after {facts['traffic_s']:.2f} s"
     lines["took"] = f"{facts['switch_s']:.2f} s"
     told = facts.get("shadow")
     return f"{pairs(lines)}\n\n{shadow_view.text(told)}" if told else pairs(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -44,4 +45,10 @@ def command(
         quiet,
         from_run,
     )
-    run_command("rollback", flags, text=text, reason=reason, offline=offline)
+    moved = None
+    if not (refs or offline or dry_run or from_run or overrides):
+        from stages.rollback.first import move_first
+
+        moved = move_first(workspace, reason, lock_timeout)
+    lock = moved.lock if moved else None
+    run_command("rollback", replace(flags, lock=lock), text=text, reason=reason, offline=offline, moved=moved)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from dataclasses import replace
@@ -33,6 +34,7 @@ from stages.errors import DependencyDownError, IntegrityError, RtrlError
 VOLATILE_KEYS = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
 Health = Literal["ok", "sick", "silent"]
 CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
+RESUME_S = 2.0
 FEW = 2  # probes that are asked first: 126 tokens tell child from parent but for the smallest steps
 SAME_FILES = ("tokenizer.json", "chat_template.jinja")
 
@@ -123,8 +125,12 @@ class EngineControl:
             try:
                 await self.load_weights(checkpoint_dir)
                 await self.reset_prefix_cache()
-            finally:
-                await self._post("/resume")
+            except BaseException:
+                with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
+                    async with asyncio.timeout(RESUME_S):
+                        await self._post("/resume")
+                raise
+            await self._post("/resume")
             found, cached = await asyncio.gather(
                 self._verified(checkpoint_dir, expected, looking), self._cached(expected)
             )

@@ -202,7 +202,7 @@ class Gateway:
         )
         if request.stream:
             place.stream()
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.errors import RtrlError
+from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import DrainTimeoutError, Gate
 from stages.gateway.health import Health
@@ -87,12 +87,20 @@ class ServedState:
 
 @dataclass(frozen=True)
 class Swapped:
-    """A swap that worked. `verification` is what `update` returned; times in seconds."""
+    """A swap that worked. `verification` is what `update` returned; times in seconds.
+
+    `restarting`: the engine was of no use, and is being started anew on the target; nothing is served
+    until that is verified.
+    """
 
     before: Checkpoint
     verification: Any
     drained_s: float
     seconds: float
+    restarting: bool = False
+
+
+RESTARTING = "restarting"
 
 
 class SwapError(Exception):
@@ -133,7 +141,12 @@ class Swapper:
         self._busy = asyncio.Lock()
 
     async def swap(
-        self, target: Checkpoint, *, drain_timeout_s: float | None = None, cut: bool = False
+        self,
+        target: Checkpoint,
+        *,
+        drain_timeout_s: float | None = None,
+        cut: bool = False,
+        limit_s: float | None = None,
     ) -> Swapped:
         """Serve `target` from now on, also when it is served already (loaded and verified again).
 
@@ -143,37 +156,62 @@ class Swapper:
         Args:
             drain_timeout_s: patience with those in flight; None for the gateway's own.
             cut: end those that are not done then, in place of giving up.
+            limit_s: an engine that is not ready, dead, or takes longer is left to whoever runs it, to be
+                started anew on the target; None raises then.
 
         Raises:
             SwapError: it did not work.
             ApiError: 503, the engine was not ready.
         """
-        return await asyncio.shield(self._noted(target, drain_timeout_s or self._timeout, cut))
+        return await asyncio.shield(self._noted(target, drain_timeout_s or self._timeout, cut, limit_s))
 
-    async def _noted(self, target: Checkpoint, timeout: float, cut: bool) -> Swapped:
+    async def _noted(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
         began = time.monotonic()
         try:
-            done = await self._swap(target, timeout, cut)
+            done = await self._swap(target, timeout, cut, limit_s)
         except (SwapError, ApiError) as error:
             self.told(error.code, target, time.monotonic() - began)
             raise
         self.told("done", target, done.seconds)
         return done
 
-    async def _swap(self, target: Checkpoint, timeout: float, cut: bool) -> Swapped:
+    async def _swap(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
         if self._busy.locked():
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
             try:
                 async with self._served.gate.exclusive(timeout, cut=cut):
-                    self._served.require_ready()
                     drained = time.monotonic()
                     before = self._served.checkpoint
-                    verification = await self._replace(target, before)
+                    if limit_s is None:
+                        self._served.require_ready()
+                        verification = await self._replace(target, before)
+                    else:
+                        verification = await self._replace_or_restart(target, before, limit_s)
             except DrainTimeoutError as error:
                 raise SwapError("drain_timeout", str(error)) from None
-        return Swapped(before, verification, drained - began, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Swapped(before, verification, drained - began, seconds, restarting=verification is RESTARTING)
+
+    async def _replace_or_restart(self, target: Checkpoint, before: Checkpoint, limit_s: float) -> Any:
+        """Alone at the gate: `_replace`, if the engine can; else only say what it is to be started on."""
+        served = self._served
+        if served.engine == "ready":
+            served.engine = "unknown"
+            try:
+                async with asyncio.timeout(limit_s):
+                    verification = await self._update(target.path)
+            except (TimeoutError, DependencyDownError):
+                pass
+            except BaseException as error:
+                raise await self._failed(error, before) from error
+            else:
+                served.checkpoint, served.engine = target, "ready"
+                return verification
+        # still "starting", "down" or "unknown": the next that starts is on the target (`Supervisor`)
+        served.checkpoint = target
+        return RESTARTING
 
     async def _replace(self, target: Checkpoint, before: Checkpoint) -> Any:
         """Alone at the gate: load `target`; on failure go back."""
@@ -181,13 +219,17 @@ class Swapper:
         try:
             verification = await self._update(target.path)
         except BaseException as error:
-            cause = error if isinstance(error, RtrlError) else None
-            what = cause.message if cause else type(error).__name__
-            await self._go_back(before, what, cause)
-            raise SwapError("swap_failed", f"{what}; the previous weights are served", cause) from error
+            raise await self._failed(error, before) from error
         self._served.checkpoint = target
         self._served.engine = "ready"
         return verification
+
+    async def _failed(self, error: BaseException, before: Checkpoint) -> SwapError:
+        """The old weights again, and what to tell of it. Raises SwapError when they do not load either."""
+        cause = error if isinstance(error, RtrlError) else None
+        what = cause.message if cause else type(error).__name__
+        await self._go_back(before, what, cause)
+        return SwapError("swap_failed", f"{what}; the previous weights are served", cause)
 
     async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
         """The engine may hold anything now: load the old weights and verify them."""

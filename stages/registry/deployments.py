@@ -66,9 +66,16 @@ class Deployments:
         override: bool = False,
         run_id: str | None = None,
         data: Mapping[str, Any] | None = None,
+        deployment_id: str = "",
     ) -> Deployment:
-        """Stage a checkpoint for a line. Raises InputMissingError (exit 5): no such checkpoint."""
-        deployment_id = f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        """Stage a checkpoint for a line. Raises InputMissingError (exit 5): no such checkpoint.
+
+        Args:
+            deployment_id: of one that traffic has been given already; default a new one.
+        """
+        deployment_id = (
+            deployment_id or f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        )
         with self._store.write("deployment") as session:
             artifact = session.exec(
                 select(ArtifactRow).where(
@@ -171,6 +178,10 @@ class Deployments:
     def history(self, line: str, limit: int = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)
+
+    def of(self, checkpoint: str) -> list[Deployment]:
+        """All deployments of a checkpoint (digest), on any line, oldest first."""
+        return self._select(ArtifactRow.digest == checkpoint)[::-1]
 
     def _select(self, *conditions: Any, limit: int | None = None) -> list[Deployment]:
         query = (

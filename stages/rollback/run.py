@@ -11,7 +11,7 @@ checkpoint's memory is used. The record of who, why, from and to is the new depl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
+from stages.rollback.first import Moved
 from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, end
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
@@ -42,6 +43,7 @@ class RollbackStage:
     Attributes:
         reason: why, for the record.
         offline: nothing is running: only say what the next `rtrl serve` serves.
+        moved: the traffic has been moved already (`first.py`).
     """
 
     name: str = "rollback"
@@ -49,6 +51,7 @@ class RollbackStage:
     takes: tuple[Kind, ...] = ("checkpoint",)
     reason: str = ""
     offline: bool = False
+    moved: Moved | None = None
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
@@ -84,6 +87,9 @@ class RollbackStage:
         """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
         store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
+        if self.moved is not None and self.moved.intent.checkpoint == switch.target.digest:
+            switch = replace(switch, moved=self.moved.intent, proof=self.moved.answer)
+            facts["traffic_s"] = self.moved.seconds
         if (canary := canary_of(store, switch.line)) is not None and not store.is_scratch:
             facts |= _end_canary(ctx, switch, canary)
             ctx.log.write("rollback.canary", **facts)
@@ -144,6 +150,7 @@ def _decided(
         drain_s=config.drain_timeout_s,
         timeout_s=config.swap_timeout_s,
         cut=True,
+        limit_s=config.engine_timeout_s,
         leaving=None if same else ended,
         data={"from": live.digest if live else None, "rollback_of": ended.id if ended else None},
     )

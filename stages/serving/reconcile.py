@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from stages import locks
 from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
 from stages.registry.store import Store
-from stages.target.switch import end_interrupted, interrupted
+from stages.target.intent import read_intent
+from stages.target.switch import complete, end_interrupted, interrupted
 
 EVERY_S = 5.0
 
@@ -30,21 +32,26 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
 
 
 async def reconcile_once(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
 ) -> bool:
     """Bring traffic to `live` when they differ, and end what was interrupted, unless somebody is deploying.
 
-    Whether it swapped. Raises SwapError, ApiError or RtrlError when that failed.
+    A rollback that moved the traffic and died is put on record first. Whether it swapped.
+
+    Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
     differs = wanted is not None and wanted.digest != served.checkpoint.digest and served.engine == "ready"
-    if not differs and not await asyncio.to_thread(interrupted, store, served.line):
+    left = differs or read_intent(run_dir) is not None
+    if not left and not await asyncio.to_thread(interrupted, store, served.line):
         return False
     try:  # in a thread: it waits a moment for a lock that is held
         lock = await asyncio.to_thread(target_lock, store, served.line)
     except LockedError:
         return False
     try:
+        if await asyncio.to_thread(complete, store, run_dir, served.line):
+            say("a rollback was interrupted: it is on record now")
         ended = await asyncio.to_thread(end_interrupted, store, served.line)
         wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
         if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
@@ -58,13 +65,13 @@ async def reconcile_once(
 
 
 async def keep_reconciled(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None]
+    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
 ) -> None:
     """`reconcile_once` every EVERY_S seconds, until cancelled; failures are said, and tried again."""
     while True:
         await asyncio.sleep(EVERY_S)
         try:
             with classified():
-                await reconcile_once(store, served, swapper, say)
+                await reconcile_once(store, served, swapper, say, run_dir)
         except (RtrlError, ApiError, SwapError) as error:
             say(f"what is served is not what the registry says: {error.message}")

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import getpass
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from stages import faults
@@ -22,6 +23,7 @@ from stages.registry.store import Store
 from stages.stage import Artifact, Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint, running_endpoint
+from stages.target.intent import Intent, read_intent, remove_intent
 from stages.workspace import Workspace
 
 
@@ -51,6 +53,9 @@ class Switch:
     override: bool = False
     cut: bool = False
     override_shadow: bool = False
+    limit_s: float | None = None  # an engine that takes longer is started anew on the target
+    moved: Intent | None = None  # the traffic is on the target already; `proof` is the gateway's answer
+    proof: dict[str, Any] = field(default_factory=dict)
     leaving: Deployment | None = None  # a live deployment that is being rolled back, not retired
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -70,7 +75,7 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
     if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served().checkpoint == switch.target.digest
+        return admin.served(switch.line).checkpoint == switch.target.digest
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -96,6 +101,8 @@ def perform(
         if store.is_scratch and not switch.offline:
             progress.message(f"loading {switch.target.ref} into an engine started for it")
             facts |= _rehearse(workspace, store, switch)
+        elif switch.moved is not None:
+            facts |= _proof(switch.proof)
         elif not switch.offline:
             facts |= before(deployment) if before else {}
             progress.message(f"loading {switch.target.ref} into the running engine")
@@ -104,10 +111,12 @@ def perform(
         _move(store, switch, deployment)
     except RtrlError as error:
         store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
-        if not store.is_scratch:
+        if not store.is_scratch and switch.moved is None:
             _bring_back(workspace, store, switch)
         raise
     faults.point("switch.alias.after")
+    if switch.moved is not None:
+        remove_intent(workspace.run_dir)
     facts["switch_s"] = round(time.monotonic() - begun, 3)
     return facts
 
@@ -125,6 +134,7 @@ def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
         override=switch.override,
         run_id=switch.run_id,
         data={**switch.data, **data},
+        deployment_id=switch.moved.deployment if switch.moved is not None else "",
     )
     faults.point("switch.staged.after")
     return store.deployments.transition(deployment.id, "staged", "verifying")
@@ -132,17 +142,26 @@ def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
 
 def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -> dict[str, Any]:
     folder = store.checkpoint_folder(switch.target)
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
+    endpoint = require_endpoint(workspace.run_dir)
+    starts = workspace.settings.engine.startup_timeout_s if switch.line != endpoint.line else 0.0
+    with Admin(endpoint) as admin:
         answer = admin.swap(
             line=switch.line,
             checkpoint=switch.target.digest,
             path=folder,
             deployment=deployment,
             drain_s=switch.drain_s,
-            timeout_s=switch.timeout_s,
+            timeout_s=switch.timeout_s + starts,  # a population's line may have no engine yet
             cut=switch.cut,
+            limit_s=switch.limit_s,
         )
-    return {"verification": answer.get("verification", {})}
+    return _proof(answer)
+
+
+def _proof(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What the gateway says of a swap, for people; `restarting` when the engine has to start anew."""
+    restarting = {"restarting": True} if answer.get("restarting") else {}
+    return {"verification": answer.get("verification", {}), **restarting}
 
 
 def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, Any]:
@@ -162,7 +181,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
-        if admin.served().checkpoint != live.digest:
+        if admin.served(switch.line).checkpoint != live.digest:
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
@@ -175,19 +194,52 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
 
 
 def _move(store: Store, switch: Switch, deployment: Deployment) -> None:
-    if switch.leaving is not None and switch.leaving.state == "live":
-        store.deployments.transition(
-            switch.leaving.id, "live", "rolling_back", rollback_reason=switch.reason, by=getpass.getuser()
-        )
+    user = getpass.getuser()
+    _record(store, switch.line, switch.target, deployment, switch.reason, user, switch.leaving)
+
+
+def _record(
+    store: Store,
+    line: str,
+    target: Artifact,
+    deployment: Deployment,
+    reason: str,
+    by: str,
+    leaving: Deployment | None,
+) -> None:
+    """The deployment is live, and `leaving` (if it was) rolled back."""
+    if leaving is not None and leaving.state == "live":
+        store.deployments.transition(leaving.id, "live", "rolling_back", rollback_reason=reason, by=by)
         faults.point("switch.rolling_back.after")
-    store.move_alias(
-        switch.line,
-        "live",
-        switch.target.digest,
-        reason=switch.reason,
-        by=getpass.getuser(),
-        deployment_id=deployment.id,
-    )
+    store.move_alias(line, "live", target.digest, reason=reason, by=by, deployment_id=deployment.id)
+
+
+def complete(store: Store, run_dir: Path, line: str) -> bool:
+    """Put a rollback on record whose traffic moved first (`intent.py`); whether there was one.
+
+    The caller holds the target's lock. One that the registry has already is only forgotten.
+    """
+    intent = read_intent(run_dir)
+    if intent is None or intent.line != line:
+        return False
+    live, current = store.alias(line, "live"), store.deployments.current(line)
+    target = store.artifact(intent.checkpoint)
+    if live is not None and live.digest == intent.leaving and target is not None:
+        end_interrupted(store, line)
+        known = {each.id for each in store.deployments.history(line)}
+        deployment = store.deployments.create(
+            line,
+            intent.checkpoint,
+            by=intent.by,
+            reason=intent.reason,
+            previous=previous_of(store, line, intent.checkpoint),
+            data={"from": intent.leaving, "rollback_of": current.id if current else None},
+            deployment_id="" if intent.deployment in known else intent.deployment,
+        )
+        deployment = store.deployments.transition(deployment.id, "staged", "verifying")
+        _record(store, line, target, deployment, intent.reason, intent.by, current)
+    remove_intent(run_dir)
+    return True
 
 
 def interrupted(store: Store, line: str) -> list[Deployment]:

@@ -24,6 +24,8 @@ port = 0
 [engine]
 program = "stub"
 restart_backoff_s = 0.1
+[deploy]
+shadow_latency = 1000.0  # of stubs on a busy machine: it says nothing here
 """
 
 
@@ -70,12 +72,12 @@ class StubWorld:
         }
         return self.store.publish_external(outputs, line="auto")["checkpoint"]
 
-    def report(self, candidate: Artifact, baseline: Artifact) -> None:
-        source = self.root / f"report-{candidate.version}-{baseline.version}"
+    def report(self, candidate: Artifact, baseline: Artifact, line: str = "auto") -> None:
+        source = self.root / f"report-{candidate.version}-{baseline.version}-{line}"
         source.mkdir()
         (source / "report.json").write_text("{}")
         meta = {"verdict": "pass", "candidate": candidate.digest, "baseline": baseline.digest}
-        self.store.publish_external({"report": (Output("report", meta), source)}, line="auto")
+        self.store.publish_external({"report": (Output("report", meta), source)}, line=line)
 
     @property
     def endpoint(self) -> Endpoint:

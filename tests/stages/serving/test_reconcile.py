@@ -37,39 +37,47 @@ def state(world: StubWorld) -> ServedState:
     return ServedState(line="auto", model="rtrl", checkpoint=second, engine="ready")
 
 
-async def test_traffic_follows_the_alias(stub_world: StubWorld, engine: Loads) -> None:
+async def test_traffic_follows_the_alias(stub_world: StubWorld, engine: Loads, tmp_path: Path) -> None:
     served, said = state(stub_world), list[str]()
     swapper = Swapper(served, engine.update, 1)
     dangling = stub_world.store.deployments.create(
         "auto", stub_world.second.digest, by="test", reason="killed"
     )
-    assert await reconcile_once(stub_world.store, served, swapper, said.append)
+    assert await reconcile_once(stub_world.store, served, swapper, said.append, tmp_path)
     assert served.checkpoint.digest == stub_world.first.digest
     assert engine.paths == [stub_world.first.path]
     assert dangling.id in said[0]
     assert stub_world.store.deployments.get(dangling.id).state == "failed"
-    assert not await reconcile_once(stub_world.store, served, swapper, said.append)
+    assert not await reconcile_once(stub_world.store, served, swapper, said.append, tmp_path)
 
 
-async def test_a_deploy_that_is_going_on_is_left_alone(stub_world: StubWorld, engine: Loads) -> None:
+async def test_a_deploy_that_is_going_on_is_left_alone(
+    stub_world: StubWorld, engine: Loads, tmp_path: Path
+) -> None:
     served = state(stub_world)
     with locks.hold(stub_world.store.lock_path("target-auto"), what="target-auto"):
         swapper = Swapper(served, engine.update, 1)
-        assert not await reconcile_once(stub_world.store, served, swapper, print)
+        assert not await reconcile_once(stub_world.store, served, swapper, print, tmp_path)
     assert engine.paths == []
 
 
-async def test_an_engine_that_is_not_ready_waits(stub_world: StubWorld, engine: Loads) -> None:
+async def test_an_engine_that_is_not_ready_waits(
+    stub_world: StubWorld, engine: Loads, tmp_path: Path
+) -> None:
     served = state(stub_world)
     served.engine = "down"
-    assert not await reconcile_once(stub_world.store, served, Swapper(served, engine.update, 1), print)
+    assert not await reconcile_once(
+        stub_world.store, served, Swapper(served, engine.update, 1), print, tmp_path
+    )
 
 
-async def test_a_swap_that_fails_is_an_error_to_say(stub_world: StubWorld, engine: Loads) -> None:
+async def test_a_swap_that_fails_is_an_error_to_say(
+    stub_world: StubWorld, engine: Loads, tmp_path: Path
+) -> None:
     served = state(stub_world)
     engine.broken = True
     with pytest.raises(SwapError, match="damaged"):
-        await reconcile_once(stub_world.store, served, Swapper(served, engine.update, 1), print)
+        await reconcile_once(stub_world.store, served, Swapper(served, engine.update, 1), print, tmp_path)
     assert served.checkpoint.digest == stub_world.second.digest
 
 

@@ -56,10 +56,10 @@ async def test_a_deploy_that_was_killed_before_it_changed_anything_is_ended(worl
 
     swapper = Swapper(state, load, 1)
     lock = target_lock(world.store, "auto")  # a command holds it as long as it lives
-    assert not await reconcile_once(world.store, state, swapper, print)
+    assert not await reconcile_once(world.store, state, swapper, print, world.root)
     assert world.store.deployments.get(killed.id).state == "verifying"
     lock.release()
-    assert not await reconcile_once(world.store, state, swapper, print)
+    assert not await reconcile_once(world.store, state, swapper, print, world.root)
     assert world.store.deployments.get(killed.id).state == "failed"
     assert loaded == []
 

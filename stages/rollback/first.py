@@ -1,0 +1,160 @@
+"""Traffic first: a plain `rtrl rollback` moves the users before it loads what it takes to write the record.
+
+Needs neither the registry's ORM nor the settings, whose imports take longer than the weights. What is
+unusual (another target, a canary, nothing served, a registry that cannot be read) is left to the stage,
+and so is whatever goes wrong here: the stage tries again and says what it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import secrets
+import socket
+import sqlite3
+import time
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from stages import faults, locks
+from stages.errors import RtrlError
+from stages.registry.schema import FILE
+from stages.rollback.config import RollbackConfig
+from stages.target.endpoint import Endpoint, running_endpoint
+from stages.target.intent import Intent, remove_intent, write_intent
+from stages.workspace import SETTINGS_FILE, Workspace
+
+BUSY_S = 2.0  # SQLite's patience here
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Users are on the previous checkpoint, and the line's target lock is held.
+
+    Attributes:
+        answer: of the gateway, with the proof.
+        seconds: from the start of this process's search to the moved traffic.
+    """
+
+    intent: Intent
+    lock: locks.FileLock
+    answer: dict[str, Any]
+    seconds: float
+
+
+def move_first(folder: Path | None, reason: str, lock_timeout: float | None = None) -> Moved | None:
+    """Give the users what was live before; None where the stage has to do it."""
+    began = time.monotonic()
+    workspace = Workspace.find(folder)
+    endpoint = running_endpoint(workspace.run_dir)
+    config = _config(workspace.root / SETTINGS_FILE, endpoint)
+    if endpoint is None or config is None:
+        return None
+    timeout = config.lock_timeout_s if lock_timeout is None else lock_timeout
+    name = f"target-{endpoint.line}"
+    lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
+    try:
+        found = _previous(workspace.store_dir, endpoint.line)
+        answer = None
+        if found is not None:
+            leaving, previous, weights = found
+            intent = Intent(
+                line=endpoint.line,
+                checkpoint=previous,
+                leaving=leaving,
+                deployment=f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
+                reason=reason or "rollback",
+                by=getpass.getuser(),
+            )
+            answer = _moved(workspace.run_dir, endpoint, intent, weights, config)
+    except BaseException:
+        lock.release()
+        raise
+    if answer is None:
+        lock.release()
+        return None
+    faults.point("rollback.traffic.after")
+    return Moved(intent, lock, answer, round(time.monotonic() - began, 3))
+
+
+def _config(path: Path, endpoint: Endpoint | None) -> RollbackConfig | None:
+    """The settings file's `[rollback]`, when the line it names is the one that is served."""
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        line = settings.get("workspace", {}).get("line", "auto")
+        if (
+            endpoint is None
+            or line != endpoint.line
+            or any("__" in name and name.startswith("RTRL_") for name in os.environ)
+        ):
+            return None
+        return RollbackConfig(**settings.get("rollback", {}))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _previous(store_dir: Path, line: str) -> tuple[str, str, Path] | None:
+    """Digests of what is live and was live before, and the folder with the latter's whole weights."""
+    query = """SELECT artifact.digest, deployment.previous, deployment.state FROM deployment
+               JOIN artifact ON artifact.id = deployment.artifact_id
+               WHERE deployment.line = ? AND deployment.state IN ('live', 'canary', 'rolling_back')"""
+    alias = """SELECT artifact.digest FROM alias JOIN artifact ON artifact.id = alias.artifact_id
+               WHERE alias.line = ? AND alias.name = 'live'"""
+    uri = f"file:{store_dir / FILE}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as connection:
+            rows = connection.execute(query, (line,)).fetchall()
+            live = connection.execute(alias, (line,)).fetchone()
+    except sqlite3.Error:
+        return None
+    if len(rows) != 1 or rows[0][2] != "live" or not rows[0][1] or live is None or live[0] != rows[0][0]:
+        return None
+    digest = rows[0][1].removeprefix("sha256:")
+    for weights in (store_dir / "objects" / "sha256" / digest[:2] / digest, store_dir / "rebuilt" / digest):
+        if any(weights.glob("*.safetensors")):
+            return rows[0][0], rows[0][1], weights
+    return None
+
+
+def _moved(
+    run_dir: Path, endpoint: Endpoint, intent: Intent, weights: Path, config: RollbackConfig
+) -> dict[str, Any] | None:
+    body = {
+        "line": intent.line,
+        "checkpoint": intent.checkpoint,
+        "path": str(weights),
+        "deployment": intent.deployment,
+        "drain_timeout_s": config.drain_timeout_s,
+        "cut": True,
+        "limit_s": config.engine_timeout_s,
+    }
+    write_intent(run_dir, intent)
+    answer = None
+    with contextlib.suppress(OSError, HTTPException, ValueError, RtrlError):
+        answer = _post(endpoint, "/admin/swap", body, config.swap_timeout_s)
+    if answer is None:
+        remove_intent(run_dir)
+    return answer
+
+
+def _post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
+    """The admin listener's answer; None when it refuses."""
+    if endpoint.admin_socket:
+        connection = HTTPConnection("admin", timeout=timeout_s)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(timeout_s)
+        connection.sock.connect(endpoint.admin_socket)
+    else:
+        connection = HTTPConnection(endpoint.admin_url.removeprefix("http://"), timeout=timeout_s)
+    with contextlib.closing(connection):
+        headers = {"authorization": f"Bearer {endpoint.admin_key}", "content-type": "application/json"}
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        document = json.loads(answer.read())
+    return dict(document) if answer.status == 200 else None

@@ -1,0 +1,53 @@
+"""`run/rollback.json`: a rollback whose traffic moves before the registry can say so.
+
+Written before the gateway is asked, removed when the registry has it. Whoever finds one while the line's
+target lock is free brings the rollback to its end (`switch.complete`): a command that was killed, or a
+registry that took no writes, leaves the users on the weights that were asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from stages import faults
+
+FILE = "rollback.json"
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be served in place of what. `checkpoint` and `leaving` are digests."""
+
+    line: str
+    checkpoint: str
+    leaving: str
+    deployment: str  # the id that generations are recorded under, of a deployment still to be made
+    reason: str
+    by: str
+
+
+def write_intent(run_dir: Path, intent: Intent) -> None:
+    """Durable when it returns."""
+    partial = run_dir / f".{FILE}.{os.getpid()}"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(intent))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(run_dir / FILE)
+    faults.point("rollback.intent.after")
+
+
+def read_intent(run_dir: Path) -> Intent | None:
+    """What there is; None without one, or when it is damaged (then it is as if it had not been asked)."""
+    try:
+        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Intent)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def remove_intent(run_dir: Path) -> None:
+    """It is on record, or nothing came of it."""
+    (run_dir / FILE).unlink(missing_ok=True)

@@ -1,0 +1,150 @@
+"""Traffic first: the users are back on the previous weights whatever else is slow, locked or dead."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages import locks
+from stages.deploy.run import DeployStage
+from stages.rollback.first import move_first
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
+from stages.serving.detach import start_detached, stop
+from stages.spool import Spool
+from stages.target.intent import Intent, read_intent, write_intent
+from stages.target.switch import complete
+from tests.stages.serving.conftest import StubWorld
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
+    made = StubWorld(tmp_path_factory.mktemp("first"))
+    start_detached(made.workspace)
+    yield made
+    stop(made.workspace)
+
+
+@pytest.fixture
+def deployed(world: StubWorld) -> StubWorld:
+    """The second checkpoint is live and served."""
+    live = world.store.alias("auto", "live")
+    if live is None or live.digest != world.second.digest:
+        run_stage(world.workspace, world.store, DeployStage(), [world.second.ref])
+    return world
+
+
+def states(world: StubWorld) -> list[str]:
+    return [each.state for each in world.store.deployments.history("auto")]
+
+
+def rollback(world: StubWorld, **env: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "rtrl_cli.main", "rollback", "-w", str(world.workspace.root), "--quiet"]
+    return subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
+
+
+def digest_of_answer(world: StubWorld) -> str:
+    return str(world.ask().json()["system_fingerprint"])
+
+
+def wait_for(digest: str, world: StubWorld, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while digest_of_answer(world) != digest.removeprefix("sha256:")[:16]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_users_are_back_while_another_program_writes_to_the_registry(deployed: StubWorld) -> None:
+    with contextlib.closing(sqlite3.connect(deployed.store.dir / "registry.db")) as other:
+        other.isolation_level = None
+        other.execute("BEGIN IMMEDIATE")
+        command = rollback(deployed)
+        wait_for(deployed.first.digest, deployed)
+        assert command.poll() is None, "it waits to write the record"
+        assert read_intent(deployed.workspace.run_dir) is not None
+        other.execute("ROLLBACK")
+    assert command.wait(60) == 0
+    current = deployed.store.deployments.current("auto")
+    assert current is not None
+    assert current.checkpoint == deployed.first.digest
+    assert (states(deployed)[0], "rolled_back" in states(deployed)) == ("live", True)
+    assert read_intent(deployed.workspace.run_dir) is None
+    spool = Spool.open(deployed.workspace.spool_dir)
+    made = [g for _, g, _ in spool.generations(0, 1 << 60) if g.deployment == current.id]
+    spool.close()
+    assert made, "what was answered before the record is of the deployment that it names"
+    assert {g.spans[0].checkpoint for g in made} == {deployed.first.digest}
+
+
+def test_a_reader_and_a_cycle_do_not_keep_it(deployed: StubWorld) -> None:
+    with contextlib.ExitStack() as stack:
+        for name in ("cycle-auto", "collect-auto", "train-auto", "eval-auto"):
+            stack.enter_context(locks.hold(deployed.store.lock_path(name), what=name))
+        reader = stack.enter_context(contextlib.closing(sqlite3.connect(deployed.store.dir / "registry.db")))
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM artifact").fetchone()
+        result = run_stage(deployed.workspace, deployed.store, RollbackStage())
+    assert result.status == "succeeded"
+    assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+
+
+def test_killed_after_the_traffic_moved_it_is_put_on_record(deployed: StubWorld) -> None:
+    killed = rollback(deployed, RTRL_FAULT="rollback.traffic.after")
+    assert killed.wait(60) == -signal.SIGKILL
+    assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+    deadline = time.monotonic() + 30
+    while read_intent(deployed.workspace.run_dir) is not None:  # the running `rtrl serve` does it
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    live = deployed.store.alias("auto", "live")
+    assert live is not None
+    assert live.digest == deployed.first.digest
+    assert states(deployed)[0] == "live"
+    assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+
+
+def test_an_engine_that_hangs_is_started_anew_on_the_previous_weights(deployed: StubWorld) -> None:
+    engine = deployed.endpoint.engine
+    os.kill(engine.pid, signal.SIGSTOP)
+    result = run_stage(
+        deployed.workspace, deployed.store, RollbackStage(), (), ["rollback.engine_timeout_s=0.5"]
+    )
+    assert (result.status, result.metrics.get("restarting")) == ("succeeded", True)
+    deadline = time.monotonic() + 60
+    while deployed.ask().status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+    assert deployed.endpoint.engine.pid != engine.pid
+
+
+def test_what_is_unusual_is_left_to_the_stage(world: StubWorld, tmp_path: Path) -> None:
+    other = StubWorld(tmp_path / "other")
+    assert move_first(other.workspace.root, "nothing is served") is None
+    live = world.store.alias("auto", "live")
+    assert live is not None
+    if live.digest == world.first.digest and world.store.deployments.current("auto") is None:
+        assert move_first(world.workspace.root, "nothing was live before") is None
+
+
+def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tmp_path: Path) -> None:
+    live = world.store.alias("auto", "live")
+    assert live is not None
+    intent = Intent(
+        line="auto", checkpoint=live.digest, leaving="sha256:gone", deployment="d", reason="", by="me"
+    )
+    write_intent(tmp_path, intent)
+    before = states(world)
+    assert complete(world.store, tmp_path, "auto")
+    assert (states(world), read_intent(tmp_path)) == (before, None)
+    (tmp_path / "rollback.json").write_text("{")
+    assert not complete(world.store, tmp_path, "auto")
