@@ -35,6 +35,7 @@ from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, calm_collector
+from stages.gateway.tls import Certificate
 from stages.records import LIVE
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
@@ -81,7 +82,8 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     Raises:
         LockedError (11): another `rtrl serve` runs in this workspace; names it.
         InputMissingError (5): the line has no live checkpoint, or there are no keys.
-        UsageError (2): an address cannot be listened on, or vLLM refuses a setting.
+        UsageError (2): an address cannot be listened on, the TLS files are no certificate with its key, or
+            vLLM refuses a setting.
         DependencyDownError (13): the engine does not start; says why.
         IntegrityError (12): the engine does not serve the live checkpoint.
     """
@@ -92,6 +94,8 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     logs.configure(settings.gateway.log_format)
     if settings.gateway.log_format == "json":
         say = logs.say
+    os.umask(0o077)  # of everything that is written from now on, by the engine too
+    workspace.close_to_others()
     lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve", hint="stop it with `rtrl serve --stop`")
     try:
         clean_up_after_killed(workspace.run_dir)
@@ -114,6 +118,7 @@ class _Host:
         settings = workspace.settings
         self.workspace, self.store, self.say = workspace, store, say
         self.config: GatewayConfig = settings.gateway
+        self.certificate = Certificate.of(self.config, workspace.root)
         line = settings.workspace.line
         with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
             lock = target_lock(store, line)
@@ -134,7 +139,7 @@ class _Host:
         update = self.announcer.updating(self.supervisor.update)
         self.swapper = Swapper(self.served, update, self.config.drain_timeout_s)
         self.swapper.told = self.announcer.swapped
-        self.addresses = Addresses(workspace.run_dir, self.config)
+        self.addresses = Addresses(workspace.run_dir, self.config, tls=self.certificate is not None)
         self.is_ready = False
         self.edge: Edge | None = None
 
@@ -145,6 +150,8 @@ class _Host:
         for wanted in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(wanted, self._signalled, stop, wanted)
         keys = ApiKeys.open(self.workspace.keys_dir)
+        if self.certificate and (warning := self.certificate.warning()):
+            self.say(f"warning: {warning}")
         with contextlib.ExitStack() as resources:
             self.addresses.bind(resources)
             vault = Vault.open(self.workspace.keys_dir)
@@ -162,7 +169,7 @@ class _Host:
             key, metrics = self.addresses.admin_key, gateway.metrics
             admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines)
             listeners = [
-                Listener(gateway, [self.addresses.public], self.config),
+                Listener(gateway, [self.addresses.public], self.config, self.certificate),
                 Listener(admin, [self.addresses.admin], self.config),
             ]
             alive = asyncio.create_task(self.announcer.keep())

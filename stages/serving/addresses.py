@@ -30,8 +30,9 @@ class Addresses:
     public: socket.socket
     admin: socket.socket
 
-    def __init__(self, run_dir: Path, config: GatewayConfig) -> None:
+    def __init__(self, run_dir: Path, config: GatewayConfig, *, tls: bool) -> None:
         self._run_dir = run_dir
+        self._scheme = "https" if tls else "http"
         self._config = config
         self._admin_socket = ""
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -57,7 +58,7 @@ class Addresses:
             pid=os.getpid(),
             started_at=self._started_at,
             line=line,
-            url=url_of(self.public),
+            url=url_of(self.public, self._scheme),
             admin_key=self.admin_key,
             admin_socket=self._admin_socket,
             admin_url="" if self._admin_socket else url_of(self.admin),
@@ -83,10 +84,10 @@ def _engine_at(supervisor: Supervisor) -> EngineAt:
     )
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, scheme: str = "http") -> str:
     """`http://host:port` of a TCP socket."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def clean_up_after_killed(run_dir: Path) -> None:
