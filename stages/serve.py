@@ -33,13 +33,11 @@ from stages.errors import InputMissingError, LockedError, RtrlError
 from stages.gateway.admin import Admin
 from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_client import EngineClient
-from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
-from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.fleet import Engine, Fleet
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
@@ -95,7 +93,7 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
 def _clean_up_after_killed(run_dir: Path) -> None:
     """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
     if (left := read_endpoint(run_dir)) is not None:
-        for engine in (left.engine, left.canary):
+        for engine in (left.engine, *left.more, left.canary):
             if engine is not None and engine.temporary.startswith("/tmp/rtrl-engine-"):
                 shutil.rmtree(engine.temporary, ignore_errors=True)
         remove_endpoint(run_dir)
@@ -119,16 +117,11 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        self.served = ServedState(
-            line=line,
-            model=settings.engine.served_name,
-            checkpoint=live,
-            health=Health.of(self.config.breaker, "live"),
+        logs = store.dir / "logs"
+        self.fleet = Fleet(
+            settings.engine, settings.targets, self.config, line, live, logs, say, self._engine_started
         )
-        self.supervisor = Supervisor(
-            settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
-        )
-        self.swapper = Swapper(self.served, self.supervisor.update, self.config.drain_timeout_s)
+        self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.admin_key = secrets.token_urlsafe(32)
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.sockets: dict[str, socket.socket] = {}
@@ -150,15 +143,10 @@ class _Host:
             resources.callback(spool.close)
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
-            engine = EngineClient(
-                self.supervisor.base_url,
-                self.supervisor.key,
-                self.served.model,
-                self.config,
-                self.served.health.breaker,
-            )
+            first, *more = self.fleet.arms()
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
-            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
+            gateway = create_app(self.config, spool, inbox, vault, keys, first.engine, self.served, verdicts)
+            gateway.arms.pool.members = [gateway.arms.live, *more]
             self.canary = CanaryEngine(
                 self.workspace.settings.engine,
                 self.config,
@@ -186,7 +174,7 @@ class _Host:
         try:
             for listener in listeners:
                 await listener.start()
-            starting = asyncio.create_task(self.supervisor.start())
+            starting = asyncio.create_task(self.fleet.start())
             first: set[asyncio.Future[Any]] = {starting, stop}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
@@ -196,7 +184,7 @@ class _Host:
             self.is_ready = True
             ready(self._ready(time.monotonic() - begun))
             background = [
-                asyncio.create_task(self.supervisor.watch()),
+                asyncio.create_task(self.fleet.watch()),
                 asyncio.create_task(
                     keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
                 ),
@@ -216,7 +204,7 @@ class _Host:
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
         self.say("stopping while the engine starts")
-        await self.supervisor.stop(patient=False)
+        await self.fleet.stop(patient=False)
         await asyncio.wait({starting})
         with contextlib.suppress(RtrlError):  # it died of being stopped
             starting.result()
@@ -229,7 +217,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(self.canary.close(0.1), self.supervisor.stop())
+        await asyncio.gather(self.canary.close(0.1), self.fleet.stop())
 
     def _bind(self, resources: contextlib.ExitStack) -> None:
         self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
@@ -253,6 +241,7 @@ class _Host:
             asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
+        engines = [_engine_at(each) for each in self.fleet.engines]
         endpoint = Endpoint(
             pid=os.getpid(),
             started_at=self.started_at,
@@ -261,7 +250,8 @@ class _Host:
             admin_key=self.admin_key,
             admin_socket=self.admin_socket,
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
-            engine=_engine_at(self.supervisor),
+            engine=engines[0],
+            more=tuple(engines[1:]),
             canary=_engine_at(self.canary.supervisor) if self.canary.supervisor else None,
         )
         write_endpoint(self.workspace.run_dir, endpoint)
@@ -281,7 +271,9 @@ class _Host:
         )
 
 
-def _engine_at(supervisor: Supervisor) -> EngineAt:
+def _engine_at(supervisor: Engine) -> EngineAt:
+    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
+        return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
     return EngineAt(
         pid=supervisor.process.pid,
         url=supervisor.base_url,

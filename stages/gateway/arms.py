@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.errors import ApiError
+from stages.gateway.pool import Pool
 from stages.gateway.served import ServedState
 
 
@@ -47,25 +49,32 @@ class Arms:
 
     def __init__(self, live: Arm) -> None:
         self.live = live
+        self.pool = Pool(live)  # more engines for the live arm, where there are
         self.canary: Canary | None = None
 
-    def of(self, user: str) -> Arm:
-        """The arm to answer `user` now."""
+    def of(self, user: str, key: str = "") -> Arm:
+        """The arm to answer `user` now; of the live one's engines, that of the conversation `key`."""
         canary = self.canary
-        if canary is None or canary.arm.served.engine != "ready":
-            return self.live
-        return canary.arm if assigned(user, canary.salt, canary.share) else self.live
+        there = canary is not None and canary.arm.served.engine == "ready"
+        if canary is not None and there and assigned(user, canary.salt, canary.share):
+            return canary.arm
+        return self.pool.pick(key)
 
-    async def enter(self, user: str, timeout_s: float) -> Arm:
+    async def enter(self, user: str, timeout_s: float, key: str = "") -> Arm:
         """The arm of `user`, its gate entered. Raises ApiError 503 when it has nothing to serve.
 
-        A canary that ends while one waits at its gate sends those who wait to the live arm.
+        A canary that ends while one waits at its gate sends those who wait to the live arm; an engine that
+        has nothing to serve after one has waited sends them to another.
         """
-        arm = self.of(user)
+        arm = self.of(user, key)
         await arm.served.gate.enter(timeout_s)
-        if arm is not self.live and self.of(user) is not arm:
+        if arm not in self.pool.members and self.of(user, key) is not arm:
             arm.served.gate.leave()
-            arm = self.live
+            arm = self.pool.pick(key)
+            await arm.served.gate.enter(timeout_s)
+        if arm.served.engine != "ready" and (other := self.pool.other(arm)) is not None:
+            arm.served.gate.leave()
+            arm = other
             await arm.served.gate.enter(timeout_s)
         try:
             arm.served.require_ready()
@@ -73,6 +82,16 @@ class Arms:
             arm.served.gate.leave()
             raise
         return arm
+
+    def require_healthy(self) -> None:
+        """Raise ApiError 503 when no engine of the live arm can be asked."""
+        errors = []
+        for member in self.pool.members:
+            try:
+                return member.served.require_healthy()
+            except ApiError as error:
+                errors.append(error)
+        raise errors[0]
 
     def open(self, canary: Canary) -> None:
         """From now on `canary` answers its users. Raises ValueError when there is one."""
@@ -92,8 +111,8 @@ class Arms:
         return ended
 
     def all(self) -> list[Arm]:
-        """Every arm there is; the live one first."""
-        return [self.live, *([self.canary.arm] if self.canary is not None else ())]
+        """Every engine there is; the live arm's first."""
+        return [*self.pool.members, *([self.canary.arm] if self.canary is not None else ())]
 
     def served(self) -> list[ServedState]:
         """What they serve."""
@@ -102,8 +121,13 @@ class Arms:
     def as_dict(self) -> dict[str, Any]:
         """What is served, for `GET /admin/served`: the live arm's fields, and the canary's below."""
         canary = self.canary
-        return self.live.served.as_dict() | {
-            "canary": None
-            if canary is None
-            else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
-        }
+        members = [each.served.as_dict() for each in self.pool.members]
+        return (
+            members[0]
+            | ({"engines": members} if len(members) > 1 else {})
+            | {
+                "canary": None
+                if canary is None
+                else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
+            }
+        )

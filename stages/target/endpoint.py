@@ -41,6 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     admin_socket: str = ""
     admin_url: str = ""
     engine: EngineAt
+    more: tuple[EngineAt, ...] = ()  # further engines of the live arm
     canary: EngineAt | None = None
 
 

@@ -75,7 +75,7 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
     if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served().checkpoint == switch.target.digest
+        return admin.served().is_all(switch.target.digest)
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -159,7 +159,8 @@ def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -
 def _proof(answer: Mapping[str, Any]) -> dict[str, Any]:
     """What the gateway says of a swap, for people; `restarting` when the engine has to start anew."""
     restarting = {"restarting": True} if answer.get("restarting") else {}
-    return {"verification": answer.get("verification", {}), **restarting}
+    engines = {"engines": answer["engines"]} if answer.get("engines") else {}
+    return {"verification": answer.get("verification", {}), **restarting, **engines}
 
 
 def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
-        if admin.served().checkpoint != live.digest:
+        if not admin.served().is_all(live.digest):
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
