@@ -37,10 +37,11 @@ from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
-from stages.serving.fleet import Engine, Fleet
+from stages.serving.fleet import Fleet, engine_at
+from stages.serving.lines import Lines
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
-from stages.serving.supervisor import Say, Supervisor
-from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
+from stages.serving.supervisor import Say
+from stages.target.endpoint import LOCK, Endpoint, read_endpoint, remove_endpoint, write_endpoint
 from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
@@ -93,8 +94,8 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
 def _clean_up_after_killed(run_dir: Path) -> None:
     """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
     if (left := read_endpoint(run_dir)) is not None:
-        for engine in (left.engine, *left.more, left.canary):
-            if engine is not None and engine.temporary.startswith("/tmp/rtrl-engine-"):
+        for engine in left.engines():
+            if engine.temporary.startswith("/tmp/rtrl-engine-"):
                 shutil.rmtree(engine.temporary, ignore_errors=True)
         remove_endpoint(run_dir)
 
@@ -156,7 +157,12 @@ class _Host:
                 self._engine_started,
             )
             self.arms = gateway.arms
-            admin = Admin(self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary)
+            self.lines = Lines(
+                self.workspace, self.store, self.arms, spool.flush, self.say, self._engine_started
+            )
+            admin = Admin(
+                self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary, self.lines
+            )
             listeners = [
                 Listener(gateway, [self.sockets["public"]], self.config),
                 Listener(admin, [self.sockets["admin"]], self.config),
@@ -191,6 +197,7 @@ class _Host:
                 asyncio.create_task(
                     keep_canary(self.store, self.canary, self.arms, self.config.drain_timeout_s, self.say)
                 ),
+                asyncio.create_task(self.lines.keep()),
             ]
             await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in background:
@@ -217,7 +224,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(self.canary.close(0.1), self.fleet.stop())
+        await asyncio.gather(self.canary.close(0.1), self.lines.close(), self.fleet.stop())
 
     def _bind(self, resources: contextlib.ExitStack) -> None:
         self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
@@ -241,7 +248,7 @@ class _Host:
             asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
-        engines = [_engine_at(each) for each in self.fleet.engines]
+        engines = [engine_at(each) for each in self.fleet.engines]
         endpoint = Endpoint(
             pid=os.getpid(),
             started_at=self.started_at,
@@ -252,7 +259,8 @@ class _Host:
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
             engine=engines[0],
             more=tuple(engines[1:]),
-            canary=_engine_at(self.canary.supervisor) if self.canary.supervisor else None,
+            canary=engine_at(self.canary.supervisor) if self.canary.supervisor else None,
+            others={name: engine_at(one) for name, one in self.lines.supervisors().items()},
         )
         write_endpoint(self.workspace.run_dir, endpoint)
         return endpoint
@@ -269,18 +277,6 @@ class _Host:
             key_file=str(self.workspace.keys_dir / DEFAULT_KEY),
             seconds=round(seconds, 2),
         )
-
-
-def _engine_at(supervisor: Engine) -> EngineAt:
-    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
-        return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
-    return EngineAt(
-        pid=supervisor.process.pid,
-        url=supervisor.base_url,
-        key=supervisor.key,
-        log=str(supervisor.log),
-        temporary=str(supervisor.process.temporary),
-    )
 
 
 def url_of(sock: socket.socket) -> str:

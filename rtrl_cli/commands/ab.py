@@ -16,6 +16,8 @@ from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
     from stages.ab.look import Seen
+    from stages.registry.store import Store
+    from stages.workspace import Workspace
 
 Decide = Annotated[
     bool,
@@ -27,8 +29,15 @@ Watch = Annotated[
 ]
 
 
+Holdback = Annotated[
+    bool,
+    typer.Option("--holdback", help="Compare with the users held back on the anchor: what was gained since."),
+]
+
+
 def command(
     decide: Decide = False,
+    holdback: Holdback = False,
     watch: Watch = None,
     line: options.Line = None,
     overrides: options.Set = None,
@@ -39,10 +48,17 @@ def command(
     """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
     from stages.ab.act import act
     from stages.ab.look import take_look
-    from stages.errors import InconclusiveError, RtrlError
+    from stages.errors import InconclusiveError, RtrlError, UsageError
     from stages.result import StageResult, attach_result, status_of
 
+    if holdback and decide:
+        raise UsageError("--holdback decides nothing", hint="leave --decide away")
     found, store = open_store(workspace, options.settings(overrides, line))
+    while holdback:
+        _benefit(found, store, as_json=as_json, quiet=quiet)
+        if watch is None:
+            return
+        time.sleep(watch)
     while True:
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
@@ -68,6 +84,34 @@ def command(
         if watch is None:
             return
         time.sleep(watch)
+
+
+def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> None:
+    """One look at the holdback."""
+    from stages.ab.holdback import take_look_at_holdback
+    from stages.result import StageResult
+
+    begun = time.monotonic()
+    with make_progress(quiet=quiet) as progress:
+        seen = take_look_at_holdback(found, store, progress, by=getpass.getuser())
+    result = StageResult("ab", "succeeded", metrics={"holdback": seen.holdback, **seen.data})
+    result.duration_s = time.monotonic() - begun
+    show(as_json, result.envelope(), lambda: benefit_text(seen.data))
+
+
+def benefit_text(data: Mapping[str, Any]) -> str:
+    """A look at the holdback for people."""
+    head = {
+        "held back": f"{data['share']:.1%} of the users on {data['anchor']} since {data['since'][:16]}Z",
+        "live": str(data["live"]),
+        "users": f"{data['users']['holdback']} held back, {data['users']['live']} live",
+        "episodes": f"{data['episodes']['holdback']} held back, {data['episodes']['live']} live",
+        "sample ratio": f"p = {data['sample_ratio_p']:.3g}",
+    }
+    keys = ("holdback", "live", "gain", "at_least", "at_most")
+    rows = [(name, *(_number(each[key]) for key in keys)) for name, each in data["metrics"].items()]
+    told = table(("METRIC", "HELD BACK", "LIVE", "GAIN", "AT LEAST", "AT MOST"), rows)
+    return f"{pairs(head)}\n\n{told}\n\n{data['reason']}"
 
 
 def text(seen: Seen) -> str:

@@ -96,7 +96,7 @@ def judge(
         name: enough(live.metrics[name], treated.metrics[name], config.min_users)
         for name in (*METRICS, *GUARDS)
     }
-    planned = _planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
+    planned = fix_planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
     found = look(
         metrics,
         {name: arms[name] for name in METRICS},
@@ -142,7 +142,7 @@ def _not_promoted(config: AbConfig, earlier: list[Mapping[str, Any]]) -> str:
     )
 
 
-def _planned(
+def fix_planned(
     config: AbConfig, share: float, live: Mapping[str, Users], earlier: list[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Fixed at the first look that has enough of the live arm's users, and kept from then on."""
@@ -165,22 +165,22 @@ def _row(found: Difference, each: Any) -> dict[str, Any]:
     return _plain(found) | {
         "harm": each.metric.harm,
         "margin": each.metric.margin,
-        "gain": _number(each.gain),
-        "harm_bound": _number(each.harm_bound),
-        "promote_bound": _number(each.promote_bound),
+        "gain": number(each.gain),
+        "harm_bound": number(each.harm_bound),
+        "promote_bound": number(each.promote_bound),
     }
 
 
 def _plain(found: Difference) -> dict[str, Any]:
     return {
-        "live": _number(found.control),
-        "canary": _number(found.treated),
-        "difference": _number(found.value),
-        "standard_error": _number(found.standard_error),
-        "variance_left": _number(found.variance_left),
+        "live": number(found.control),
+        "canary": number(found.treated),
+        "difference": number(found.value),
+        "standard_error": number(found.standard_error),
+        "variance_left": number(found.variance_left),
         "users": list(found.users),
     }
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -24,8 +24,10 @@ from stages.ab.past import Columns, Past, experiences_before, past_of, values_of
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import InconclusiveError, InputMissingError, RtrlError
-from stages.records import CANARY, LIVE
+from stages.gateway.arms import assigned
+from stages.records import CANARY, HOLDBACK, LIVE
 from stages.registry.deployments import Deployment
+from stages.registry.holdbacks import Holdback
 from stages.registry.scratch import bare_scratch
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -41,6 +43,7 @@ SIGNALS = {
     "ask_rate": "clarified",
     "edit_rate": "edited",
 }
+_ANY_LAG = 1 << 30
 _NAMES = ("episode_id", "user", *SIGNALS.values())
 
 
@@ -61,9 +64,29 @@ def observe(
     live = store.resolve("checkpoint@live", line)
     opened = int(canary.data["canary"]["opened_seq"])
     with _scratch(workspace, store) as scratch:
-        read = [_read(workspace, scratch, arm, live, progress) for arm in ARMS]
-        past = _past(store, line, canary, read[0], opened) if workspace.settings.ab.cuped else {}
+        lag = max(1, workspace.settings.collect.max_lag)
+        read = [_read(workspace, scratch, arm, live, lag, progress) for arm in ARMS]
+        past = _past(store, line, canary.created_at, read[0], opened) if workspace.settings.ab.cuped else {}
     seen = [arm_of(episodes.after(opened), columns, past) for episodes, columns in read]
+    return seen[0], seen[1]
+
+
+def observe_holdback(
+    workspace: Workspace, store: Store, held: Holdback, progress: Progress
+) -> tuple[ArmSeen, ArmSeen]:
+    """(held back, live) since the holdback's comparison began, over all live checkpoints since, as far back
+    as the spool goes. Who is held back is nobody of the live arm, also where he was answered by it."""
+    anchor = store.resolve(held.checkpoint)
+    with _scratch(workspace, store) as scratch:
+        read = [_read(workspace, scratch, arm, anchor, _ANY_LAG, progress) for arm in (HOLDBACK, LIVE)]
+        past: Past = {}
+        if workspace.settings.ab.cuped:
+            past = _past(store, held.line, held.at, read[1], held.opened_seq)
+    seen = []
+    for (episodes, columns), mine in zip(read, (True, False), strict=True):
+        users = zip(columns["episode_id"], columns["user"], strict=True)
+        own = {str(e) for e, user in users if assigned(str(user), held.salt, held.share) == mine}
+        seen.append(arm_of(episodes.after(held.opened_seq) & own, columns, past))
     return seen[0], seen[1]
 
 
@@ -100,13 +123,13 @@ class _Episodes:
         }
 
 
-def _past(store: Store, line: str, canary: Deployment, live: tuple[_Episodes, Columns], opened: int) -> Past:
-    """The users' figures from before: of this window, and of the experience that was there by then."""
+def _past(store: Store, line: str, moment: str, live: tuple[_Episodes, Columns], opened: int) -> Past:
+    """The users' figures from before: of this window, and of the experience that was there at `moment`."""
     episodes, columns = live
     settled = episodes.settled_before(opened)
     rows = [row for row, episode in enumerate(columns["episode_id"]) if episode in settled]
     parts: list[Columns] = [{name: [values[row] for row in rows] for name, values in columns.items()}]
-    for digest in experiences_before(store, line, canary.created_at):
+    for digest in experiences_before(store, line, moment):
         try:
             parts.append(_columns(store.resolve(digest)))
         except RtrlError:  # a damaged one, or without these columns: what is not known explains nothing
@@ -115,17 +138,18 @@ def _past(store: Store, line: str, canary: Deployment, live: tuple[_Episodes, Co
 
 
 def _read(
-    workspace: Workspace, scratch: Store, arm: str, live: Artifact, progress: Progress
+    workspace: Workspace, scratch: Store, arm: str, checkpoint: Artifact, lag: int, progress: Progress
 ) -> tuple[_Episodes, Columns]:
     """An arm's episodes of the window and their signals, also those from before the canary."""
     settings = [
         f"collect.arm={arm}",
         "collect.min_episodes=1",
-        f"collect.max_lag={max(1, workspace.settings.collect.max_lag)}",
+        "collect.holdback=false",
+        f"collect.max_lag={lag}",
     ]
     try:
         collected = run_stage(
-            workspace, scratch, CollectStage(), [live.digest], settings, force=True, progress=progress
+            workspace, scratch, CollectStage(), [checkpoint.digest], settings, force=True, progress=progress
         )
     except (InconclusiveError, InputMissingError):  # nothing is mature, or nothing was captured at all
         return _Episodes([], [], [], []), {name: [] for name in _NAMES}

@@ -27,16 +27,19 @@ class WorkerExtension:
 
     model_runner: Any
     vllm_config: Any
+    # of the tensors of what is held: its folder may be gone when the next one comes
+    _rtrl_shapes: dict[str, tuple[int, ...]] | None = None
 
     def rtrl_load(self, path: str) -> dict[str, Any]:
         """Replace all weights by those of the checkpoint folder `path`, in place.
 
         Names, shapes and readability are checked before anything is touched: ValueError then.
         """
-        current = Path(self.vllm_config.model_config.model)
-        if _headers(current) != _headers(Path(path)):
-            raise ValueError(f"tensor names or shapes of {path} are not those of {current}")
+        shapes = _headers(Path(path))
+        if shapes != (self._rtrl_shapes or _headers(Path(self.vllm_config.model_config.model))):
+            raise ValueError(f"tensor names or shapes of {path} are not those of the engine's checkpoint")
         self.model_runner.reload_weights(weights_path=path)
+        self._rtrl_shapes = shapes
         return {"repacked_heads": _repack_tied_heads(self.model_runner.get_model())}
 
     def rtrl_verify(self, path: str, expected: dict[str, str]) -> dict[str, Any]:
@@ -45,6 +48,8 @@ class WorkerExtension:
         With an empty `expected` the file is taken as it is: whoever asks has looked at it.
         """
         report = compare(self.model_runner.get_model(), Path(path))
+        if not report["different"]:
+            self._rtrl_shapes = _headers(Path(path))
         report["file_mismatch"] = _mismatched(Path(path), expected) if expected else []
         return report
 

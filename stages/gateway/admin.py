@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
@@ -27,6 +27,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
+from stages.gateway.line_control import CanaryControl, LineControl, Others, Patience
 from stages.gateway.metrics import Metrics
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, SwapError, Swapper
@@ -38,22 +39,13 @@ _MAX_BODY = 1 << 20
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
-class CanaryControl(Protocol):
-    """Opens and closes the second arm (`stages/serving/canary.py`)."""
-
-    async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Any:
-        """Serve `checkpoint` to the share of users that `salt` picks; the verification."""
-
-    async def close(self, drain_s: float) -> str:
-        """End it, users first; the deployment's id, "" without one."""
-
-
 class Admin:
     """The admin side. Call it as an ASGI application.
 
     Args:
         key: bearer token.
         swapper, canary: None when no engine is under control (swaps and canaries are then answered 409).
+        others: lines of populations; None when there are none.
     """
 
     def __init__(
@@ -64,12 +56,12 @@ class Admin:
         spool: SpoolWriter,
         metrics: Metrics,
         canary: CanaryControl | None = None,
+        others: Others | None = None,
     ) -> None:
         self._expected = b"Bearer " + key.encode()
         self._arms = arms
         self._served = arms.live.served
-        self._swapper = swapper
-        self._canary = canary
+        self._control = LineControl(arms, swapper, canary, others)
         self._spool = spool
         self._metrics = metrics
 
@@ -129,46 +121,40 @@ class Admin:
             raise ApiError(404, "invalid_request_error", "not_found", "there is no such admin route")
 
     async def _open(self, body: dict[str, Any]) -> dict[str, Any]:
-        target = self._target(body)
+        line, target = self._line(body), _checkpoint(body)
         salt = body.get("salt")
         if not isinstance(salt, str) or not salt:
             raise invalid("salt is required", param="salt")
-        share = _share(body)
-        if self._canary is None:
-            raise _no_control()
-        try:
-            # to its end, whoever asked: half an engine is nobody's
-            opening = asyncio.ensure_future(self._canary.open(target, salt=salt, share=share))
-            verification = await asyncio.shield(opening)
-        except RtrlError as error:
-            raise SwapError("canary_failed", error.message, error) from error
+        verification = await self._control.open_canary(line, target, salt, _share(body))
         return {"served": self._arms.as_dict(), "verification": verification.as_dict()}
 
     def _share(self, body: dict[str, Any]) -> dict[str, Any]:
+        deployment = str(body.get("deployment", ""))
+        arms = self._control.arms(self._line(body))
         try:
-            self._arms.share(str(body.get("deployment", "")), _share(body))
+            if arms is None:
+                raise ValueError(f"deployment {deployment} is not the canary")
+            arms.share(deployment, _share(body))
         except ValueError as error:
             raise ApiError(409, "conflict", "other_canary", str(error)) from None
         return {"served": self._arms.as_dict()}
 
     async def _close(self, body: dict[str, Any]) -> dict[str, Any]:
-        if self._canary is None:
-            raise _no_control()
-        ended = await asyncio.shield(asyncio.ensure_future(self._canary.close(_seconds(body) or 5.0)))
+        ended = await self._control.close_canary(self._line(body), _seconds(body) or 5.0)
         return {"served": self._arms.as_dict(), "ended": ended}
 
-    def _target(self, body: dict[str, Any]) -> Checkpoint:
-        target = _checkpoint(body)
-        if body.get("line", self._served.line) != self._served.line:
-            raise ApiError(409, "conflict", "other_line", f"the line served here is {self._served.line}")
-        return target
+    def _line(self, body: dict[str, Any]) -> str:
+        """The line that a request is about. Raises ApiError 409 for one that is not served here."""
+        line = body.get("line", self._served.line)
+        if not isinstance(line, str):
+            raise invalid("line must be a string", param="line")
+        self._control.arms(line)
+        return line
 
     async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
-        target = self._target(body)
-        if self._swapper is None:
-            raise _no_control()
-        patience = {"drain_timeout_s": _seconds(body), "limit_s": _seconds(body, "limit_s")}
-        done = await self._swapper.swap(target, cut=_cut(body), **patience)
+        line, target = self._line(body), _checkpoint(body)
+        patience = Patience(_seconds(body), _seconds(body, "limit_s"), _cut(body))
+        done = await self._control.swap(line, target, patience)
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
         return {
             "served": self._arms.as_dict(),
@@ -183,10 +169,6 @@ class Admin:
     async def _spool_call(self, send: Send, call: Callable[[], int]) -> None:
         seq = await asyncio.to_thread(call)
         await send_json(send, 200, {"last_seq": seq})
-
-
-def _no_control() -> ApiError:
-    return ApiError(409, "conflict", "no_control", "this gateway does not control its engine")
 
 
 def _swap_error(error: SwapError) -> dict[str, Any]:

@@ -200,7 +200,8 @@ class Gateway:
         )
         if request.stream:
             place.stream()
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, conversation_key(who, request))
+        conversation = conversation_key(who, request)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)

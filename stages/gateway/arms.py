@@ -5,12 +5,17 @@ same user always is, in every process, and another deployment asks other users. 
 changes by deployment records only; where the canary's engine does not serve, its users are answered
 by the live one, and what is recorded says so.
 
+Beside it there may be a holdback, a share of the users who stay on the line's anchor for good, and lines of
+populations, each with arms of its own: whose key is of such a population is answered there while its engine
+serves, else by the main line.
+
 Not here: engines and their weights (`stages/serving/`), what the arms are worth (`evals/ab/`).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +43,15 @@ class Canary:
     share: float
 
 
+@dataclass(frozen=True, eq=False)
+class Holdback:
+    """The users whom `salt` draws for `share` (0 to 1) stay on an older checkpoint."""
+
+    arm: Arm
+    salt: str
+    share: float
+
+
 def assigned(user: str, salt: str, share: float) -> bool:
     """Whether `user` is among the share (0 to 1) of users whom `salt` picks."""
     digest = hashlib.sha256(f"{salt}\0{user}".encode("utf-8", "surrogatepass")).digest()
@@ -45,34 +59,52 @@ def assigned(user: str, salt: str, share: float) -> bool:
 
 
 class Arms:
-    """The arms of one gateway. The live one is always there. For one event loop."""
+    """The arms of one line. The live one is always there. For one event loop.
+
+    Attributes:
+        route: populations of API keys and the lines they have; set once.
+        lines: arms of those lines that have engines of their own now.
+    """
 
     def __init__(self, live: Arm) -> None:
         self.live = live
         self.pool = Pool(live)  # more engines for the live arm, where there are
         self.canary: Canary | None = None
+        self.holdback: Holdback | None = None
+        self.route: Mapping[str, str] = {}
+        self.lines: dict[str, Arms] = {}
 
-    def of(self, user: str, key: str = "") -> Arm:
-        """The arm to answer `user` now; of the live one's engines, that of the conversation `key`."""
+    def of(self, user: str, population: str = "", key: str = "") -> Arm:
+        """The arm to answer `user` now, whose API key is of `population`.
+
+        Of the live one's engines it is that of the conversation `key`.
+        """
+        own = self.lines.get(self.route.get(population, "")) if population else None
+        if own is not None and _serves(own.live):
+            return own.of(user, key=key)
+        held = self.holdback
+        if held is not None and _serves(held.arm) and assigned(user, held.salt, held.share):
+            return held.arm
         canary = self.canary
         there = canary is not None and canary.arm.served.engine == "ready"
         if canary is not None and there and assigned(user, canary.salt, canary.share):
             return canary.arm
         return self.pool.pick(key)
 
-    async def enter(self, user: str, timeout_s: float, key: str = "") -> Arm:
+    async def enter(self, user: str, timeout_s: float, population: str = "", key: str = "") -> Arm:
         """The arm of `user`, its gate entered. Raises ApiError 503 when it has nothing to serve.
 
-        A canary that ends while one waits at its gate sends those who wait to the live arm; an engine that
-        has nothing to serve after one has waited sends them to another.
+        An arm that ends while one waits at its gate sends those who wait to the one that is theirs then; one
+        of several engines that has nothing to serve after that, to another.
         """
-        arm = self.of(user, key)
+        arm = self.of(user, population, key)
         await arm.served.gate.enter(timeout_s)
-        if arm not in self.pool.members and self.of(user, key) is not arm:
+        while arm not in self.pool.members and (now := self.of(user, population, key)) is not arm:
             arm.served.gate.leave()
-            arm = self.pool.pick(key)
+            arm = now
             await arm.served.gate.enter(timeout_s)
-        if arm.served.engine != "ready" and (other := self.pool.other(arm)) is not None:
+        lost = arm in self.pool.members and arm.served.engine != "ready"
+        if lost and (other := self.pool.other(arm)) is not None:
             arm.served.gate.leave()
             arm = other
             await arm.served.gate.enter(timeout_s)
@@ -111,23 +143,33 @@ class Arms:
         return ended
 
     def all(self) -> list[Arm]:
-        """Every engine there is; the live arm's first."""
-        return [*self.pool.members, *([self.canary.arm] if self.canary is not None else ())]
+        """Every engine there is, those of populations' lines too; the live arm's first."""
+        more = [each.arm for each in (self.canary, self.holdback) if each is not None]
+        return [*self.pool.members, *more, *(arm for own in self.lines.values() for arm in own.all())]
 
     def served(self) -> list[ServedState]:
         """What they serve."""
         return [arm.served for arm in self.all()]
 
     def as_dict(self) -> dict[str, Any]:
-        """What is served, for `GET /admin/served`: the live arm's fields, and the canary's below."""
-        canary = self.canary
+        """What is served, for `GET /admin/served`: the live arm's fields, and the others' below."""
+        canary, held = self.canary, self.holdback
         members = [each.served.as_dict() for each in self.pool.members]
-        return (
-            members[0]
-            | ({"engines": members} if len(members) > 1 else {})
-            | {
-                "canary": None
-                if canary is None
-                else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
-            }
-        )
+        told = members[0] | {
+            "canary": None
+            if canary is None
+            else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
+        }
+        if len(members) > 1:
+            told["engines"] = members
+        if held is not None:
+            told["holdback"] = held.arm.served.as_dict() | {"share": held.share}
+        if self.lines:
+            told["lines"] = {line: own.as_dict() for line, own in self.lines.items()}
+        return told
+
+
+def _serves(arm: Arm) -> bool:
+    """Whether it answers, or does as soon as its weights are changed."""
+    served = arm.served
+    return (served.engine == "ready" or served.gate.closed) and not served.health.breaker.refusing

@@ -51,23 +51,27 @@ class Gauges:
         for name, (what, read) in _OF_ARM.items():
             gauge = GaugeMetricFamily(name, what, labels=["arm"])
             for one in served:
-                gauge.add_metric([one.label], read(one))
+                gauge.add_metric([self._name(one)], read(one))
             yield gauge
         starts = CounterMetricFamily("rtrl_engine_starts", "Starts of the engine", labels=["arm"])
         opened = CounterMetricFamily("rtrl_breaker_opened", "Times the breaker opened", labels=["arm"])
         labels = ["arm", "line", "model", "checkpoint", "deployment"]
         info = GaugeMetricFamily("rtrl_serving_info", "What is served; always 1", labels=labels)
         for one in served:
-            starts.add_metric([one.label], one.health.starts)
-            opened.add_metric([one.label], one.health.breaker.opened)
+            starts.add_metric([self._name(one)], one.health.starts)
+            opened.add_metric([self._name(one)], one.health.breaker.opened)
             checkpoint = one.checkpoint
             info.add_metric([one.label, one.line, one.model, checkpoint.digest, checkpoint.deployment], 1)
         yield from (starts, opened, info)
         if self.arms is not None:
             waiting = GaugeMetricFamily("rtrl_waiting", "Requests waiting for the engine", labels=["arm"])
             for arm in self.arms.all():
-                waiting.add_metric([arm.served.label], arm.engine.waiting)
+                waiting.add_metric([self._name(arm.served)], arm.engine.waiting)
             yield waiting
+
+    def _name(self, served: ServedState) -> str:
+        """Of an arm; with its line before it where that is a population's."""
+        return served.label if served.line == self._served.line else f"{served.line}/{served.label}"
 
     def _of_spool(self) -> Iterator[Metric]:
         spool = self._spool

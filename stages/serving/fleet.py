@@ -22,6 +22,7 @@ from stages.gateway.served import Checkpoint, ServedState, Swapper
 from stages.serving.outside import Outside
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.config import TargetConfig
+from stages.target.endpoint import EngineAt
 
 Engine = Supervisor | Outside
 
@@ -109,3 +110,16 @@ class Fleet:
     async def stop(self, *, patient: bool = True) -> None:
         """Stop those of this machine, and leave nothing behind."""
         await asyncio.gather(*(each.stop(patient=patient) for each in self.engines))
+
+
+def engine_at(supervisor: Engine) -> EngineAt:
+    """What `run/serve.json` says of an engine."""
+    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
+        return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
+    return EngineAt(
+        pid=supervisor.process.pid,
+        url=supervisor.base_url,
+        key=supervisor.key,
+        log=str(supervisor.log),
+        temporary=str(supervisor.process.temporary),
+    )

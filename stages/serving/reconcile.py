@@ -43,7 +43,7 @@ async def reconcile_once(
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
     differs = wanted is not None and not swapper.serves(wanted.digest) and swapper.ready
-    left = differs or read_intent(run_dir) is not None
+    left = differs or read_intent(run_dir, served.line) is not None
     if not left and not await asyncio.to_thread(interrupted, store, served.line):
         return False
     try:  # in a thread: it waits a moment for a lock that is held

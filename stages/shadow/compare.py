@@ -8,7 +8,8 @@ what is tolerated: one bad answer is no reason, and a difference that chance exp
     broken_calls    answers with a tool call that does not parse, or that no tool takes
     empty           answers with nothing in them
     length          ln of tokens answered, against the live checkpoint's (each plus one)
-    latency         ln of milliseconds per token, against the live checkpoint's
+    latency         ln of milliseconds per token, against the live checkpoint's; no reason below
+                    `NOTICED_MS` for an answer of the live one's length: that is the machine's noise
 
 What users do with the answers nobody knows here: that is the canary's question (`stages/ab/`).
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from evals.stats.clusters import cluster_sums
 from evals.stats.inference import BOOTSTRAP_FROM, Inference
 
 ALPHA = 0.01  # of each end of each interval
+NOTICED_MS = 100.0  # an answer that takes less than this longer is not slower for anybody
 
 
 @dataclass(frozen=True)
@@ -96,19 +98,28 @@ def compare(
         values = [(of(before), of(after)) for before, after in pairs]
         return _paired(name, values, clusters, tolerated, rate=rate)
 
+    def noticed(figure: Figure) -> Figure:
+        longer = sum(_ms(after) * before.tokens - before.ms for before, after in pairs)
+        return replace(figure, failed=figure.failed and longer >= NOTICED_MS * len(pairs))
+
     figures = (
         _errors(len(candidate), sum(errors.values()), tolerance.rate),
         paired("broken_calls", lambda each: float(each.broken_calls > 0), tolerance.rate, rate=True),
         paired("empty", lambda each: float(each.empty), tolerance.rate, rate=True),
         paired("length", lambda each: math.log1p(each.tokens), math.log(tolerance.length), rate=False),
-        paired("latency", _per_token, math.log(tolerance.latency), rate=False),
+        noticed(paired("latency", _per_token, math.log(tolerance.latency), rate=False)),
     )
     failed = [_words(figure) for figure in figures if figure.failed]
     return Verdict(figures, "; ".join(failed), len(candidate), len(both), dict(sorted(errors.items())))
 
 
+def _ms(each: Answered) -> float:
+    """Milliseconds per token."""
+    return max(each.ms, 0.01) / max(each.tokens, 1)
+
+
 def _per_token(each: Answered) -> float:
-    return math.log(max(each.ms, 0.01) / max(each.tokens, 1))
+    return math.log(_ms(each))
 
 
 def _errors(requests: int, failed: int, tolerated: float) -> Figure:

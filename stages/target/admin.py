@@ -74,9 +74,10 @@ class Admin:
     ) -> None:
         self._client.close()
 
-    def served(self) -> Served:
-        """What is served now."""
-        return msgspec.convert(self._ask("GET", "/admin/served"), Served)
+    def served(self, line: str = "") -> Served:
+        """What is served now to the users of a line: by its own engine, or what the main line serves."""
+        told = self._ask("GET", "/admin/served")
+        return msgspec.convert(told.get("lines", {}).get(line, told), Served)
 
     def swap(
         self,
@@ -142,15 +143,15 @@ class Admin:
         }
         return self._ask("POST", "/admin/canary", body, timeout_s=timeout_s)
 
-    def share_canary(self, *, deployment: str, share: float) -> None:
+    def share_canary(self, *, line: str, deployment: str, share: float) -> None:
         """Give the canary of `deployment` its users. Raises IntegrityError (12) when it is gone."""
-        self._ask("POST", "/admin/canary/share", {"deployment": deployment, "share": share})
+        body = {"line": line, "deployment": deployment, "share": share}
+        self._ask("POST", "/admin/canary/share", body)
 
-    def close_canary(self, *, drain_s: float) -> str:
-        """Everybody to the live engine; the deployment that was the canary, "" without one."""
-        answer = self._ask(
-            "POST", "/admin/canary/close", {"drain_timeout_s": drain_s}, timeout_s=3 * drain_s + 60
-        )
+    def close_canary(self, *, line: str, drain_s: float) -> str:
+        """The line's users to its live engine; the deployment that was the canary, "" without one."""
+        body = {"line": line, "drain_timeout_s": drain_s}
+        answer = self._ask("POST", "/admin/canary/close", body, timeout_s=3 * drain_s + 60)
         return str(answer["ended"])
 
     def flush_spool(self) -> int:

@@ -64,7 +64,7 @@ def open_canary(
             answer = _start(workspace, store, switch, deployment, 0.0 if shadowed else share, admin)
             if shadowed:
                 facts["shadow"] = _shadow(workspace, store, switch, deployment, admin, progress)
-                admin.share_canary(deployment=deployment.id, share=share)
+                admin.share_canary(line=switch.line, deployment=deployment.id, share=share)
             opened = admin.flush_spool()  # what comes later may be the canary's
         faults.point("canary.open.after")
         store.deployments.transition(
@@ -89,7 +89,7 @@ def rehearse(
     with Admin(require_endpoint(workspace.run_dir)) as admin:
         _start(workspace, store, switch, deployment, 0.0, admin)
         found = _shadow(workspace, store, switch, deployment, admin, progress)
-        admin.close_canary(drain_s=1.0)
+        admin.close_canary(line=switch.line, drain_s=1.0)
     return found
 
 
@@ -103,7 +103,8 @@ def _start(
         deployment=deployment.id,
         salt=deployment.salt,
         share=share,
-        timeout_s=workspace.settings.engine.startup_timeout_s + switch.timeout_s,
+        # the engine of a population's line may have to start too
+        timeout_s=2 * workspace.settings.engine.startup_timeout_s + switch.timeout_s,
     )
 
 
@@ -118,7 +119,7 @@ def _shadow(
     """Ask the engine that has no users yet; it is stopped when it fails."""
     faults.point("canary.shadow.before")
     try:
-        engine = require_endpoint(workspace.run_dir).canary
+        engine = require_endpoint(workspace.run_dir).canary_of(switch.line)
         if engine is None:
             raise DependencyDownError("the candidate's engine ended before it was asked anything")
         return shadow(
@@ -133,7 +134,7 @@ def _shadow(
         )
     except BaseException:
         with contextlib.suppress(RtrlError):  # else the gateway sees that the registry knows of no canary
-            admin.close_canary(drain_s=1.0)
+            admin.close_canary(line=switch.line, drain_s=1.0)
         raise
 
 
@@ -166,7 +167,7 @@ def promote(
             deployment_id=canary.id,
         )
         faults.point("canary.promote.alias.after")
-        admin.close_canary(drain_s=switch.drain_s)
+        admin.close_canary(line=switch.line, drain_s=switch.drain_s)
     return {
         "deployment": canary.id,
         "verification": answer.get("verification", {}),
@@ -187,7 +188,7 @@ def end(
     begun = time.monotonic()
     if not offline:
         with Admin(require_endpoint(workspace.run_dir)) as admin:
-            admin.close_canary(drain_s=drain_s)
+            admin.close_canary(line=canary.line, drain_s=drain_s)
     faults.point("canary.closed.after")
     store.deployments.end_canary(canary.id, reason, by=getpass.getuser())
     return {"deployment": canary.id, "switch_s": round(time.monotonic() - begun, 3)}

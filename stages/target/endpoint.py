@@ -43,6 +43,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineAt
     more: tuple[EngineAt, ...] = ()  # further engines of the live arm
     canary: EngineAt | None = None
+    others: dict[str, EngineAt] = {}  # by line and arm: holdback, acme, acme/canary, acme/holdback
+
+    def canary_of(self, line: str) -> EngineAt | None:
+        """The engine of a line's canary."""
+        return self.canary if line == self.line else self.others.get(f"{line}/canary")
+
+    def engines(self) -> list[EngineAt]:
+        """All of them."""
+        return [self.engine, *self.more, *([self.canary] if self.canary else ()), *self.others.values()]
 
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:

@@ -75,7 +75,7 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
     if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served().is_all(switch.target.digest)
+        return admin.served(switch.line).is_all(switch.target.digest)
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -116,7 +116,7 @@ def perform(
         raise
     faults.point("switch.alias.after")
     if switch.moved is not None:
-        remove_intent(workspace.run_dir)
+        remove_intent(workspace.run_dir, switch.line)
     facts["switch_s"] = round(time.monotonic() - begun, 3)
     return facts
 
@@ -142,14 +142,16 @@ def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
 
 def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -> dict[str, Any]:
     folder = store.checkpoint_folder(switch.target)
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
+    endpoint = require_endpoint(workspace.run_dir)
+    starts = workspace.settings.engine.startup_timeout_s if switch.line != endpoint.line else 0.0
+    with Admin(endpoint) as admin:
         answer = admin.swap(
             line=switch.line,
             checkpoint=switch.target.digest,
             path=folder,
             deployment=deployment,
             drain_s=switch.drain_s,
-            timeout_s=switch.timeout_s,
+            timeout_s=switch.timeout_s + starts,  # a population's line may have no engine yet
             cut=switch.cut,
             limit_s=switch.limit_s,
         )
@@ -180,7 +182,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
-        if not admin.served().is_all(live.digest):
+        if not admin.served(switch.line).is_all(live.digest):
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
@@ -218,8 +220,8 @@ def complete(store: Store, run_dir: Path, line: str) -> bool:
 
     The caller holds the target's lock. One that the registry has already is only forgotten.
     """
-    intent = read_intent(run_dir)
-    if intent is None or intent.line != line:
+    intent = read_intent(run_dir, line)
+    if intent is None:
         return False
     live, current = store.alias(line, "live"), store.deployments.current(line)
     target = store.artifact(intent.checkpoint)
@@ -237,7 +239,7 @@ def complete(store: Store, run_dir: Path, line: str) -> bool:
         )
         deployment = store.deployments.transition(deployment.id, "staged", "verifying")
         _record(store, line, target, deployment, intent.reason, intent.by, current)
-    remove_intent(run_dir)
+    remove_intent(run_dir, line)
     return True
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stages.gateway.arms import Arm, Arms, Canary, assigned
+from stages.gateway.arms import Arm, Arms, Canary, Holdback, assigned
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState
 
@@ -61,6 +61,60 @@ async def test_who_waits_at_a_canary_that_ends_is_answered_by_the_live_arm() -> 
     entered = await waiting
     assert entered is arms.live
     assert (arms.live.served.gate.in_flight, second.served.gate.in_flight) == (1, 0)
+
+
+def with_line() -> tuple[Arms, Arms]:
+    """The main line's arms, and those of `acme`'s, which the keys of `acme-ide` are of."""
+    main, own = Arms(arm("live")), Arms(arm("live"))
+    main.route = {"acme-ide": "acme"}
+    main.lines["acme"] = own
+    return main, own
+
+
+async def test_a_population_is_answered_by_its_line_while_that_serves() -> None:
+    main, own = with_line()
+    second = arm("canary")
+    own.open(Canary(second, "d", "salt", 0.999999))
+    assert main.of("ann") is main.live
+    assert main.of("ann", "elsewhere") is main.live
+    assert main.of("ann", "acme-ide") is second  # the canary of its own line
+    own.live.served.engine = "unknown"  # its weights are being changed, or could not be
+    assert main.of("ann", "acme-ide") is main.live
+    async with own.live.served.gate.exclusive(1):
+        assert main.of("ann", "acme-ide") is second
+    own.live.served.engine = "ready"
+    del main.lines["acme"]
+    assert main.of("ann", "acme-ide") is main.live
+
+
+async def test_who_waits_at_a_gate_whose_line_ends_is_answered_by_the_main_line() -> None:
+    main, own = with_line()
+    async with own.live.served.gate.exclusive(1):
+        waiting = asyncio.create_task(main.enter("ann", 5, "acme-ide"))
+        await asyncio.sleep(0.01)
+        assert own.live.served.gate.waiting == 1
+        del main.lines["acme"]
+    assert await waiting is main.live
+    assert (main.live.served.gate.in_flight, own.live.served.gate.in_flight) == (1, 0)
+
+
+def test_the_held_back_are_never_in_a_canary() -> None:
+    arms = Arms(arm("live"))
+    held, second = arm("holdback"), arm("canary")
+    arms.holdback = Holdback(held, "for good", 0.2)
+    arms.open(Canary(second, "d", "salt", 0.5))
+    users = [f"user-{number}" for number in range(2000)]
+    found = {user: arms.of(user) for user in users}
+    assert {user for user in users if found[user] is held} == {
+        user for user in users if assigned(user, "for good", 0.2)
+    }
+    assert 0.15 < sum(one is held for one in found.values()) / 2000 < 0.25
+    others = [one for one in found.values() if one is not held]
+    assert 0.45 < sum(one is second for one in others) / len(others) < 0.55
+    held.served.engine = "down"
+    assert all(arms.of(user) is not held for user in users)
+    assert [one.served.arm for one in arms.all()] == ["live", "canary", "holdback"]
+    assert arms.as_dict()["holdback"]["share"] == 0.2
 
 
 async def test_a_canary_that_does_not_serve_costs_nobody_an_answer() -> None:

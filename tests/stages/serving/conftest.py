@@ -70,12 +70,12 @@ class StubWorld:
         }
         return self.store.publish_external(outputs, line="auto")["checkpoint"]
 
-    def report(self, candidate: Artifact, baseline: Artifact) -> None:
-        source = self.root / f"report-{candidate.version}-{baseline.version}"
+    def report(self, candidate: Artifact, baseline: Artifact, line: str = "auto") -> None:
+        source = self.root / f"report-{candidate.version}-{baseline.version}-{line}"
         source.mkdir()
         (source / "report.json").write_text("{}")
         meta = {"verdict": "pass", "candidate": candidate.digest, "baseline": baseline.digest}
-        self.store.publish_external({"report": (Output("report", meta), source)}, line="auto")
+        self.store.publish_external({"report": (Output("report", meta), source)}, line=line)
 
     @property
     def endpoint(self) -> Endpoint:

@@ -63,6 +63,8 @@ def test_lengths_and_times_are_factors_either_way() -> None:
     assert of(slower, "latency").difference == pytest.approx(math.log(4))
     assert "slower" in slower.reason
     assert judged([Answered(tokens=9, ms=9.0)] * 20).reason == ""  # faster is no reason
+    # 20 times slower, and nobody notices: 9 tokens take 19 ms in place of 0.9
+    assert judged([Answered(tokens=9, ms=19.0)] * 20, live=Answered(tokens=9, ms=0.9)).reason == ""
     assert judged([Answered(tokens=14, ms=140.0)] * 20).reason == ""
 
 

@@ -1,0 +1,156 @@
+"""What the admin listener controls, by line: engine and canary of the main line and of populations' lines.
+
+Not for: HTTP (`admin.py`), starting engines (`stages/serving/lines.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, Protocol
+
+from stages.errors import RtrlError
+from stages.gateway.arms import Arms
+from stages.gateway.errors import ApiError
+from stages.gateway.rolling import Rolling
+from stages.gateway.served import Checkpoint, SwapError, Swapped, Swapper
+
+
+class CanaryControl(Protocol):
+    """Opens and closes the second arm (`stages/serving/canary.py`)."""
+
+    async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Any:
+        """Serve `checkpoint` to the share of users that `salt` picks; the verification."""
+
+    async def close(self, drain_s: float) -> str:
+        """End it, users first; the deployment's id, "" without one."""
+
+
+class Controlled(Protocol):
+    """A line that has an engine."""
+
+    @property
+    def arms(self) -> Arms: ...
+    @property
+    def swapper(self) -> Swapper | Rolling: ...
+    @property
+    def canary(self) -> CanaryControl: ...
+
+
+class Others(Protocol):
+    """Lines of populations (`stages/serving/lines.py`)."""
+
+    def knows(self, line: str) -> bool:
+        """Whether there may be such a line."""
+
+    def of(self, line: str) -> Controlled | None:
+        """The line, when it has an engine."""
+
+    async def require(self, line: str) -> Controlled:
+        """The line, with an engine started for it when it has none."""
+
+    async def serve(self, line: str, checkpoint: Checkpoint) -> Any | None:
+        """Start the line's engine on `checkpoint`; its verification. None when it has one."""
+
+
+class Patience(NamedTuple):
+    """Of a swap, as `Swapper.swap` has it; None for the gateway's own."""
+
+    drain_s: float | None
+    limit_s: float | None
+    cut: bool
+
+    async def swap(self, swapper: Swapper | Rolling, target: Checkpoint) -> Swapped:
+        """Swap with it."""
+        return await swapper.swap(target, drain_timeout_s=self.drain_s, limit_s=self.limit_s, cut=self.cut)
+
+
+class LineControl:
+    """Of one gateway.
+
+    Args:
+        swapper, canary: of the main line; None when no engine is under control.
+        others: None when there are no populations.
+    """
+
+    def __init__(
+        self,
+        arms: Arms,
+        swapper: Swapper | Rolling | None,
+        canary: CanaryControl | None,
+        others: Others | None = None,
+    ) -> None:
+        self.main = arms
+        self._swapper, self._canary, self._others = swapper, canary, others
+
+    def arms(self, line: str) -> Arms | None:
+        """Arms of a line; None of one without an engine. Raises ApiError 409 for a line not served here."""
+        if self._is_main(line):
+            return self.main
+        assert self._others is not None
+        found = self._others.of(line)
+        return found.arms if found else None
+
+    async def swap(self, line: str, target: Checkpoint, patience: Patience) -> Swapped:
+        """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError."""
+        if self._is_main(line):
+            if self._swapper is None:
+                raise no_control()
+            return await patience.swap(self._swapper, target)
+        assert self._others is not None
+        begun, others = time.monotonic(), self._others
+        before = self.main.live.served.checkpoint  # whose users its users were
+        try:
+            started = await _whole(others.serve(line, target))
+        except RtrlError as error:
+            raise SwapError("swap_failed", error.message, error) from error
+        if started is not None:
+            return Swapped(before, started, 0.0, time.monotonic() - begun)
+        found = others.of(line)
+        assert found is not None
+        return await patience.swap(found.swapper, target)
+
+    async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
+        """Open a canary; its verification. Raises SwapError, ApiError."""
+        canary = self._canary
+        try:
+            if not self._is_main(line):
+                assert self._others is not None
+                canary = (await _whole(self._others.require(line))).canary
+            if canary is None:
+                raise no_control()
+            return await _whole(canary.open(target, salt=salt, share=share))
+        except RtrlError as error:
+            raise SwapError("canary_failed", error.message, error) from error
+
+    async def close_canary(self, line: str, drain_s: float) -> str:
+        """End a canary; the deployment's id, "" without one. Raises ApiError."""
+        canary = self._canary
+        if not self._is_main(line):
+            assert self._others is not None
+            found = self._others.of(line)
+            if found is None:
+                return ""
+            canary = found.canary
+        if canary is None:
+            raise no_control()
+        return str(await _whole(canary.close(drain_s)))
+
+    def _is_main(self, line: str) -> bool:
+        main = self.main.live.served.line
+        if line == main:
+            return True
+        if self._others is None or not self._others.knows(line):
+            raise ApiError(409, "conflict", "other_line", f"the line served here is {main}")
+        return False
+
+
+async def _whole(doing: Coroutine[Any, Any, Any]) -> Any:
+    """To its end, whoever asked: half an engine is nobody's."""
+    return await asyncio.shield(asyncio.ensure_future(doing))
+
+
+def no_control() -> ApiError:
+    """No engine is under this gateway's control."""
+    return ApiError(409, "conflict", "no_control", "this gateway does not control its engine")

@@ -1,0 +1,213 @@
+"""Engines of populations' lines and of holdbacks, beside the live one, in the gateway's event loop.
+
+The registry is the truth, as for the live checkpoint: a line whose live checkpoint is another one than the
+main line's has an engine of its own, with a canary of its own when one is open; what a killed deploy left
+half-way is brought to its end. A line that serves what the main line serves needs none. A failure of one of
+these engines is said and tried again; its users are answered by the main line meanwhile.
+Not for: the main line's own engine and canary (`stages/serve.py`), who goes where (`stages/gateway/arms.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stages.engine.process import EngineProcess
+from stages.errors import LockedError, RtrlError, classified
+from stages.gateway.arms import Arms
+from stages.gateway.errors import ApiError
+from stages.gateway.served import Checkpoint, SwapError, Swapper
+from stages.population_config import labels_of
+from stages.records import LIVE
+from stages.registry.store import Store
+from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.extra import ExtraEngine
+from stages.serving.holdback import HoldbackEngine
+from stages.serving.reconcile import EVERY_S, keep_reconciled, live_checkpoint, target_lock
+from stages.serving.supervisor import Say, Supervisor
+from stages.target.canary import canary_of
+from stages.target.switch import complete, end_interrupted
+from stages.workspace import Workspace
+
+
+@dataclass(eq=False)
+class LineEngine:
+    """A population's line while it has an engine: everything the main line has."""
+
+    engine: ExtraEngine
+    arms: Arms
+    swapper: Swapper
+    canary: CanaryEngine
+    holdback: HoldbackEngine
+    tasks: list[asyncio.Task[None]]
+
+
+class Lines:
+    """All engines of one `rtrl serve` but the main line's own. Give `keep` a task, call `close` at the end.
+
+    Args:
+        arms: of the main line; lines and holdback are entered there.
+        last_seq: makes what was answered durable; the spool's last record.
+        changed: called with each process started, None once one is gone (to note its pid).
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: Store,
+        arms: Arms,
+        last_seq: Callable[[], int],
+        say: Say,
+        changed: Callable[[EngineProcess | None], None] = lambda _: None,
+    ) -> None:
+        self._workspace, self._store, self._arms = workspace, store, arms
+        self._last_seq, self._say, self._changed = last_seq, say, changed
+        self._hosts: dict[str, LineEngine] = {}
+        self._busy = asyncio.Lock()
+        settings = workspace.settings
+        arms.route = {
+            label: name for name, each in settings.populations.items() for label in labels_of(name, each)
+        }
+        self._holdback = self._holdback_of(arms, settings.workspace.line)
+
+    async def keep(self) -> None:
+        """Follow settings and registry until cancelled; failures are said, and tried again."""
+        while True:
+            for line in self._workspace.settings.populations:
+                await self._try(line, self._follow(line))
+            for line, holdback in [("", self._holdback), *((n, h.holdback) for n, h in self._hosts.items())]:
+                await self._try(f"{line} holdback".strip(), holdback.follow(self._drain_s))
+            await asyncio.sleep(EVERY_S)
+
+    async def _try(self, what: str, doing: Any) -> None:
+        try:
+            with classified():
+                await doing
+        except (RtrlError, ApiError, SwapError) as error:
+            self._say(f"{what}: {error.message}")
+
+    async def require(self, line: str) -> LineEngine:
+        """The line's engine, started on its live checkpoint when there is none (for its first canary).
+
+        Raises RtrlError when it does not start.
+        """
+        async with self._busy:
+            if line not in self._hosts:
+                live = await asyncio.to_thread(live_checkpoint, self._store, line)
+                await self._open(line, live or self._arms.live.served.checkpoint)
+            return self._hosts[line]
+
+    async def serve(self, line: str, checkpoint: Checkpoint) -> Any | None:
+        """Start the line's engine on `checkpoint`; its verification. None when it has one: swap it then."""
+        async with self._busy:
+            if line in self._hosts:
+                return None
+            await self._open(line, checkpoint)
+            return self._hosts[line].engine.supervisor.verification
+
+    def of(self, line: str) -> LineEngine | None:
+        """The line's engine now."""
+        return self._hosts.get(line)
+
+    def knows(self, line: str) -> bool:
+        """Whether `line` is a population's."""
+        return line in self._workspace.settings.populations
+
+    def supervisors(self) -> dict[str, Supervisor]:
+        """All that run, by line and arm: `holdback`, `acme`, `acme/canary`."""
+        found = {"holdback": self._holdback.engine.supervisor} if self._holdback.engine else {}
+        for line, host in self._hosts.items():
+            found[line] = host.engine.supervisor
+            if host.canary.supervisor is not None:
+                found[f"{line}/canary"] = host.canary.supervisor
+            if host.holdback.engine is not None:
+                found[f"{line}/holdback"] = host.holdback.engine.supervisor
+        return found
+
+    async def close(self) -> None:
+        """Stop them all; nobody is answered by them any more."""
+        await self._holdback.close(0.1)
+        for line in list(self._hosts):
+            await self._close(line, 0.1)
+
+    @property
+    def _drain_s(self) -> float:
+        return self._workspace.settings.gateway.drain_timeout_s
+
+    async def _follow(self, line: str) -> None:
+        """An engine where the line serves something of its own, or has a canary; else none."""
+        wanted, canary = await asyncio.to_thread(self._registered, line)
+        apart = wanted is not None and wanted.digest != self._arms.live.served.checkpoint.digest
+        if (line in self._hosts) == (apart or canary):
+            return
+        try:
+            lock = target_lock(self._store, line)
+        except LockedError:
+            return  # somebody deploys it
+        try:
+            async with self._busy:
+                await asyncio.to_thread(complete, self._store, self._workspace.run_dir, line)
+                await asyncio.to_thread(end_interrupted, self._store, line)
+                if line in self._hosts:
+                    self._say(f"line {line} serves what the main line serves: its engine ends")
+                    await self._close(line, self._drain_s)
+                elif wanted is not None:
+                    self._say(f"line {line} has an engine of its own from now on")
+                    await self._open(line, wanted)
+        finally:
+            lock.release()
+
+    def _registered(self, line: str) -> tuple[Checkpoint | None, bool]:
+        return live_checkpoint(self._store, line), canary_of(self._store, line) is not None
+
+    async def _open(self, line: str, checkpoint: Checkpoint) -> None:
+        engine = await self._start(checkpoint, line=line, arm=LIVE)
+        gateway = self._workspace.settings.gateway
+        arms = Arms(engine.arm)
+        swapper = Swapper(engine.arm.served, engine.supervisor.update, gateway.drain_timeout_s)
+        log = self._store.dir / "logs" / f"canary-{line}.log"
+        canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
+        tasks = [
+            asyncio.create_task(
+                keep_reconciled(self._store, engine.arm.served, swapper, self._say, self._workspace.run_dir)
+            ),
+            asyncio.create_task(keep_canary(self._store, canary, arms, self._drain_s, self._say)),
+        ]
+        host = LineEngine(engine, arms, swapper, canary, self._holdback_of(arms, line), tasks)
+        self._hosts[line] = host
+        self._arms.lines[line] = arms
+        self._changed(engine.supervisor.process)
+
+    async def _close(self, line: str, drain_s: float) -> None:
+        """Users first, then the engines."""
+        self._arms.lines.pop(line, None)
+        host = self._hosts.pop(line)
+        for task in host.tasks:
+            task.cancel()
+        await asyncio.gather(*host.tasks, return_exceptions=True)
+        await host.canary.close(drain_s)
+        await host.holdback.close(drain_s)
+        await host.engine.stop(drain_s)
+        self._changed(None)
+
+    async def _start(self, checkpoint: Checkpoint, *, line: str, arm: str) -> ExtraEngine:
+        settings = self._workspace.settings
+        name = arm if line == settings.workspace.line else line if arm == LIVE else f"{line}-{arm}"
+        return await ExtraEngine.start(
+            checkpoint,
+            line=line,
+            arm=arm,
+            engine=settings.engine,
+            gateway=settings.gateway,
+            log=self._store.dir / "logs" / f"engine-{name}.log",
+            say=self._say,
+            changed=self._changed,
+        )
+
+    def _holdback_of(self, arms: Arms, line: str) -> HoldbackEngine:
+        share = self._workspace.on_line(line).settings.ab.holdback
+        return HoldbackEngine(
+            self._store, arms, share, self._start, self._last_seq, lambda: self._changed(None)
+        )

@@ -1,0 +1,96 @@
+"""What was gained since the anchor: the bounds by hand, and the arms out of a spool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evals.ab.arms import Users
+from evals.ab.confidence_sequence import lower_bound, upper_bound
+from evals.ab.decision import planned_information
+from rtrl_cli.commands.ab import benefit_text
+from stages.ab.config import GUARDS, METRICS, AbConfig
+from stages.ab.holdback import compare, take_look_at_holdback
+from stages.ab.observe import ArmSeen
+from stages.errors import InputMissingError
+from stages.gateway.arms import assigned
+from stages.progress import Silent
+from stages.registry.holdbacks import open_holdback
+from stages.registry.looks import looks_of
+from tests.stages.world import HOUR, World
+
+CONFIG = AbConfig(min_users=10, planned_users=100)
+
+
+def arm(kept: list[int], edits: int) -> ArmSeen:
+    nothing = {name: Users.of([], []) for name in (*METRICS, *GUARDS)}
+    return ArmSeen(
+        len(kept), len(kept), nothing | {"edit_persistence": Users.of(kept, np.full(len(kept), edits))}
+    )
+
+
+def test_the_bounds_are_those_of_two_confidence_sequences() -> None:
+    # held back: 1 or 3 of 4 edits stay, 20 users; live: 3 or 4 of 4, 200 users
+    held, live = arm([1, 3] * 10, 4), arm([3, 4] * 100, 4)
+    data = compare(CONFIG, 0.1, held, live, [])
+    row = data["metrics"]["edit_persistence"]
+    assert (row["holdback"], row["live"]) == (0.5, 0.875)
+    assert row["gain"] == pytest.approx(0.375)
+    # e = +-1 of 4: (20 * 1) / 80^2 * 20 / 19; e = +-0.5: (200 * 0.25) / 800^2 * 200 / 199
+    variance = 20 / 80**2 * 20 / 19 + 50 / 800**2 * 200 / 199
+    assert row["standard_error"] == pytest.approx(variance**0.5)
+    planned = planned_information(live.metrics["edit_persistence"], 100, 0.1)
+    assert data["planned"] == {"edit_persistence": planned}
+    level = 0.01 / 2 / len(METRICS)
+    assert row["at_least"] == pytest.approx(lower_bound(0.375, 1 / variance, planned, level))
+    assert row["at_most"] == pytest.approx(upper_bound(0.375, 1 / variance, planned, level))
+    assert "edit_persistence is better than on the anchor by" in data["reason"]
+    # what is planned stays what it was at the first look
+    later = compare(CONFIG, 0.1, held, arm([0, 4] * 100, 4), [data])
+    assert later["planned"] == data["planned"]
+    assert "no difference" in later["reason"]
+    few = compare(CONFIG, 0.1, arm([4] * 9, 4), arm([0, 1] * 40, 4), [])
+    assert few["metrics"]["edit_persistence"]["at_least"] is None
+
+
+def test_the_wrong_numbers_of_users_conclude_nothing() -> None:
+    data = compare(CONFIG, 0.1, arm([1, 3] * 50, 4), arm([3, 4] * 100, 4), [])
+    assert data["sample_ratio_p"] < 0.001
+    assert "find out who is missing" in data["reason"]
+
+
+def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
+    world = World(tmp_path, '[collect]\nclock = "events"\n[ab]\nmin_users = 10\n')
+    with pytest.raises(InputMissingError, match="held back"):
+        take_look_at_holdback(world.workspace, world.store, Silent(), by="test")
+    anchor = world.live
+    world.generation("before", "before", 0, user="user-0")
+    world.writer.flush()
+    held = open_holdback(world.store, "auto", anchor, 0.2, 1, by="test")
+    users = [f"user-{number}" for number in range(60)]
+    mine = {user: assigned(user, held.salt, held.share) for user in users}
+    checkpoints = [anchor]
+    for _ in range(2):  # two cycles, each trained on what came before
+        checkpoints.append(world.checkpoint(checkpoints[-1], consumed=["e-1-user-1"]))
+    for round_, checkpoint in enumerate(checkpoints[1:], 1):
+        world.promote(checkpoint)
+        for user in users:
+            arm_, sampler = ("holdback", anchor) if mine[user] else ("live", checkpoint)
+            world.generation(
+                f"g-{round_}-{user}", f"e-{round_}-{user}", round_ * HOUR,
+                user=user, session=f"s-{user}", arm=arm_, checkpoint=sampler,
+            )  # fmt: skip
+    gone = next(user for user in users if mine[user])  # answered by the live arm while the engine was down
+    world.generation("g-gone", "e-gone", 2 * HOUR, user=gone, session="s-gone", checkpoint=checkpoints[-1])
+    world.tick(9 * HOUR)
+    world.writer.flush()
+    seen = take_look_at_holdback(world.workspace, world.store, Silent(), by="test")
+    n = sum(mine.values())
+    assert seen.data["users"] == {"holdback": n, "live": 60 - n}
+    # also what was consumed and what two checkpoints lie between; not what came before
+    assert seen.data["episodes"] == {"holdback": 2 * n, "live": 2 * (60 - n)}
+    assert looks_of(world.store, held.id)[0]["users"] == seen.data["users"]
+    assert "held back" in benefit_text(seen.data)
+    world.close()

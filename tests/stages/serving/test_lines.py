@@ -1,0 +1,167 @@
+"""Lines of populations and a holdback behind a running `rtrl serve` with stub engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stages.anchor import move_anchor
+from stages.deploy.run import DeployStage
+from stages.gateway.arms import assigned
+from stages.gateway.keys import ApiKeys
+from stages.registry.holdbacks import holdback_of
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
+from stages.serving.detach import start_detached, stop
+from stages.spool import Spool
+from stages.target.admin import Admin
+from stages.target.canary import canary_of
+from stages.workspace import Workspace
+from tests.stages.serving.conftest import SETTINGS, StubWorld
+from tests.stages.serving.test_canary import short, wait_for
+
+USERS = [f"user-{number}" for number in range(12)]
+MORE = """
+[deploy]
+shadow_requests = 0
+[ab]
+holdback = 0.2
+[populations.acme]
+labels = ["acme-ide"]
+[populations.acme.ab]
+holdback = 0.0
+"""
+
+
+class LinesWorld(StubWorld):
+    """With a key of population `acme-ide`; anchor and live of the main line are `first`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        (root / "ws" / "rtrl.toml").write_text(SETTINGS + MORE)
+        self.workspace = Workspace(root / "ws")
+        self.acme_key = ApiKeys.create(self.workspace.keys_dir, "acme", population="acme-ide")
+        self.store.move_alias("auto", "anchor", self.first.digest, reason="init", by="test")
+        self.acme = self.workspace.on_line("acme")
+
+    def by(self, user: str, key: str = "") -> str:
+        """The checkpoint that answers a user."""
+        answer = httpx.post(
+            f"{self.endpoint.url}/v1/chat/completions",
+            json={"model": "rtrl", "messages": [{"role": "user", "content": "hi"}]},
+            headers={"Authorization": f"Bearer {key or self.key}", "X-Rtrl-User": user},
+            timeout=30,
+        )
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["system_fingerprint"])
+
+    def everybody(self, key: str = "") -> dict[str, str]:
+        return {user: self.by(user, key) for user in USERS}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinesWorld]:
+    made = LinesWorld(tmp_path_factory.mktemp("lines"))
+    start_detached(made.workspace)
+    yield made
+    stop(made.workspace)
+
+
+def test_a_population_has_what_its_line_has_and_nobody_else_does(world: LinesWorld) -> None:
+    first, second = short(world.first.digest), short(world.second.digest)
+    assert set(world.everybody(world.acme_key).values()) == {first}  # no line yet: the main one answers
+    world.report(world.second, world.first, "acme")  # of the line's own gate
+    done = run_stage(world.acme, world.store, DeployStage(), [world.second.ref])
+    assert done.metrics["verification"]["probes"]["verdict"] == "child"
+    assert world.store.resolve("checkpoint@live", "acme").digest == world.second.digest
+    assert world.store.resolve("checkpoint@live", "auto").digest == world.first.digest
+    assert set(world.everybody(world.acme_key).values()) == {second}
+    assert set(world.everybody().values()) == {first}
+    with Admin(world.endpoint) as admin:
+        assert (admin.served().line, admin.served("acme").line) == ("auto", "acme")
+        admin.flush_spool()
+    again = run_stage(world.acme, world.store, DeployStage(), [world.second.ref])
+    assert again.status == "noop"
+    spool = Spool.open(world.workspace.spool_dir)
+    try:
+        last = [g for _, g, _ in spool.generations(0, 1 << 60)][-2 * len(USERS) :]
+    finally:
+        spool.close()
+    assert {(g.line, g.arm, g.population) for g in last} == {
+        ("acme", "live", "acme-ide"),
+        ("auto", "live", ""),
+    }
+
+
+def test_its_engine_is_down_and_the_main_line_answers_until_it_is_back(world: LinesWorld) -> None:
+    first, second = short(world.first.digest), short(world.second.digest)
+    os.kill(world.endpoint.others["acme"].pid, signal.SIGKILL)
+    time.sleep(0.5)  # what was sent to it before the gateway saw that it is gone gets 503
+    seen: list[str] = []
+
+    def back() -> bool:
+        seen.append(world.by("user-1", world.acme_key))
+        return seen[-1] == second and first in seen
+
+    assert wait_for(back)
+
+
+def test_it_has_a_canary_of_its_own(world: LinesWorld) -> None:
+    first, second = short(world.first.digest), short(world.second.digest)
+    third = world.checkpoint("third", world.second.digest)
+    world.report(third, world.second, "acme")
+    run_stage(world.acme, world.store, DeployStage(canary=0.5), [third.ref])
+    deployment = canary_of(world.store, "acme")
+    assert deployment is not None
+    assert canary_of(world.store, "auto") is None
+    expected = {
+        user: short(third.digest) if assigned(user, deployment.salt, 0.5) else second for user in USERS
+    }
+    assert len(set(expected.values())) == 2
+    assert world.everybody(world.acme_key) == expected
+    assert set(world.everybody().values()) == {first}
+    run_stage(world.acme, world.store, RollbackStage())
+    assert set(world.everybody(world.acme_key).values()) == {second}
+    # back where the main line is: no engine of its own is needed any more
+    run_stage(world.acme, world.store, RollbackStage())
+    assert set(world.everybody(world.acme_key).values()) == {first}
+    assert wait_for(lambda: "acme" not in world.endpoint.others)
+    assert set(world.everybody(world.acme_key).values()) == {first}
+
+
+def test_the_held_back_stay_on_the_anchor_for_good(world: LinesWorld) -> None:
+    first, second = short(world.first.digest), short(world.second.digest)
+    assert holdback_of(world.store, "auto") is None  # anchor and live are the same: nobody is held back
+    run_stage(world.workspace, world.store, DeployStage())
+    assert wait_for(lambda: holdback_of(world.store, "auto") is not None)
+    held = holdback_of(world.store, "auto")
+    assert held is not None
+    assert held.checkpoint == world.first.digest
+    pool = {f"user-{number}": assigned(f"user-{number}", held.salt, 0.2) for number in range(200)}
+    some = [*[u for u in pool if pool[u]][:4], *[u for u in pool if not pool[u]][:4]]
+    expected = {user: first if pool[user] else second for user in some}
+
+    def answered() -> dict[str, str]:
+        return {user: world.by(user) for user in some}
+
+    assert len(set(expected.values())) == 2
+    assert wait_for(lambda: answered() == expected)
+    with Admin(world.endpoint) as admin:
+        admin.flush_spool()
+    spool = Spool.open(world.workspace.spool_dir)
+    try:
+        last = [g for _, g, _ in spool.generations(0, 1 << 60)][-len(some) :]
+    finally:
+        spool.close()
+    assert {g.user for g in last if g.arm == "holdback"} == {user for user in some if pool[user]}
+    assert "holdback" in world.endpoint.others
+    # the anchor takes them along
+    move_anchor(world.store, "auto", world.second.ref, reason="far enough")
+    assert wait_for(lambda: "holdback" not in world.endpoint.others)
+    assert set(answered().values()) == {second}
