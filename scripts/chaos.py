@@ -54,6 +54,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/chaos.md")
     parser.add_argument("--rate", type=float, default=50.0, metavar="N", help="requests a second")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="of load")
     parser.add_argument("--seed", type=int, default=0, help="of the load and the order of faults")
@@ -74,7 +75,7 @@ def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
     faults = [each for each in STATIC if world.disk.own or each.name not in NEEDS_DISK]
     faults = [each for each in faults if world.clock.works or not each.name.startswith("clock-")]
     wanted = arguments.fault or ["*"]
-    needs_steps = any("killed at" in name or "*" in name for name in wanted)
+    needs_steps = any("killed at" in name or _means_steps(name) for name in wanted)
     kinds = [each for each in faults if any(fnmatchcase(each.name, name) for name in wanted)]
     steps: list[Fault] = []
     if needs_steps:
@@ -86,6 +87,11 @@ def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
     order.shuffle(steps)
     kinds.sort(key=lambda each: each.name in SLOW)
     return _mixed(kinds, steps)
+
+
+def _means_steps(pattern: str) -> bool:
+    """Whether a pattern is meant for kills at steps, whose names are known only once they are looked for."""
+    return any(fnmatchcase(f"{command}-killed at a.step", pattern) for command in commands.COMMANDS)
 
 
 def _mixed(kinds: list[Fault], steps: list[Fault]) -> list[Fault]:
@@ -236,6 +242,8 @@ def main() -> int:
         return 1
     if arguments.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
+    elif arguments.markdown:
+        print(table.markdown(found["faults"]))
     else:
         print(table.text(found["faults"]), bench.table(found["figures"]), *found["problems"], sep="\n")
     return 0

@@ -23,6 +23,7 @@ from stages.errors import RtrlError
 from stages.target.endpoint import Endpoint
 
 POLL_S = 0.1
+REST_S = 3.0  # between faults: what one has begun is over before the next one
 CALM_S = 0.6  # of load, all of it answered, is calm
 
 
@@ -142,6 +143,7 @@ class Arena:
 
     def strike(self, fault: Fault) -> Seen:
         """Inject one fault and wait until all is well again."""
+        time.sleep(REST_S)
         seen = Seen(fault.name, time.monotonic())
         self.seen.append(seen)
         ended = len(self.world.keeper.ended)

@@ -230,7 +230,7 @@ FAULTS = (
         "canary-engine-hung",
         "SIGSTOP to the canary's engine",
         "everybody is answered by the live one; rolled back",
-        180,
+        60,
         canary_engine_hung,
     ),
 )

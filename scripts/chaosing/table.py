@@ -54,6 +54,46 @@ def _counts(asked: list[Asked], lost: set[str]) -> dict[str, Any]:
     }
 
 
+def markdown(found: list[dict[str, Any]]) -> str:
+    """The rows as they stand in docs/chaos.md; the steps of a command in one row."""
+    lines = [
+        "| fault | what is done | what must hold | by | requests | answered | 503, 429 | broken off "
+        "| nobody listened | lost | well again after (s) |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for rows_ in _together(found):
+        first, seconds = rows_[0], [each for row in rows_ for each in row["converged_s"]]
+        told = [each for each in seconds if each is not None]
+        total = {name: sum(row[name] for row in rows_) for name in ADDED}
+        steps = f" ({len(rows_)} steps)" if " at " in first["fault"] else ""
+        many = f"{min(told)} to {max(told)}" if len(told) > 1 else "".join(map(str, told))
+        never = f", never: {len(seconds) - len(told)}" if len(told) < len(seconds) else ""
+        cells = (
+            f"`{first['fault'].partition(' ')[0]}`{steps}",
+            first["done"].partition(" at ")[0] if steps else first["done"],
+            first["holds"],
+            first["by"],
+            *(str(total[name]) for name in ("requests", "answered")),
+            str(total["503"] + total["429"]),
+            str(total["cut"] + total["told"]),
+            *(str(total[name]) for name in ("unreachable", "lost")),
+            f"{many}{never} (limit {first['within_s']:g})",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+ADDED = ("requests", "answered", "503", "429", "cut", "told", "unreachable", "lost")
+
+
+def _together(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows of the same kind, in alphabetical order."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        kinds.setdefault(row["fault"].partition(" ")[0], []).append(row)
+    return [kinds[kind] for kind in sorted(kinds)]
+
+
 HEAD = (
     *("FAULT", "TIMES", "REQUESTS", "ANSWERED", "503", "429", "BROKEN OFF", "UNREACHABLE", "LOST"),
     *("CONVERGED (S)", "BY", "SEEN"),

@@ -182,8 +182,8 @@ class World:
             }
             file.unlink()
             save_file(moved, file, metadata={"format": "pt"})
-        for file in ("served_fingerprint.json", "manifest.json"):
-            (folder / file).unlink(missing_ok=True)
+        for name in ("served_fingerprint.json", "manifest.json"):
+            (folder / name).unlink(missing_ok=True)
         write_fingerprint(folder, parent=parent.path)
         state = folder.with_name(f"{folder.name}-state")
         LineState().save(state)

@@ -179,6 +179,10 @@ class Deployments:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)
 
+    def of(self, checkpoint: str) -> list[Deployment]:
+        """All deployments of a checkpoint (digest), on any line, oldest first."""
+        return self._select(ArtifactRow.digest == checkpoint)[::-1]
+
     def _select(self, *conditions: Any, limit: int | None = None) -> list[Deployment]:
         query = (
             select(DeploymentRow, ArtifactRow.digest)

@@ -45,6 +45,17 @@ def ancestors(store: Store, digest: str) -> list[str]:
     return chain
 
 
+def children(store: Store, digest: str) -> list[str]:
+    """Digests of the checkpoints that were made from a checkpoint, oldest first."""
+    with store.read() as session:
+        rows = session.exec(
+            select(ArtifactRow.digest, ArtifactRow.meta)
+            .where(ArtifactRow.kind == "checkpoint", ArtifactRow.state == "committed")
+            .order_by(col(ArtifactRow.id))
+        ).all()
+    return [found for found, meta in rows if found and json.loads(meta).get("parent") == digest]
+
+
 def lag(store: Store, sampler: str, parent: str) -> int | None:
     """Edges on the path between two checkpoints in the tree.
 

@@ -33,6 +33,8 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
 from stages.target.switch import end_interrupted
 
+SILENCES = 5  # fewer than of the live engine: its users have that one to go to
+
 
 class CanaryEngine:
     """The engine behind the second arm of one gateway, while there is one.
@@ -75,7 +77,9 @@ class CanaryEngine:
             live = self._arms.live.served
             health = Health.of(self._gateway.breaker, CANARY)
             served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
-            self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
+            self.supervisor = Supervisor(
+                self._config, served, self._log, self._say, self._changed, silences=SILENCES
+            )
             try:
                 await self.supervisor.start()
             except BaseException:

@@ -38,6 +38,7 @@ class Supervisor:
         log: the engine's output, appended to over restarts.
         say: one line for people about what happened.
         changed: called with each newly started process (to note its pid).
+        silences: unanswered health checks in a row before it counts as hung.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Supervisor:
         log: Path,
         say: Say,
         changed: Callable[[EngineProcess], None] = lambda _: None,
+        silences: int = SILENCES,
     ) -> None:
+        self._silences = silences
         self.config = config
         self.served = served
         self.log = log
@@ -152,7 +155,7 @@ class Supervisor:
                 if health == "sick":
                     return "its core died"
                 silences = silences + 1 if health == "silent" else 0
-                if silences >= SILENCES:
+                if silences >= self._silences:
                     return "it stopped answering"
                 next_health = time.monotonic() + HEALTH_EVERY_S
             await asyncio.sleep(POLL_S)

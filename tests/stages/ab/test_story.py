@@ -95,6 +95,16 @@ def short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:16]
 
 
+def told_by_lineage(world: StubWorld) -> None:
+    code, told = rtrl(world, "lineage", "checkpoint@live")
+    assert code == 0, told
+    (child,) = (one for one in told["metrics"]["lineage"]["children"] if one["digest"] == world.second.digest)
+    ended = [(one["state"], one["canary"], one["ended"] or "") for one in child["deployments"]]
+    assert [(state, share) for state, share, _ in ended] == [("rolled_back", 0.5)] * 2
+    assert "edit_persistence" in ended[0][2]
+    assert ended[1][2] == "a user called"
+
+
 def test_the_whole_story(world: StubWorld) -> None:
     first, second = short(world.first.digest), short(world.second.digest)
     code, told = rtrl(world, "ab")
@@ -152,3 +162,4 @@ def test_the_whole_story(world: StubWorld) -> None:
     assert code == 0, told
     looks = told["metrics"]["deployment"]["looks"]
     assert [each["action"] for each in looks] == ["hold", "roll_back", "roll_back"]
+    told_by_lineage(world)

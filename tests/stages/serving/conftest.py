@@ -24,6 +24,8 @@ port = 0
 [engine]
 program = "stub"
 restart_backoff_s = 0.1
+[deploy]
+shadow_latency = 1000.0  # of stubs on a busy machine: it says nothing here
 """
 
 
