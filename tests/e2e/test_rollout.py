@@ -31,7 +31,7 @@ AB = """
 clock = "events"
 [ab]
 min_users = 15
-planned_users = 80
+planned_users = 100
 [ab.margins]
 latency = 5.0        # of a busy machine: it says nothing here
 invalid_calls = 0.2  # few users: what none showed, some may still
