@@ -118,7 +118,7 @@ def text(seen: Seen) -> str:
     """One look for people."""
     data = seen.data
     head = {
-        "deployment": seen.deployment,
+        "deployment": f"{seen.deployment} of line {data['line']}",
         "users": f"{data['users']['live']} live, {data['users']['canary']} canary",
         "share": f"{data['share']:.0%}",
         "episodes": f"{data['episodes']['live']} live, {data['episodes']['canary']} canary",

@@ -17,12 +17,13 @@ def command(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    line: options.Line = None,
     workspace: options.Workspace = None,
 ) -> None:
     """Pin the line's anchor, to which the KL of training is measured, to another checkpoint."""
     from stages.anchor import move_anchor
 
-    found, store = open_store(workspace)
+    found, store = open_store(workspace, options.settings((), line))
     moved = move_anchor(store, found.settings.workspace.line, ref, reason=reason, dry_run=dry_run)
     same = moved.before == moved.after
     document = envelope("anchor", "noop" if same or dry_run else "succeeded", metrics=moved.to_dict())

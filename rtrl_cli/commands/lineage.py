@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def command(
     ref: options.Ref,
     depth: Annotated[int, typer.Option("--depth", min=1, help="How many runs to go back.")] = 20,
+    line: options.Line = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -28,13 +29,18 @@ def command(
     """
     from stages.registry.lineage import children
 
-    found, store = open_store(workspace)
+    found, store = open_store(workspace, options.settings((), line))
     artifact = store.resolve(ref, found.settings.workspace.line)
     tree = trace(store, artifact, depth, set())
     if artifact.kind == "checkpoint":
         below = [store.artifact(digest) for digest in children(store, artifact.digest)]
         tree["children"] = [
-            {"ref": child.ref, "digest": child.digest, "deployments": deployments(store, child)}
+            {
+                "ref": child.ref,
+                "digest": child.digest,
+                "line": child.line,
+                "deployments": deployments(store, child),
+            }
             for child in below
             if child is not None
         ]
@@ -48,6 +54,7 @@ def trace(store: Store, artifact: Artifact, depth: int, seen: set[str]) -> dict[
         return {**node, "shown_above": True}
     seen.add(artifact.digest)
     run = store.run(artifact.run_id)
+    node["line"] = artifact.line
     node["run"] = {"id": run.id, "stage": run.stage, "state": run.state}
     if artifact.kind == "checkpoint":
         node["deployments"] = deployments(store, artifact)
@@ -62,6 +69,7 @@ def deployments(store: Store, checkpoint: Artifact) -> list[dict[str, Any]]:
     return [
         {
             "id": each.id,
+            "line": each.line,
             "at": each.created_at,
             "state": each.state,
             "canary": (each.data.get("canary") or {}).get("share"),
@@ -77,10 +85,11 @@ def lines(node: dict[str, Any], role: str = "", indent: int = 0) -> list[str]:
     """The tree as indented text."""
     by = "(above)" if node.get("shown_above") else f"{node['run']['id']} {node['run']['state']}"
     label = f"{role}: " if role else ""
-    out = [f"{'  ' * indent}{label}{node['ref']}  {node['digest'][:19]}  {by}"]
+    where = f"  line {node['line']}" if "line" in node else ""
+    out = [f"{'  ' * indent}{label}{node['ref']}  {node['digest'][:19]}{where}  {by}"]
     out += [f"{'  ' * indent}  {served(each)}" for each in node.get("deployments", ())]
     for child in node.get("children", ()):
-        out.append(f"{'  ' * indent}  child: {child['ref']}  {child['digest'][:19]}")
+        out.append(f"{'  ' * indent}  child: {child['ref']}  {child['digest'][:19]}  line {child['line']}")
         out += [f"{'  ' * indent}    {served(each)}" for each in child["deployments"]]
     for name, below in node.get("inputs", {}).items():
         out += lines(below, name, indent + 1)
@@ -91,4 +100,4 @@ def served(deployment: dict[str, Any]) -> str:
     """One deployment in one line."""
     share = f" canary {deployment['canary']:.0%}" if deployment["canary"] else ""
     why = deployment["ended"] or deployment["reason"]
-    return f"{deployment['id']}{share} {deployment['state']}: {why}"
+    return f"{deployment['id']} line {deployment['line']}{share} {deployment['state']}: {why}"

@@ -24,13 +24,13 @@ def command(
         bool,
         typer.Option("--rebuild", help="Rebuild a checkpoint that is stored as a delta; name its folder."),
     ] = False,
+    line: options.Line = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Show one artifact (its record, files, who made it), one run or one deployment."""
-    found, store = open_store(workspace)
-    line = found.settings.workspace.line
+    found, store = open_store(workspace, options.settings((), line))
     if ref.startswith("deployment-"):
         from stages.registry.looks import looks_of, shadows_of
 
@@ -41,7 +41,7 @@ def command(
         or ":" in ref
         or ref in ("interactions", "experience", "checkpoint", "line_state", "report")
     ):
-        artifact = store.resolve(ref, line)
+        artifact = store.resolve(ref, found.settings.workspace.line)
         if rebuild:
             store.checkpoint_folder(artifact)
         shown = {"artifact": describe(store, artifact)}

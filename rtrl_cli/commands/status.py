@@ -34,7 +34,14 @@ def serving(run_dir: Path) -> dict[str, Any] | None:
     found = running_endpoint(run_dir)
     if found is None:
         return None
-    return {"pid": found.pid, "line": found.line, "url": found.url, "since": found.started_at}
+    engines = [found.line, *(["canary"] if found.canary else ()), *sorted(found.others)]
+    return {
+        "pid": found.pid,
+        "line": found.line,
+        "url": found.url,
+        "since": found.started_at,
+        "engines": engines,
+    }
 
 
 def ago(moment: str | None) -> str:
@@ -76,7 +83,8 @@ def text(seen: dict[str, Any]) -> str:
 def _serving_text(noted: dict[str, Any] | None) -> str:
     if noted is None:
         return "nothing (`rtrl serve` starts it)"
-    return f"{noted['url']} (pid {noted['pid']}, since {ago(noted['since'])})"
+    engines = f"; engines: {', '.join(noted['engines'])}" if len(noted["engines"]) > 1 else ""
+    return f"{noted['url']} (pid {noted['pid']}, since {ago(noted['since'])}{engines})"
 
 
 def _line_row(line: dict[str, Any]) -> tuple[str, str, str, str, str]:

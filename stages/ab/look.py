@@ -107,6 +107,7 @@ def judge(
         at_horizon=at_horizon,
     )
     data: dict[str, Any] = {
+        "line": canary.line,
         "horizon_s": config.horizon_s,
         "at_horizon": found.at_horizon,
         "share": share,

@@ -116,7 +116,8 @@ def test_it_has_a_canary_of_its_own(world: LinesWorld) -> None:
     first, second = short(world.first.digest), short(world.second.digest)
     third = world.checkpoint("third", world.second.digest)
     world.report(third, world.second, "acme")
-    run_stage(world.acme, world.store, DeployStage(canary=0.5), [third.ref])
+    # as a cycle deploys, which has no flags
+    run_stage(world.acme, world.store, DeployStage(), [third.ref], ["deploy.canary_share=0.5"])
     deployment = canary_of(world.store, "acme")
     assert deployment is not None
     assert canary_of(world.store, "auto") is None
