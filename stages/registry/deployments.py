@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import desc, literal_column
+from sqlalchemy import ColumnElement, desc, literal_column
 from sqlmodel import col, select
 
 from stages.errors import InputMissingError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # as they were made, whatever the clock said then: rows are numbered by SQLite
-MADE = literal_column("deployment.rowid")
+MADE: ColumnElement[int] = literal_column("deployment.rowid")
 
 
 @dataclass(frozen=True)
