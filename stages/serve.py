@@ -35,6 +35,7 @@ from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
+from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.fleet import Fleet, engine_at
@@ -75,12 +76,15 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     Raises:
         LockedError (11): another `rtrl serve` runs in this workspace; names it.
         InputMissingError (5): the line has no live checkpoint, or there are no keys.
-        UsageError (2): an address cannot be listened on, or vLLM refuses a setting.
+        UsageError (2): an address cannot be listened on, the TLS files are no certificate with its key, or
+            vLLM refuses a setting.
         DependencyDownError (13): the engine does not start; says why.
         IntegrityError (12): the engine does not serve the live checkpoint.
     """
     import uvloop
 
+    os.umask(0o077)  # of everything that is written from now on, by the engine too
+    workspace.close_to_others()
     lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve", hint="stop it with `rtrl serve --stop`")
     try:
         _clean_up_after_killed(workspace.run_dir)
@@ -107,6 +111,7 @@ class _Host:
         settings = workspace.settings
         self.workspace, self.store, self.say = workspace, store, say
         self.config: GatewayConfig = settings.gateway
+        self.certificate = Certificate.of(self.config, workspace.root)
         line = settings.workspace.line
         with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
             lock = target_lock(store, line)
@@ -136,6 +141,8 @@ class _Host:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, _finish, stop, number)
         keys = ApiKeys.open(self.workspace.keys_dir)
+        if self.certificate and (warning := self.certificate.warning()):
+            self.say(f"warning: {warning}")
         with contextlib.ExitStack() as resources:
             self._bind(resources)
             vault = Vault.open(self.workspace.keys_dir)
@@ -164,7 +171,7 @@ class _Host:
                 self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary, self.lines
             )
             listeners = [
-                Listener(gateway, [self.sockets["public"]], self.config),
+                Listener(gateway, [self.sockets["public"]], self.config, self.certificate),
                 Listener(admin, [self.sockets["admin"]], self.config),
             ]
             return await self._serve(listeners, stop, ready, begun)
@@ -253,7 +260,7 @@ class _Host:
             pid=os.getpid(),
             started_at=self.started_at,
             line=self.served.line,
-            url=url_of(self.sockets["public"]),
+            url=url_of(self.sockets["public"], "https" if self.certificate else "http"),
             admin_key=self.admin_key,
             admin_socket=self.admin_socket,
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
@@ -279,10 +286,24 @@ class _Host:
         )
 
 
+<<<<<<< HEAD
 def url_of(sock: socket.socket) -> str:
+=======
+def _engine_at(supervisor: Supervisor) -> EngineAt:
+    return EngineAt(
+        pid=supervisor.process.pid,
+        url=supervisor.base_url,
+        key=supervisor.key,
+        log=str(supervisor.log),
+        temporary=str(supervisor.process.temporary),
+    )
+
+
+def url_of(sock: socket.socket, scheme: str = "http") -> str:
+>>>>>>> next
     """`http://host:port` of a TCP socket."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _finish(stop: asyncio.Future[int], number: int) -> None:

@@ -44,5 +44,8 @@ class EngineConfig(BaseModel):
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    silence_s: float = Field(
+        90, gt=0, description="an engine that runs and answers no health check for so long is started again"
+    )
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")

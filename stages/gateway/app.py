@@ -43,7 +43,11 @@ from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
+<<<<<<< HEAD
 from stages.gateway.pool import conversation_key
+=======
+from stages.gateway.rates import Rates
+>>>>>>> next
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
 from stages.gateway.served import ServedState
@@ -75,6 +79,7 @@ class Gateway:
     ) -> None:
         self._config = config
         self._keys = keys
+        self._rates = Rates(config.key_rate, config.key_burst)
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
         self.metrics = Metrics(spool, served)
@@ -175,12 +180,13 @@ class Gateway:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _identify(self, exchange: Exchange) -> ApiKey:
-        """What is known of the key that was sent. Raises ApiError 401."""
+        """What is known of the key that was sent. Raises ApiError 401, or 429 when it asks too often."""
         scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
         found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
         exchange.key_id = found.id
+        self._rates.take(found)
         return found
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:

@@ -23,7 +23,7 @@ from stages.gateway.served import ServedState
 
 POLL_S = 0.2
 HEALTH_EVERY_S = 2.0
-SILENCES = 15  # unanswered health checks in a row before a running process counts as hung
+SILENCES = 3  # at least so many health checks in a row are not answered by an engine that hangs
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
 Say = Callable[[str], None]
@@ -38,7 +38,6 @@ class Supervisor:
         log: the engine's output, appended to over restarts.
         say: one line for people about what happened.
         changed: called with each newly started process (to note its pid).
-        silences: unanswered health checks in a row before it counts as hung.
     """
 
     def __init__(
@@ -48,9 +47,7 @@ class Supervisor:
         log: Path,
         say: Say,
         changed: Callable[[EngineProcess], None] = lambda _: None,
-        silences: int = SILENCES,
     ) -> None:
-        self._silences = silences
         self.config = config
         self.served = served
         self.log = log
@@ -140,8 +137,8 @@ class Supervisor:
 
     async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
-        silences = 0
-        next_health = time.monotonic() + HEALTH_EVERY_S
+        silences, heard = 0, time.monotonic()
+        next_health = heard + HEALTH_EVERY_S
         while True:
             if self._process is None:
                 return "it could not be started"
@@ -154,10 +151,11 @@ class Supervisor:
                 health = await self.control.health()
                 if health == "sick":
                     return "its core died"
-                silences = silences + 1 if health == "silent" else 0
-                if silences >= self._silences:
-                    return "it stopped answering"
-                next_health = time.monotonic() + HEALTH_EVERY_S
+                now = time.monotonic()
+                silences, heard = (silences + 1, heard) if health == "silent" else (0, now)
+                if silences >= SILENCES and now - heard >= self.config.silence_s:
+                    return f"it has not answered for {now - heard:.0f} s"
+                next_health = now + HEALTH_EVERY_S
             await asyncio.sleep(POLL_S)
 
     async def stop(self, *, patient: bool = True) -> None:

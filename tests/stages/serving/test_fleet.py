@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
     token = root / "token"
     token.write_text("outside-key")
     outside = subprocess.Popen([*command], env={**os.environ, "RTRL_ENGINE_KEY": "outside-key"})
-    settings = SETTINGS + "replicas = 2\n"
+    settings = SETTINGS.replace("[engine]", "[engine]\nreplicas = 2")
     settings += f'[targets.far]\nurl = "http://127.0.0.1:{port}"\nkey_file = "{token}"\n'
     (made.workspace.root / "rtrl.toml").write_text(settings)
     made.workspace.__dict__.pop("settings", None)
