@@ -286,21 +286,7 @@ class _Host:
         )
 
 
-<<<<<<< HEAD
-def url_of(sock: socket.socket) -> str:
-=======
-def _engine_at(supervisor: Supervisor) -> EngineAt:
-    return EngineAt(
-        pid=supervisor.process.pid,
-        url=supervisor.base_url,
-        key=supervisor.key,
-        log=str(supervisor.log),
-        temporary=str(supervisor.process.temporary),
-    )
-
-
 def url_of(sock: socket.socket, scheme: str = "http") -> str:
->>>>>>> next
     """`http://host:port` of a TCP socket."""
     host, port = sock.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

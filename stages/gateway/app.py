@@ -43,11 +43,8 @@ from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
-<<<<<<< HEAD
 from stages.gateway.pool import conversation_key
-=======
 from stages.gateway.rates import Rates
->>>>>>> next
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
 from stages.gateway.served import ServedState
