@@ -30,21 +30,18 @@ from stages.gateway import logs
 from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_client import EngineClient
-from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
-from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, calm_collector
 from stages.gateway.tls import Certificate
-from stages.records import LIVE
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.announce import Announcer
 from stages.serving.canary import keep_canary
 from stages.serving.edge import Edge
+from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
-from stages.serving.supervisor import Say, Supervisor
+from stages.serving.supervisor import Say
 from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
 from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
@@ -130,15 +127,21 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        health = Health.of(self.config.breaker, LIVE)
-        self.served = ServedState(line, settings.engine.served_name, live, health=health)
-        self.supervisor = Supervisor(
-            settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
+        self.announcer = Announcer(notifier)
+        self.fleet = Fleet(
+            settings.engine,
+            settings.targets,
+            self.config,
+            line,
+            live,
+            store.dir / "logs",
+            say,
+            self._engine_started,
+            self.announcer.updating,
         )
-        self.announcer = Announcer(notifier, self.served)
-        update = self.announcer.updating(self.supervisor.update)
-        self.swapper = Swapper(self.served, update, self.config.drain_timeout_s)
+        self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.swapper.told = self.announcer.swapped
+        self.announcer.engines = [each.served for each in self.fleet.engines]
         self.addresses = Addresses(workspace.run_dir, self.config, tls=self.certificate is not None)
         self.is_ready = False
         self.edge: Edge | None = None
@@ -160,10 +163,10 @@ class _Host:
             resources.callback(spool.close)
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
-            address, breaker = (self.supervisor.base_url, self.supervisor.key), self.served.health.breaker
-            engine = EngineClient(*address, self.served.model, self.config, breaker)
+            first, *more = self.fleet.arms()
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
-            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
+            gateway = create_app(self.config, spool, inbox, vault, keys, first.engine, self.served, verdicts)
+            gateway.arms.pool.members = [gateway.arms.live, *more]
             made = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
             self.edge = edge = Edge.make(*made, self._engine_started)
             key, metrics = self.addresses.admin_key, gateway.metrics
@@ -194,7 +197,7 @@ class _Host:
         try:
             for listener in listeners:
                 await listener.start()
-            starting = asyncio.create_task(self.supervisor.start())
+            starting = asyncio.create_task(self.fleet.start())
             first: set[asyncio.Future[Any]] = {starting, stop}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
@@ -207,7 +210,7 @@ class _Host:
             ready(facts)
             drain_s, run_dir = self.config.drain_timeout_s, self.workspace.run_dir
             keeping = (
-                self.supervisor.watch(),
+                self.fleet.watch(),
                 keep_reconciled(self.store, self.served, self.swapper, self.say, run_dir),
                 keep_canary(self.store, edge.canary, edge.gateway.arms, drain_s, self.say),
                 edge.lines.keep(),
@@ -226,7 +229,7 @@ class _Host:
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
         self.say("stopping while the engine starts")
-        await self.supervisor.stop(patient=False)
+        await self.fleet.stop(patient=False)
         await asyncio.wait({starting})
         with contextlib.suppress(RtrlError):  # it died of being stopped
             starting.result()
@@ -252,7 +255,7 @@ class _Host:
             stop.set_result(number)
             return
         self.say("stopping at once")
-        for engine in (self.supervisor, *(self.edge.beside() if self.edge else ())):
+        for engine in (*self.fleet.own, *(self.edge.beside() if self.edge else ())):
             engine.kill()
         self.addresses.forget()
         os._exit(128 + number)
@@ -266,7 +269,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(edge.canary.close(0.1), edge.lines.close(), self.supervisor.stop())
+        await asyncio.gather(edge.canary.close(0.1), edge.lines.close(), self.fleet.stop())
 
     def _engine_started(self, _process: EngineProcess | None = None) -> None:
         if not self.is_ready:
@@ -280,7 +283,7 @@ class _Host:
     def _note(self) -> Endpoint:
         assert self.edge is not None
         canary, others = self.edge.canary.supervisor, self.edge.lines.supervisors()
-        return self.addresses.note(self.served.line, self.supervisor, canary, others)
+        return self.addresses.note(self.served.line, self.fleet.engines, canary, others)
 
     def _ready(self, seconds: float) -> Ready:
         checkpoint = self.served.checkpoint

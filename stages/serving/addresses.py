@@ -7,14 +7,15 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stages.gateway.config import GatewayConfig
 from stages.gateway.server import bind_tcp, bind_unix
+from stages.serving.fleet import Engine, engine_at
 from stages.serving.supervisor import Supervisor
-from stages.target.endpoint import Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
+from stages.target.endpoint import Endpoint, read_endpoint, remove_endpoint, write_endpoint
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
 
@@ -51,9 +52,10 @@ class Addresses:
             self.admin = resources.enter_context(bind_tcp("127.0.0.1", config.admin_port or 0))
 
     def note(
-        self, line: str, engine: Supervisor, canary: Supervisor | None, others: Mapping[str, Supervisor]
+        self, line: str, live: Sequence[Engine], canary: Supervisor | None, others: Mapping[str, Supervisor]
     ) -> Endpoint:
         """Write `serve.json`."""
+        engines = [engine_at(each) for each in live]
         endpoint = Endpoint(
             pid=os.getpid(),
             started_at=self._started_at,
@@ -62,9 +64,10 @@ class Addresses:
             admin_key=self.admin_key,
             admin_socket=self._admin_socket,
             admin_url="" if self._admin_socket else url_of(self.admin),
-            engine=_engine_at(engine),
-            canary=_engine_at(canary) if canary else None,
-            others={name: _engine_at(one) for name, one in others.items()},
+            engine=engines[0],
+            more=tuple(engines[1:]),
+            canary=engine_at(canary) if canary else None,
+            others={name: engine_at(one) for name, one in others.items()},
         )
         write_endpoint(self._run_dir, endpoint)
         return endpoint
@@ -72,16 +75,6 @@ class Addresses:
     def forget(self) -> None:
         """Remove `serve.json`."""
         remove_endpoint(self._run_dir)
-
-
-def _engine_at(supervisor: Supervisor) -> EngineAt:
-    return EngineAt(
-        pid=supervisor.process.pid,
-        url=supervisor.base_url,
-        key=supervisor.key,
-        log=str(supervisor.log),
-        temporary=str(supervisor.process.temporary),
-    )
 
 
 def url_of(sock: socket.socket, scheme: str = "http") -> str:

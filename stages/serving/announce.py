@@ -23,14 +23,15 @@ class Announcer:
 
     Attributes:
         metrics: set once there is a gateway.
+        engines: what the live arm's engines serve.
         up: whether it has become ready and not begun to end.
     """
 
-    def __init__(self, notifier: Notifier, served: ServedState) -> None:
+    def __init__(self, notifier: Notifier) -> None:
         self.notifier = notifier
         self.metrics: Metrics | None = None
+        self.engines: list[ServedState] = []
         self.up = False
-        self._served = served
         self._said = ""
 
     def ready(self) -> None:
@@ -38,7 +39,7 @@ class Announcer:
         self.up = True
         self._said = self.status()
         self.notifier.ready(self._said)
-        logs.event("ready", line=self._served.line, checkpoint=self._served.checkpoint.digest)
+        logs.event("ready", line=self.engines[0].line, checkpoint=self.engines[0].checkpoint.digest)
 
     def updating(self, update: Update) -> Update:
         """`update` with the service manager knowing about it."""
@@ -77,11 +78,14 @@ class Announcer:
         self.notifier.status("the engine stops")
 
     def status(self) -> str:
-        """One line about the engine."""
-        served = self._served
-        breaker = served.health.breaker.state
-        state = served.engine if breaker == "closed" else f"{served.engine}, failing"
-        return f"engine {state}; {served.model} is {served.checkpoint.digest[:19]} of line {served.line}"
+        """One line about the engines."""
+        first = self.engines[0]
+        states = [
+            f"{each.name} {each.engine}".strip() + ", failing" * (each.health.breaker.state != "closed")
+            for each in self.engines
+        ]
+        shown = f"{first.model} is {first.checkpoint.digest[:19]} of line {first.line}"
+        return f"engine {'; '.join(states)}; {shown}"
 
     async def keep(self) -> None:
         """Signs of life and status for the service manager, until cancelled."""

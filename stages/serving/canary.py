@@ -33,6 +33,8 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
 from stages.target.switch import end_interrupted
 
+SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
+
 
 class CanaryEngine:
     """The engine behind the second arm of one gateway, while there is one.
@@ -52,7 +54,7 @@ class CanaryEngine:
         say: Say,
         changed: Callable[[EngineProcess | None], None] = lambda _: None,
     ) -> None:
-        self._config = config.model_copy(update={"port": 0})
+        self._config = config.model_copy(update={"port": 0, "silence_s": min(config.silence_s, SILENCE_S)})
         self._gateway = gateway
         self._arms = arms
         self._log = log

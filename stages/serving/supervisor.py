@@ -13,14 +13,16 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
-from stages.engine.update import EngineControl
+from stages.engine.update import EngineControl, Health
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
+from stages.gateway import health as state
 from stages.gateway import logs
+from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
 from stages.records import CANARY
 from stages.serving.warmup import warm_up
@@ -28,7 +30,29 @@ from stages.serving.warmup import warm_up
 POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
+SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
+
 Say = Callable[[str], None]
+
+
+class Probed(Protocol):
+    """What answers health probes."""
+
+    async def health(self) -> Health:
+        """See `EngineControl.health`."""
+
+
+async def probe(engine: Probed, health: state.Health, failures: int) -> Health:
+    """Ask once and note the answer; so many failures in a row open the breaker."""
+    began = time.monotonic()
+    answer = await engine.health()
+    if answer == "ok":
+        health.probe_failures, health.probe_ms = 0, (time.monotonic() - began) * 1000
+    else:
+        health.probe_failures += 1
+        if health.probe_failures >= failures:
+            health.breaker.trip(f"{health.probe_failures} health probes in a row failed")
+    return answer
 
 
 class Supervisor:
@@ -60,6 +84,7 @@ class Supervisor:
         self._key = secrets.token_urlsafe(24)
         self._stopping = False
         self._process: EngineProcess | None = None
+        self._heard = 0.0  # when a probe was last answered well
         self.control = EngineControl(self.base_url, self._key, config, served.checkpoint.path)
 
     @property
@@ -71,6 +96,11 @@ class Supervisor:
     def key(self) -> str:
         """What the engine's port wants as bearer token; the same over restarts."""
         return self._key
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process started last; None before the first."""
+        return self._process.pid if self._process is not None else None
 
     @property
     def process(self) -> EngineProcess:
@@ -108,6 +138,11 @@ class Supervisor:
         seconds = round(time.monotonic() - began, 3)
         self._log(self.served.engine, pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
+    @property
+    def way(self) -> Way:
+        """How it gets other weights."""
+        return Way("in place, full weights", "it runs here and reads the store's folder")
+
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
         self.verification = await self.control.update(path)
@@ -131,7 +166,8 @@ class Supervisor:
             self.served.engine = "down"
             self._log("down", logging.ERROR, reason=reason)
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
-            self.process.kill()
+            if self._process is not None:
+                self._process.kill()
             await self.control.close()
             await asyncio.sleep(pause)
             pause = min(pause * 2, self.config.restart_backoff_max_s)
@@ -144,9 +180,12 @@ class Supervisor:
 
     async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
-        next_probe = time.monotonic() + self.config.health_every_s
+        self._heard = time.monotonic()
+        next_probe = self._heard + self.config.health_every_s
         while True:
-            status = self.process.exit_status()
+            if self._process is None:
+                return "it could not be started"
+            status = self._process.exit_status()
             if status is not None:
                 return f"it ended with status {status}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
@@ -161,18 +200,14 @@ class Supervisor:
 
     async def _probe(self) -> str:
         """Ask for the engine's health. Why it cannot go on, "" when it can."""
-        health, began = self.served.health, time.monotonic()
-        answer = await self.control.health()
+        answer = await probe(self.control, self.served.health, self.config.health_failures)
         if answer == "sick":
             return "its core died"
+        now = time.monotonic()
         if answer == "ok":
-            health.probe_failures, health.probe_ms = 0, (time.monotonic() - began) * 1000
-            return ""
-        health.probe_failures += 1
-        if health.probe_failures >= self.config.hung_failures:
-            return "it stopped answering"
-        if health.probe_failures >= self.config.health_failures:
-            health.breaker.trip(f"{health.probe_failures} health probes in a row failed")
+            self._heard = now
+        elif self.served.health.probe_failures >= SILENCES and now - self._heard >= self.config.silence_s:
+            return f"it has not answered for {now - self._heard:.0f} s"
         return ""
 
     def _failing(self) -> str:
