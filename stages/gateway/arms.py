@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.pace import Pace, collapsed
 from stages.gateway.served import ServedState
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """An engine, and what it serves. `served.arm` is recorded with every generation."""
+    """An engine, what it serves, and how fast. `served.arm` is recorded with every generation."""
 
     served: ServedState
     engine: EngineClient
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,7 @@ class Arms:
     Attributes:
         route: populations of API keys and the lines they have; set once.
         lines: arms of those lines that have engines of their own now.
+        collapse: factor by which the canary's typical token may take longer; 0 for any.
     """
 
     def __init__(self, live: Arm) -> None:
@@ -70,6 +73,7 @@ class Arms:
         self.holdback: Holdback | None = None
         self.route: Mapping[str, str] = {}
         self.lines: dict[str, Arms] = {}
+        self.collapse = 0.0
 
     def of(self, user: str, population: str = "") -> Arm:
         """The arm to answer `user` now, whose key is of `population`."""
@@ -80,7 +84,7 @@ class Arms:
         if held is not None and _serves(held.arm) and assigned(user, held.salt, held.share):
             return held.arm
         canary = self.canary
-        if canary is None or canary.arm.served.engine != "ready":
+        if canary is None or not _serves(canary.arm):
             return self.live
         return canary.arm if assigned(user, canary.salt, canary.share) else self.live
 
@@ -113,6 +117,12 @@ class Arms:
         if self.canary is None or self.canary.deployment != deployment:
             raise ValueError(f"deployment {deployment} is not the canary")
         self.canary = replace(self.canary, share=share)
+
+    def collapsed(self) -> str:
+        """Why the canary is too slow for anybody, "" when it is not."""
+        if self.canary is None:
+            return ""
+        return collapsed(self.live.pace, self.canary.arm.pace, self.collapse)
 
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""
