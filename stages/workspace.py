@@ -26,6 +26,14 @@ SETTINGS_FILE = "rtrl.toml"
 PATH_VARIABLE = "RTRL_WORKSPACE"
 
 
+def private(folder: Path) -> Path:
+    """The folder, made where it is missing, open to its owner only, whatever the umask."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A workspace on disk. Settings are read when first asked for.
@@ -78,12 +86,12 @@ class Workspace:
             raise UsageError(f"{root} is a workspace already", hint="name another folder")
         Settings.parse(settings_toml, source=SETTINGS_FILE)
         workspace = cls(root)
-        for folder in (workspace.spool_dir, workspace.run_dir):
-            folder.mkdir(parents=True, exist_ok=True)
-        workspace.keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        workspace.close_to_others()
+        private(workspace.store_dir)
         create_store(workspace.store_dir)
         partial = root / f".{SETTINGS_FILE}.new"
         with partial.open("w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(settings_toml)
             file.flush()
             faults.point("workspace.fsync.before")
@@ -92,6 +100,13 @@ class Workspace:
         partial.rename(root / SETTINGS_FILE)
         faults.point("workspace.rename.after")
         return workspace
+
+    def close_to_others(self) -> None:
+        """See that nobody but their owner looks into keys, captured data and what is running."""
+        for folder in (self.spool_dir, self.run_dir, self.keys_dir):
+            private(folder)
+        if self.inbox_dir.is_dir():
+            private(self.inbox_dir)
 
     @cached_property
     def settings(self) -> Settings:

@@ -13,6 +13,7 @@ from rtrl_cli.output import envelope, show, table
 
 if TYPE_CHECKING:
     from stages.machine import Check
+    from stages.workspace import Workspace
 
 
 def command(
@@ -42,6 +43,31 @@ def _row(check: Check) -> tuple[str, str, str, str]:
     return check.name, mark, check.detail, "" if check.ok else check.hint
 
 
+def _tls(found: Workspace) -> list[Check]:
+    """The certificate that `rtrl serve` would use; nothing where only this machine can reach it."""
+    from stages.gateway.tls import Certificate
+    from stages.machine import Check
+
+    config = found.settings.gateway
+    try:
+        certificate = Certificate.of(config, found.root)
+    except RtrlError as error:
+        return [Check("tls", False, error.message, error.hint)]
+    if certificate is None:
+        if config.host in ("127.0.0.1", "::1", "localhost"):
+            return []
+        detail = f"plain HTTP on {config.host}: keys and contents can be read on the way"
+        return [
+            Check(
+                "tls", False, detail, "gateway.tls_cert and tls_key, or a proxy (docs/security.md)", "warning"
+            )
+        ]
+    warning = certificate.warning()
+    expiry = certificate.expiry()
+    told = f"{', '.join(expiry.names)} until {expiry.until:%Y-%m-%d}"
+    return [Check("tls", not warning, warning or told, "renew it; a running gateway takes it", "warning")]
+
+
 def _workspace(folder: Path | None) -> list[Check]:
     from stages.machine import Check
     from stages.registry.glance import glance
@@ -56,6 +82,7 @@ def _workspace(folder: Path | None) -> list[Check]:
     try:
         line = found.settings.workspace.line
         checks.append(Check("settings", True, f"line {line}"))
+        checks += _tls(found)
     except RtrlError as error:
         checks.append(Check("settings", False, error.message, error.hint))
     try:

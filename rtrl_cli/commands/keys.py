@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +33,40 @@ Population = Annotated[
         "No client can say otherwise.",
     ),
 ]
+Rate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REQUESTS",
+        help="Requests a second, on all routes; `none` for any number, `default` for gateway.key_rate.",
+    ),
+]
+Burst = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Requests at once after a pause; 0 for gateway.key_burst, or two seconds' worth."
+    ),
+]
+
+
+def _rate(text: str) -> float | None:
+    """What `--rate` says. Raises UsageError."""
+    from stages.errors import UsageError
+
+    if text in ("none", "default"):
+        return 0.0 if text == "none" else None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 < rate < 1e9:
+        raise UsageError(
+            f"--rate {text!r} is no number of requests a second", hint="as in --rate 5, or none, or default"
+        )
+    return rate
+
+
+def _told(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:g}/s" if rate else "none"
 
 
 def _keys_dir(workspace: Path | None) -> Path:
@@ -49,10 +83,18 @@ def list_keys(
     from stages.gateway.keys import ApiKeys
 
     found = ApiKeys.listed(_keys_dir(workspace))
-    columns = ("name", "id", "shared", "population", "created", "revoked")
+    columns = ("name", "id", "shared", "population", "rate", "created", "revoked")
     metrics = {"keys": [{column: getattr(key, column) for column in columns} for key in found]}
     rows = [
-        (key.name, key.id, "yes" if key.shared else "", key.population, key.created, key.revoked)
+        (
+            key.name,
+            key.id,
+            "yes" if key.shared else "",
+            key.population,
+            _told(key.rate),
+            key.created,
+            key.revoked,
+        )
         for key in found
     ]
     show(
@@ -67,6 +109,8 @@ def add(
     name: Name,
     shared: Shared = False,
     population: Population = None,
+    rate: Rate = None,
+    burst: Burst = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -74,7 +118,14 @@ def add(
     """Make a key and print it, this once. A running gateway takes it within a second."""
     from stages.gateway.keys import ApiKeys
 
-    key = ApiKeys.create(_keys_dir(workspace), name, shared=shared, population=population or "")
+    key = ApiKeys.create(
+        _keys_dir(workspace),
+        name,
+        shared=shared,
+        population=population or "",
+        rate=_rate(rate or "default"),
+        burst=burst or 0,
+    )
     show(as_json, envelope("keys add", "succeeded", metrics={"name": name, "key": key}), lambda: key)
     if not quiet:
         message("keep it: it is shown only now, and stored hashed", kind="hint")
@@ -85,11 +136,13 @@ def change(
     name: Name,
     shared: Annotated[bool | None, _SHARED] = None,
     population: Population = None,
+    rate: Rate = None,
+    burst: Burst = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Say whether many people come through a key, or what population it is of.
+    """Say whether many people come through a key, what population it is of, how often it may ask.
 
     What is trained from now on goes by the first, what is made with it from now on is of the second; a
     running gateway knows within a second.
@@ -97,13 +150,39 @@ def change(
     from stages.errors import UsageError
     from stages.gateway.keys import ApiKeys
 
-    if shared is None and population is None:
-        raise UsageError("nothing to set", hint="--shared, --personal or --population NAME")
-    key = ApiKeys.change(_keys_dir(workspace), name, shared=shared, population=population)
-    metrics = {"name": name, "shared": key.shared, "population": key.population}
+    told: dict[str, Any] = {"shared": shared, "population": population, "burst": burst}
+    fields = {field: value for field, value in told.items() if value is not None}
+    if rate is not None:
+        fields["rate"] = _rate(rate)
+    if not fields:
+        raise UsageError(
+            "nothing to set", hint="--shared, --personal, --population NAME, --rate N, --burst N"
+        )
+    key = ApiKeys.change(_keys_dir(workspace), name, **fields)
+    metrics = {"name": name, **{one: getattr(key, one) for one in ("shared", "population", "rate", "burst")}}
     of = f", of population {key.population}" if key.population else ""
+    of += f", {_told(key.rate)}" if key.rate else ""
     text = f"{name} is {'shared: capped by user only' if key.shared else 'one contributor'}{of}"
     show(as_json, envelope("keys set", "succeeded", metrics=metrics), lambda: text)
+
+
+@app.command()
+def rotate(
+    name: Name,
+    keep_old: Annotated[
+        float, typer.Option("--keep-old", min=0, metavar="HOURS", help="So long the old secret is taken too.")
+    ] = 24.0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Give a key a new secret and print it, this once. It stays the same key, with what it has made."""
+    from stages.gateway.keys import ApiKeys
+
+    key = ApiKeys.rotate(_keys_dir(workspace), name, keep_hours=keep_old)
+    show(as_json, envelope("keys rotate", "succeeded", metrics={"name": name, "key": key}), lambda: key)
+    if not quiet:
+        message("keep it: it is shown only now, and stored hashed", kind="hint")
 
 
 @app.command()

@@ -28,6 +28,7 @@ from stages.workspace import Workspace
 DISK_MIB = 320
 RESTART_S = 1.0  # RestartSec of the unit
 READY_S = 120.0
+SILENCE_S = 15  # of an engine, before it is taken for hung; the default is longer, for slow machines
 OVERRIDE = ("--override", "--reason", "chaos")
 SETTINGS = """
 [gateway]
@@ -40,6 +41,7 @@ drain_timeout_s = 10
 [engine]
 program = "{engine}"
 max_model_len = 1024
+silence_s = {silence}
 extra_args = {extra}
 """
 
@@ -155,7 +157,7 @@ class World:
             raise NothingToMeasureError(str(made))
         self.port = free_port()
         extra = '["--load-seconds", "0.4"]' if self.engine == "stub" else "[]"
-        text = SETTINGS.format(port=self.port, engine=self.engine, extra=extra)
+        text = SETTINGS.format(port=self.port, engine=self.engine, extra=extra, silence=SILENCE_S)
         (self.path / "rtrl.toml").write_text(text)
         self.checkpoints["base"] = self._alias("live")
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:

@@ -43,6 +43,8 @@ from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
+from stages.gateway.pool import conversation_key
+from stages.gateway.rates import Rates
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
 from stages.gateway.served import ServedState
@@ -74,6 +76,7 @@ class Gateway:
     ) -> None:
         self._config = config
         self._keys = keys
+        self._rates = Rates(config.key_rate, config.key_burst)
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
         self.metrics = Metrics(spool, served)
@@ -174,12 +177,13 @@ class Gateway:
             await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _identify(self, exchange: Exchange) -> ApiKey:
-        """What is known of the key that was sent. Raises ApiError 401."""
+        """What is known of the key that was sent. Raises ApiError 401, or 429 when it asks too often."""
         scheme, _, key = header(exchange.scope, b"authorization").decode("latin-1").partition(" ")
         found = self._keys.identify(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise ApiError(401, "authentication_error", "invalid_api_key", "no valid API key was sent")
         exchange.key_id = found.id
+        self._rates.take(found)
         return found
 
     async def _generate(self, api: Api, exchange: Exchange) -> None:
@@ -199,7 +203,8 @@ class Gateway:
         )
         if request.stream:
             place.stream()
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population)
+        conversation = conversation_key(who, request)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)
@@ -232,7 +237,7 @@ class Gateway:
 
     async def _health(self, exchange: Exchange) -> None:
         self.admission.require_open()
-        self._served.require_healthy()
+        self.arms.require_healthy()
         await send_json(exchange.send, 200, {"status": "ok"})
 
     def _model_card(self) -> dict[str, object]:
@@ -244,7 +249,8 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.arms.live.engine.close()
+                for arm in self.arms.all():
+                    await arm.engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -16,8 +16,9 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
         revoked: "" or when.
         shared: many people come through it, whose names (`user`) its holder answers for.
         population: the organisation or kind of work that its generations are of, "" for none.
+        rate, burst: requests a second, and at once after a pause; None and 0 are the gateway's own, a rate
+            of 0 is no limit.
+        old_sha256, old_until: the secret before the last rotation, and until when it is taken too.
     """
 
     id: str
@@ -53,6 +57,10 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
     revoked: str = ""
     shared: bool = False
     population: str = ""
+    rate: float | None = None
+    burst: int = 0
+    old_sha256: str = ""
+    old_until: str = ""
 
 
 class _Keys(msgspec.Struct):
@@ -65,7 +73,7 @@ class ApiKeys:
 
     def __init__(self, keys_dir: Path) -> None:
         self._path = keys_dir / FILE
-        self._keys: dict[str, list[ApiKey]] = {}
+        self._keys: dict[str, list[tuple[str, ApiKey]]] = {}
         self._stamp = 0
         self._next_check = 0.0
         self._refresh()
@@ -81,7 +89,16 @@ class ApiKeys:
         return cls(keys_dir)
 
     @classmethod
-    def create(cls, keys_dir: Path, name: str, *, shared: bool = False, population: str = "") -> str:
+    def create(
+        cls,
+        keys_dir: Path,
+        name: str,
+        *,
+        shared: bool = False,
+        population: str = "",
+        rate: float | None = None,
+        burst: int = 0,
+    ) -> str:
         """Make a key and return its plaintext, which is stored nowhere.
 
         Raises:
@@ -103,6 +120,8 @@ class ApiKeys:
                 _now(),
                 shared=shared,
                 population=population,
+                rate=rate,
+                burst=burst,
             )
             keys.append(made)
             _write(path, keys)
@@ -114,22 +133,35 @@ class ApiKeys:
         cls._change(keys_dir, name, revoked=_now())
 
     @classmethod
-    def change(
-        cls, keys_dir: Path, name: str, *, shared: bool | None = None, population: str | None = None
-    ) -> ApiKey:
-        """Say whether many people come through the key of that name, or what population it is of.
+    def change(cls, keys_dir: Path, name: str, **fields: Any) -> ApiKey:
+        """Set `shared`, `population`, `rate` or `burst` of the key of that name, from now on.
 
-        None leaves as it is. Returns the key. Raises UsageError when there is none, or the name is none.
+        Returns the key. Raises UsageError when there is none, or the population's name is none.
         """
-        if population is not None:
-            _check_population(population)
-        told = {"shared": shared, "population": population}
-        return cls._change(
-            keys_dir, name, **{field: value for field, value in told.items() if value is not None}
-        )
+        _check_population(fields.get("population", ""))
+        return cls._change(keys_dir, name, **fields)
 
     @classmethod
-    def _change(cls, keys_dir: Path, name: str, **fields: Any) -> ApiKey:
+    def rotate(cls, keys_dir: Path, name: str, *, keep_hours: float = 0.0) -> str:
+        """Give the key of that name a new secret and return it; the one before is taken so long.
+
+        It stays the same key: what it has made, events of it, its population and rate. Raises UsageError
+        when there is none.
+        """
+        plaintext = PREFIX + secrets.token_urlsafe(32)
+        until = datetime.now(UTC) + timedelta(hours=keep_hours)
+
+        def renewed(key: ApiKey) -> dict[str, str]:
+            old = key.sha256 if keep_hours > 0 else ""
+            return {"sha256": _digest(plaintext), "old_sha256": old, "old_until": _iso(until) if old else ""}
+
+        cls._change(keys_dir, name, renewed)
+        return plaintext
+
+    @classmethod
+    def _change(
+        cls, keys_dir: Path, name: str, of: Callable[[ApiKey], dict[str, str]] = lambda _: {}, **fields: Any
+    ) -> ApiKey:
         path = keys_dir / FILE
         with _locked(keys_dir):
             keys = _read(path)
@@ -138,7 +170,7 @@ class ApiKeys:
             if not found:
                 text = f"the API key {name!r} is revoked" if named else f"there is no API key named {name!r}"
                 raise UsageError(text, hint="`rtrl keys list` names them")
-            keys[found[0]] = msgspec.structs.replace(keys[found[0]], **fields)
+            keys[found[0]] = msgspec.structs.replace(keys[found[0]], **fields, **of(keys[found[0]]))
             _write(path, keys)
             return keys[found[0]]
 
@@ -159,8 +191,8 @@ class ApiKeys:
         if time.monotonic() >= self._next_check:
             self._refresh()
         digest = _digest(plaintext)
-        for key in self._keys.get(digest[:_INDEX], ()):
-            if hmac.compare_digest(key.sha256, digest):
+        for stored, key in self._keys.get(digest[:_INDEX], ()):
+            if hmac.compare_digest(stored, digest) and (stored == key.sha256 or _now() < key.old_until):
                 return key
         return None
 
@@ -171,10 +203,10 @@ class ApiKeys:
         except FileNotFoundError:
             raise InputMissingError(f"no API keys at {self._path}", hint="`rtrl init` makes one") from None
         if stamp != self._stamp:
-            found: dict[str, list[ApiKey]] = {}
+            found: dict[str, list[tuple[str, ApiKey]]] = {}
             for key in _read(self._path):
-                if not key.revoked:
-                    found.setdefault(key.sha256[:_INDEX], []).append(key)
+                for digest in (key.sha256, key.old_sha256) if not key.revoked else ():
+                    found.setdefault(digest[:_INDEX], []).append((digest, key))
             self._keys, self._stamp = found, stamp
 
 
@@ -223,4 +255,9 @@ def _digest(plaintext: str) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return _iso(datetime.now(UTC))
+
+
+def _iso(at: datetime) -> str:
+    """UTC, of one width: texts are in the order of the times."""
+    return at.isoformat(timespec="seconds")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 KEPT = 500  # answers
 WINDOW_S = 300.0
@@ -35,13 +35,15 @@ class Pace:
         return [(ms, tokens) for at, ms, tokens in self._last if at >= since]
 
 
-def collapsed(live: Pace, canary: Pace, factor: float) -> str:
+Answers = Sequence[tuple[float, int]]
+
+
+def collapsed(live: Answers, canary: Answers, factor: float) -> str:
     """Why the canary is too slow, "" when it is not, or when there is too little to go by. 0 is never."""
-    ours, theirs = live.recent(), canary.recent()
-    if not factor or min(len(ours), len(theirs)) < LEAST:
+    if not factor or min(len(live), len(canary)) < LEAST:
         return ""
-    before, after = (statistics.median(ms / n for ms, n in each) for each in (ours, theirs))
-    length = statistics.median(tokens for _, tokens in ours)
+    before, after = (statistics.median(ms / n for ms, n in each) for each in (live, canary))
+    length = statistics.median(tokens for _, tokens in live)
     if after < factor * before or (after - before) * length < NOTICED_MS:
         return ""
     return f"its latency collapsed: {after:.3g} ms a token where the live arm takes {before:.3g} (medians)"

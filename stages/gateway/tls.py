@@ -23,6 +23,7 @@ from stages.gateway.config import GatewayConfig
 
 log = logging.getLogger("rtrl.gateway")
 
+_SOON = 14  # days
 _FOLLOW_S = 2.0  # between two looks at the files
 _OLDEST = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _HINT = "gateway.tls_cert is the certificate with its chain, gateway.tls_key its private key, both PEM"
@@ -78,6 +79,15 @@ class Certificate:
         told = [str(one.value) for one in names]
         return Expiry(found.not_valid_after_utc, tuple(told))
 
+    def warning(self) -> str:
+        """What clients will soon refuse, or what others can read; "" for nothing."""
+        days = self.expiry().days
+        if days < 0:
+            return f"the TLS certificate {self.cert} has expired: clients refuse it"
+        if self.key.stat().st_mode & 0o077:
+            return f"others than its owner can read the TLS key {self.key}: chmod 600"
+        return f"the TLS certificate {self.cert} expires in {days:.0f} days" if days < _SOON else ""
+
     async def follow(self) -> None:
         """Take a renewed pair; whoever is connected keeps the one before."""
         now = time.monotonic()
@@ -131,7 +141,7 @@ def _why(error: ssl.SSLError, cert: Path, key: Path) -> str:
     reason = error.reason or ""
     if "MISMATCH" in reason:
         return f"the key {key} is not that of the certificate {cert}"
-    if "DECRYPT" in reason or "PASSWORD" in reason or "bad decrypt" in str(error).lower():
+    if b"ENCRYPTED" in key.read_bytes():
         return f"the key {key} has a passphrase; one without is needed"
     return f"{cert} and {key} are no certificate with its key in PEM ({reason or type(error).__name__})"
 

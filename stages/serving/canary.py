@@ -33,7 +33,7 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
 from stages.target.switch import end_interrupted
 
-SILENCES = 5  # fewer than of the live engine: its users have that one to go to
+SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
 
 
 class CanaryEngine:
@@ -54,7 +54,7 @@ class CanaryEngine:
         say: Say,
         changed: Callable[[EngineProcess | None], None] = lambda _: None,
     ) -> None:
-        self._config = config.model_copy(update={"port": 0})
+        self._config = config.model_copy(update={"port": 0, "silence_s": min(config.silence_s, SILENCE_S)})
         self._gateway = gateway
         self._arms = arms
         self._log = log
@@ -77,9 +77,7 @@ class CanaryEngine:
             live = self._arms.live.served
             health = Health.of(self._gateway.breaker, CANARY)
             served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
-            self.supervisor = Supervisor(
-                self._config, served, self._log, self._say, self._changed, silences=SILENCES
-            )
+            self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
             try:
                 await self.supervisor.start()
             except BaseException:

@@ -19,7 +19,7 @@ import stages
 from stages import locks
 from stages.errors import DependencyDownError, LockedError, RtrlError, UsageError
 from stages.target.endpoint import LOCK, Endpoint, running_endpoint
-from stages.workspace import Workspace
+from stages.workspace import Workspace, private
 
 LOG = "serve.log"
 
@@ -35,12 +35,12 @@ def start_detached(
     """
     if (holder := serving_pid(workspace)) is not None:
         raise LockedError(f"rtrl serve runs already (pid {holder})", hint="stop it with `rtrl serve --stop`")
-    workspace.run_dir.mkdir(parents=True, exist_ok=True)
+    private(workspace.run_dir)
     log = workspace.run_dir / LOG
     command = [sys.executable, "-m", "stages.serving", str(workspace.root), *workspace.overrides, *overrides]
     root = str(Path(stages.__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
-    with log.open("wb") as output:
+    with open(log, "wb", opener=_owners) as output:  # Path.open has no opener
         process = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": path},
@@ -55,6 +55,13 @@ def start_detached(
         if process.poll() is None:
             process.terminate()
         raise
+
+
+def _owners(path: str, flags: int) -> int:
+    """Open a file that others cannot read."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    os.fchmod(fd, 0o600)
+    return fd
 
 
 def _wait_ready(

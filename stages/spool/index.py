@@ -9,9 +9,11 @@ step, in which Python's global lock is released, and the gateway's event loop is
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -263,6 +265,8 @@ class Index:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    with suppress(FileExistsError):  # before SQLite, which goes by the umask
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rtrl_cli.commands.keys import _rate
 from stages.errors import UsageError
 from stages.gateway.keys import ApiKeys
 from stages.workspace import Workspace
@@ -70,9 +71,9 @@ def test_a_key_is_of_a_population(tmp_path: Path) -> None:
     assert rtrl(workspace, "set", "acme-ide", "--shared")[0] == 0
     (listed,) = rtrl(workspace, "list")[1]["metrics"]["keys"]  # type: ignore[index]
     assert (listed["shared"], listed["population"]) == (True, "acme-review"), "one does not undo the other"
-    for wrong in ("A B", "x" * 65, "../x", "a\nb"):
-        code, document, _ = rtrl(workspace, "set", "acme-ide", "--population", wrong)
-        assert (code, "cannot name a population" in document["error"]["message"]) == (2, True)  # type: ignore[index]
+    for wrong in ("A B", "x" * 65, "../x", "a\n"):
+        with pytest.raises(UsageError, match="cannot name a population"):
+            ApiKeys.change(workspace.keys_dir, "acme-ide", population=wrong)
     assert rtrl(workspace, "set", "acme-ide", "--population", "")[0] == 0
     assert ApiKeys.listed(workspace.keys_dir)[0].population == ""
 
@@ -84,3 +85,36 @@ def test_keys_added_at_once_are_all_there(tmp_path: Path) -> None:
     assert len({keys.identify(key) for key in made} - {None}) == 24
     with pytest.raises(UsageError):
         ApiKeys.create(tmp_path, "k3")
+
+
+def test_a_key_has_a_rate_and_gets_a_new_secret(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w", "")
+    _, document, _ = rtrl(workspace, "add", "ide", "--rate", "2.5", "--burst", "10", "--population", "acme")
+    first = document["metrics"]["key"]  # type: ignore[index]
+    (made,) = ApiKeys.listed(workspace.keys_dir)
+    assert (made.rate, made.burst) == (2.5, 10)
+    assert [_rate(text) for text in ("none", "default", "7")] == [0.0, None, 7.0]
+    for wrong in ("-1", "fast", "nan", "0", "inf"):
+        with pytest.raises(UsageError):
+            _rate(wrong)
+    assert rtrl(workspace, "set", "ide", "--rate", "7")[0] == 0
+    second = rtrl(workspace, "rotate", "ide")[1]["metrics"]["key"]  # type: ignore[index]
+    keys = ApiKeys.open(workspace.keys_dir)
+    one, other = keys.identify(first), keys.identify(second)
+    assert one is not None
+    assert other is not None
+    assert (one.id, one.population, one.rate) == (other.id, "acme", 7.0) == (made.id, "acme", 7.0)
+    third = rtrl(workspace, "rotate", "ide", "--keep-old", "0")[1]["metrics"]["key"]  # type: ignore[index]
+    keys = ApiKeys.open(workspace.keys_dir)
+    assert [keys.identify(key) is not None for key in (first, second, third)] == [False, False, True]
+    text = (workspace.keys_dir / "api_keys.json").read_text()
+    assert not any(key in text for key in (first, second, third))
+
+
+def test_an_old_secret_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ApiKeys.create(tmp_path, "ide")
+    ApiKeys.rotate(tmp_path, "ide", keep_hours=1)
+    keys = ApiKeys.open(tmp_path)
+    assert keys.identify(first) is not None
+    monkeypatch.setattr("stages.gateway.keys._now", lambda: "2999-01-01T00:00:00+00:00")
+    assert keys.identify(first) is None

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,6 +67,13 @@ class Site:
             return [generation for _, generation, _ in spool.generations(0, 1 << 60)]
         finally:
             spool.close()
+
+    def until(self, true: Callable[[], bool], timeout: float = 10.0) -> None:
+        """Wait for something that the gateway is about to know."""
+        end = time.monotonic() + timeout
+        while not true():
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
     def alive(self) -> bool:
         """Whether somebody else is served."""

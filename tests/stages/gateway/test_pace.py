@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stages.gateway.pace import WINDOW_S, Pace, collapsed
+from stages.gateway import pace as pacing
+from stages.gateway.pace import WINDOW_S, Pace
+
+
+def collapsed(live: Pace, canary: Pace, factor: float) -> str:
+    return pacing.collapsed(live.recent(), canary.recent(), factor)
 
 
 def paces(live_ms: float, canary_ms: float, *, answers: int = 20, tokens: int = 50) -> tuple[Pace, Pace]:

@@ -1,0 +1,170 @@
+"""HTTPS by two settings: what is refused, what is told, and a renewed certificate without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from stages.config import Settings
+from stages.errors import UsageError
+from stages.gateway.config import GatewayConfig
+from stages.gateway.server import Listener, bind_tcp
+from stages.gateway.stub_engine import StubEngine
+from stages.gateway.tls import Certificate
+from tests.security.wire import head, statuses
+
+
+def write_pair(
+    folder: Path, name: str = "gateway.test", days: int = 90, password: bytes = b""
+) -> GatewayConfig:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    cert = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=100))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir(exist_ok=True)
+    (folder / "cert.pem").write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+    hidden = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
+    )
+    (folder / "key.pem").chmod(0o600)
+    return GatewayConfig(tls_cert="cert.pem", tls_key="key.pem", header_timeout_s=1.0, max_connections=8)
+
+
+def client(folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=folder / "cert.pem")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.maximum_version = newest
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    return context
+
+
+async def ask(address: tuple[str, int], context: ssl.SSLContext | None, name: str = "gateway.test") -> bytes:
+    reader, writer = await asyncio.open_connection(
+        *address, ssl=context, server_hostname=name if context else None
+    )
+    writer.write(head("GET", "/health"))
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+async def listening(folder: Path, config: GatewayConfig) -> Listener:
+    listener = Listener(StubEngine(), [bind_tcp("127.0.0.1", 0)], config, Certificate(config, folder))
+    await listener.start()
+    return listener
+
+
+async def test_what_is_no_tls_or_too_old_is_not_served(tmp_path: Path) -> None:
+    listener = await listening(tmp_path, write_pair(tmp_path))
+    try:
+        assert statuses(await ask(listener.address, client(tmp_path))) == [200]
+        assert b"HTTP" not in await ask(listener.address, None), "no plain answer on a TLS port"
+        for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+            with pytest.warns(DeprecationWarning, match="TLSv1"):
+                old = client(tmp_path, version)
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await ask(listener.address, old)
+        assert statuses(await ask(listener.address, client(tmp_path, ssl.TLSVersion.TLSv1_2))) == [200]
+    finally:
+        await listener.stop()
+
+
+async def test_only_the_newest_where_that_is_asked_for(tmp_path: Path) -> None:
+    config = write_pair(tmp_path).model_copy(update={"tls_min_version": "1.3"})
+    listener = await listening(tmp_path, config)
+    try:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await ask(listener.address, client(tmp_path, ssl.TLSVersion.TLSv1_2))
+        assert statuses(await ask(listener.address, client(tmp_path))) == [200]
+    finally:
+        await listener.stop()
+
+
+async def test_handshakes_that_never_end_keep_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.gateway.accepting.HANDSHAKE_S", 0.5)
+    listener = await listening(tmp_path, write_pair(tmp_path))
+    try:
+        waiting = [await asyncio.open_connection(*listener.address) for _ in range(20)]
+        await asyncio.sleep(0.8)
+        assert statuses(await ask(listener.address, client(tmp_path))) == [200]
+        for _, writer in waiting:
+            writer.close()
+    finally:
+        await listener.stop()
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("stages.gateway.tls._FOLLOW_S", 0.05)
+    listener = await listening(tmp_path, write_pair(tmp_path))
+    try:
+        before = client(tmp_path)
+        (tmp_path / "key.pem").write_text("half of a key")
+        await asyncio.sleep(1.2)
+        assert "is not taken" in caplog.text
+        assert statuses(await ask(listener.address, before)) == [200], "the one before is served on"
+        write_pair(tmp_path, "renewed.test")
+        await asyncio.sleep(1.2)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ask(listener.address, before)
+        assert statuses(await ask(listener.address, client(tmp_path), "renewed.test")) == [200]
+    finally:
+        await listener.stop()
+
+
+def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
+    config = write_pair(tmp_path)
+    write_pair(tmp_path / "other")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+
+    def refused() -> str:
+        with pytest.raises(UsageError) as caught:
+            Certificate(config, tmp_path)
+        assert "gateway.tls_cert" in caught.value.hint
+        assert caught.value.code == 2
+        return caught.value.message
+
+    key.unlink()
+    assert refused() == f"the TLS key {key} is missing"
+    (tmp_path / "other" / "key.pem").rename(key)
+    assert refused() == f"the key {key} is not that of the certificate {cert}"
+    cert.write_text("nothing")
+    assert "are no certificate with its key" in refused()
+    write_pair(tmp_path, password=b"secret")
+    assert "has a passphrase" in refused()
+
+
+def test_one_file_alone_is_a_contradiction() -> None:
+    with pytest.raises(UsageError, match="go together"):
+        Settings.parse('[gateway]\ntls_cert = "cert.pem"\n', source="rtrl.toml")
+
+
+def test_what_clients_will_refuse_is_told_before(tmp_path: Path) -> None:
+    for days, words in ((-1, "has expired"), (5, "expires in 5 days"), (90, "")):
+        config = write_pair(tmp_path, days=days)
+        assert words in Certificate(config, tmp_path).warning() or not words
+    assert Certificate(config, tmp_path).warning() == ""
+    (tmp_path / "key.pem").chmod(0o644)
+    assert "chmod 600" in Certificate(config, tmp_path).warning()
