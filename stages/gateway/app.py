@@ -43,6 +43,7 @@ from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
+from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
@@ -202,7 +203,8 @@ class Gateway:
         )
         if request.stream:
             place.stream()
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population)
+        conversation = conversation_key(who, request)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)
@@ -235,7 +237,7 @@ class Gateway:
 
     async def _health(self, exchange: Exchange) -> None:
         self.admission.require_open()
-        self._served.require_healthy()
+        self.arms.require_healthy()
         await send_json(exchange.send, 200, {"status": "ok"})
 
     def _model_card(self) -> dict[str, object]:
@@ -247,7 +249,8 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.arms.live.engine.close()
+                for arm in self.arms.all():
+                    await arm.engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -18,6 +18,7 @@ from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
+from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
 
 POLL_S = 0.2
@@ -70,6 +71,11 @@ class Supervisor:
         return self._key
 
     @property
+    def pid(self) -> int | None:
+        """Of the process started last; None before the first."""
+        return self._process.pid if self._process is not None else None
+
+    @property
     def process(self) -> EngineProcess:
         """The process started last."""
         assert self._process is not None
@@ -97,6 +103,11 @@ class Supervisor:
         # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
+    @property
+    def way(self) -> Way:
+        """How it gets other weights."""
+        return Way("in place, full weights", "it runs here and reads the store's folder")
+
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
         self.verification = await self.control.update(path)
@@ -112,7 +123,8 @@ class Supervisor:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
-            self.process.kill()
+            if self._process is not None:
+                self._process.kill()
             await self.control.close()
             await asyncio.sleep(pause)
             pause = min(pause * 2, self.config.restart_backoff_max_s)
@@ -128,7 +140,9 @@ class Supervisor:
         silences, heard = 0, time.monotonic()
         next_health = heard + HEALTH_EVERY_S
         while True:
-            status = self.process.exit_status()
+            if self._process is None:
+                return "it could not be started"
+            status = self._process.exit_status()
             if status is not None:
                 return f"it ended with status {status}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
