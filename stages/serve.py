@@ -37,7 +37,7 @@ from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import ServedState, Swapper
-from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
+from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector, quiet_loop
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
@@ -147,6 +147,7 @@ class _Host:
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, _finish, stop, number)
+        quiet_loop(asyncio.get_running_loop())
         keys = ApiKeys.open(self.workspace.keys_dir)
         if self.certificate and (warning := self.certificate.warning()):
             self.say(f"warning: {warning}")

@@ -39,7 +39,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKey, ApiKeys
+from stages.gateway.keys import ApiKey, ApiKeys, Salts
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
@@ -76,6 +76,7 @@ class Gateway:
         self._config = config
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
+        self._salts = Salts()
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
         self.metrics = Metrics(spool, served)
@@ -199,6 +200,7 @@ class Gateway:
             model=self._served.model,
             engine_model=self.arms.live.engine.model,
             defaults=self._config.sampling,
+            cache_salt=self._salts.of(key.population),
         )
         if request.stream:
             place.stream()
