@@ -45,7 +45,7 @@ from killsweeps.processes import MARK
 
 STATIC = (*engines.FAULTS, *commands.FAULTS, *disks.FAULTS)
 NEEDS_DISK = ("disk-full", "disk-full-engine-killed", "disk-full-gateway-killed")
-SLOW = ("engine-hung-in-deploy", "engine-hung", "canary-engine-hung")
+OWN = ("switch", "canary", "rollback", "alias", "deployment", "deploy")  # steps that no other command takes
 
 
 def parse() -> argparse.Namespace:
@@ -71,7 +71,7 @@ def parse() -> argparse.Namespace:
 
 
 def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
-    """The faults to inject, in order: the kinds first, a share of the steps after each."""
+    """The faults to inject, in order: the kinds first, then the steps, those of a deploy's own first."""
     faults = [each for each in STATIC if world.disk.own or each.name not in NEEDS_DISK]
     faults = [each for each in faults if world.clock.works or not each.name.startswith("clock-")]
     wanted = arguments.fault or ["*"]
@@ -85,24 +85,13 @@ def chosen(arguments: argparse.Namespace, world: World) -> list[Fault]:
     order = random.Random(arguments.seed)
     order.shuffle(kinds)
     order.shuffle(steps)
-    kinds.sort(key=lambda each: each.name in SLOW)
-    return _mixed(kinds, steps)
+    steps.sort(key=lambda each: not any(f" {area}." in each.name for area in OWN))
+    return [*kinds, *steps]
 
 
 def _means_steps(pattern: str) -> bool:
     """Whether a pattern is meant for kills at steps, whose names are known only once they are looked for."""
     return any(fnmatchcase(f"{command}-killed at a.step", pattern) for command in commands.COMMANDS)
-
-
-def _mixed(kinds: list[Fault], steps: list[Fault]) -> list[Fault]:
-    """Steps spread evenly between the kinds."""
-    if not kinds:
-        return steps
-    found: list[Fault] = []
-    for number, kind in enumerate(kinds):
-        found.append(kind)
-        found += steps[number * len(steps) // len(kinds) : (number + 1) * len(steps) // len(kinds)]
-    return found
 
 
 def measure(arguments: argparse.Namespace, world: World) -> dict[str, Any]:

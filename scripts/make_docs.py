@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
 from rtrl_cli.lazy import LOOP, STAGES, STORE, TABLE, load
 from rtrl_cli.main import app
@@ -108,6 +109,8 @@ def default_of(field: Any) -> str:
     value = getattr(value, "get_secret_value", lambda: value)()
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
+    if value is PydanticUndefined:
+        return "(required)"
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
 
 

@@ -40,6 +40,7 @@ from stages.gateway.config import GatewayConfig
 from stages.monitor.config import MonitorConfig
 from stages.population_config import NAME, OWN, PopulationConfig
 from stages.rollback.config import RollbackConfig
+from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
 _VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
@@ -77,6 +78,9 @@ class Settings(BaseModel):
     rollback: RollbackConfig = Field(default_factory=RollbackConfig)
     cycle: CycleConfig = Field(default_factory=CycleConfig)
     monitor: MonitorConfig = Field(default_factory=MonitorConfig)
+    targets: dict[str, TargetConfig] = Field(
+        default_factory=dict, description="engines that run elsewhere, by a name of theirs"
+    )
     populations: dict[str, PopulationConfig] = Field(
         default_factory=dict, description="populations with a line of their own, by its name"
     )
@@ -199,6 +203,10 @@ def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) 
             raise UsageError(
                 f"{section!r} in {where} is a value, and must be a section", hint=f"write [{section}]"
             )
+        if section == "targets":
+            for name, each in values.items():
+                _check_target(name, each, where)
+            continue
         if section == "populations":
             _check_populations(settings, where, values)
             continue
@@ -229,6 +237,17 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
                 raise _unknown(f"setting populations.{name}.{key}", key, where, known)
             if key in OWN:
                 _check_keys(settings, f"populations.{name} in {where}", {key: value})
+
+
+def _check_target(name: str, values: object, where: str) -> None:
+    if not isinstance(values, Mapping):
+        raise UsageError(
+            f"targets.{name} in {where} is a value, and must be a section", hint=f"write [targets.{name}]"
+        )
+    known = list(TargetConfig.model_fields)
+    for key in values:
+        if key not in known:
+            raise _unknown(f"setting targets.{name}.{key}", key, where, known)
 
 
 def _unknown(what: str, name: str, where: str, known: list[str]) -> UsageError:

@@ -33,18 +33,16 @@ from stages.errors import InputMissingError, LockedError, RtrlError
 from stages.gateway.admin import Admin
 from stages.gateway.app import create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_client import EngineClient
-from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
-from stages.gateway.served import ServedState, Swapper
 from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector, quiet_loop
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.fleet import Fleet, engine_at
 from stages.serving.lines import Lines
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
-from stages.serving.supervisor import Say, Supervisor
-from stages.target.endpoint import LOCK, Endpoint, EngineAt, read_endpoint, remove_endpoint, write_endpoint
+from stages.serving.supervisor import Say
+from stages.target.endpoint import LOCK, Endpoint, read_endpoint, remove_endpoint, write_endpoint
 from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
@@ -125,16 +123,11 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        self.served = ServedState(
-            line=line,
-            model=settings.engine.served_name,
-            checkpoint=live,
-            health=Health.of(self.config.breaker, "live"),
+        logs = store.dir / "logs"
+        self.fleet = Fleet(
+            settings.engine, settings.targets, self.config, line, live, logs, say, self._engine_started
         )
-        self.supervisor = Supervisor(
-            settings.engine, self.served, store.dir / "logs" / "engine.log", say, self._engine_started
-        )
-        self.swapper = Swapper(self.served, self.supervisor.update, self.config.drain_timeout_s)
+        self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.admin_key = secrets.token_urlsafe(32)
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.sockets: dict[str, socket.socket] = {}
@@ -159,15 +152,10 @@ class _Host:
             resources.callback(spool.close)
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
-            engine = EngineClient(
-                self.supervisor.base_url,
-                self.supervisor.key,
-                self.served.model,
-                self.config,
-                self.served.health.breaker,
-            )
+            first, *more = self.fleet.arms()
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
-            gateway = create_app(self.config, spool, inbox, vault, keys, engine, self.served, verdicts)
+            gateway = create_app(self.config, spool, inbox, vault, keys, first.engine, self.served, verdicts)
+            gateway.arms.pool.members = [gateway.arms.live, *more]
             self.canary = CanaryEngine(
                 self.workspace.settings.engine,
                 self.config,
@@ -200,7 +188,7 @@ class _Host:
         try:
             for listener in listeners:
                 await listener.start()
-            starting = asyncio.create_task(self.supervisor.start())
+            starting = asyncio.create_task(self.fleet.start())
             first: set[asyncio.Future[Any]] = {starting, stop}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
@@ -210,7 +198,7 @@ class _Host:
             self.is_ready = True
             ready(self._ready(time.monotonic() - begun))
             background = [
-                asyncio.create_task(self.supervisor.watch()),
+                asyncio.create_task(self.fleet.watch()),
                 asyncio.create_task(
                     keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
                 ),
@@ -231,7 +219,7 @@ class _Host:
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
         self.say("stopping while the engine starts")
-        await self.supervisor.stop(patient=False)
+        await self.fleet.stop(patient=False)
         await asyncio.wait({starting})
         with contextlib.suppress(RtrlError):  # it died of being stopped
             starting.result()
@@ -244,7 +232,7 @@ class _Host:
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(self.canary.close(0.1), self.lines.close(), self.supervisor.stop())
+        await asyncio.gather(self.canary.close(0.1), self.lines.close(), self.fleet.stop())
 
     def _bind(self, resources: contextlib.ExitStack) -> None:
         self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
@@ -268,6 +256,7 @@ class _Host:
             asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
+        engines = [engine_at(each) for each in self.fleet.engines]
         endpoint = Endpoint(
             pid=os.getpid(),
             started_at=self.started_at,
@@ -276,9 +265,10 @@ class _Host:
             admin_key=self.admin_key,
             admin_socket=self.admin_socket,
             admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
-            engine=_engine_at(self.supervisor),
-            canary=_engine_at(self.canary.supervisor) if self.canary.supervisor else None,
-            others={name: _engine_at(one) for name, one in self.lines.supervisors().items()},
+            engine=engines[0],
+            more=tuple(engines[1:]),
+            canary=engine_at(self.canary.supervisor) if self.canary.supervisor else None,
+            others={name: engine_at(one) for name, one in self.lines.supervisors().items()},
         )
         write_endpoint(self.workspace.run_dir, endpoint)
         return endpoint
@@ -295,16 +285,6 @@ class _Host:
             key_file=str(self.workspace.keys_dir / DEFAULT_KEY),
             seconds=round(seconds, 2),
         )
-
-
-def _engine_at(supervisor: Supervisor) -> EngineAt:
-    return EngineAt(
-        pid=supervisor.process.pid,
-        url=supervisor.base_url,
-        key=supervisor.key,
-        log=str(supervisor.log),
-        temporary=str(supervisor.process.temporary),
-    )
 
 
 def url_of(sock: socket.socket, scheme: str = "http") -> str:

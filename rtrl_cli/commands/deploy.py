@@ -94,6 +94,8 @@ def text(result: StageResult) -> str:
             f"{tensors['parameters_checked']} of {tensors['parameters']} weights held as published; "
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
+    for each in facts.get("engines", ()):
+        lines[f"engine {each['engine']}"] = f"{each['way']}: {each['why']}"
     if facts.get("restarting"):
         lines["engine"] = "did not answer: it starts anew on this checkpoint; 503 until then"
     if "traffic_s" in facts:

@@ -65,7 +65,8 @@ def steps(world: World) -> list[tuple[str, str]]:
             passed = Counter(listed.read().split())
         if ended.code:
             say(f"{command} undisturbed: {ended}")
-        found += [(command, f"{point}:{n}") for point, times in passed.items() for n in sorted({1, times})]
+        for point, times in passed.items():
+            found += [(command, f"{point}:{n}") for n in sorted({1, times})]
     if canary_of(world.store, "auto") is not None:
         world.rtrl("rollback")
     return found

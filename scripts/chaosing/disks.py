@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from chaosing.arena import Arena, Fault, in_background
+from chaosing.settled import served
+from chaosing.world import World
 
 AWAY_S = 8.0
 HOUR, DAY = 3600, 86_400
@@ -154,6 +157,25 @@ def registry_written(arena: Arena) -> None:
     arena.expect(world.rtrl("rollback", "--json"), (0,))
 
 
+def rollback_with_registry_written(arena: Arena) -> None:
+    world = arena.world
+    arena.expect(world.deploy(world.other()), (0,))
+    found = served(world)
+    rolling = world.begin("rollback", "--json")
+    begun = time.monotonic()
+    with _locked(world.path / "store" / "registry.db", "BEGIN IMMEDIATE"):
+        if arena.wait(lambda: _other(world, found), 5, "traffic on the weights before"):
+            arena.note(f"traffic back after {time.monotonic() - begun:.1f} s")
+        time.sleep(AWAY_S)
+    arena.gone()
+    arena.expect(rolling.ended(60), (0,))
+
+
+def _other(world: World, found: dict[str, Any] | None) -> bool:
+    now = served(world)
+    return None not in (now, found) and now["checkpoint"] != found["checkpoint"]  # type: ignore[index]
+
+
 def _held(arena: Arena, path: Path, beside: Callable[[], None] = lambda: None) -> None:
     with _locked(path, "BEGIN IMMEDIATE"):
         thread = in_background(beside)
@@ -248,6 +270,13 @@ FAULTS = (
         "the deploy waits for it",
         10,
         registry_written,
+    ),
+    Fault(
+        "rollback-with-registry-written",
+        f"another writer holds the registry for {AWAY_S:g} s during a rollback",
+        "traffic moves at once, the record follows",
+        10,
+        rollback_with_registry_written,
     ),
     Fault(
         "spool-written",

@@ -45,6 +45,19 @@ def engine_hung_in_deploy(arena: Arena) -> None:
         arena.problem("the registry moved although the deploy failed")
 
 
+def rollback_with_engine_hung(arena: Arena) -> None:
+    world = arena.world
+    before = world.live
+    arena.expect(world.deploy(world.other()), (0,))
+    os.kill(arena.serving().engine.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    arena.gone()
+    arena.expect(world.rtrl("rollback", "--json"), (0,))
+    arena.note(f"in {time.monotonic() - begun:.1f} s")
+    if world.live != before:
+        arena.problem(f"{world.live} is live after the rollback, not {before}")
+
+
 def gateway_killed(arena: Arena) -> None:
     os.kill(arena.serving().pid, signal.SIGKILL)
     _restarted(arena, -signal.SIGKILL)
@@ -169,7 +182,7 @@ FAULTS = (
         "engine-hung",
         "SIGSTOP to the engine",
         "noticed, killed and started again; no answer is mixed",
-        150,
+        45,
         engine_hung,
     ),
     Fault(
@@ -183,8 +196,15 @@ FAULTS = (
         "engine-hung-in-deploy",
         "SIGSTOP to the engine while it loads new weights",
         "the deploy fails (12, 13), the old weights are served",
-        200,
+        60,
         engine_hung_in_deploy,
+    ),
+    Fault(
+        "rollback-with-engine-hung",
+        "`rtrl rollback` of an engine that hangs (SIGSTOP)",
+        "the engine is started again, on the weights before",
+        45,
+        rollback_with_engine_hung,
     ),
     Fault(
         "gateway-killed",

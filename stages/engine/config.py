@@ -26,6 +26,9 @@ class EngineConfig(BaseModel):
     max_model_len: int = Field(1024, ge=16, description="prompt plus output, tokens")
     max_num_seqs: int = Field(64, ge=1, description="requests decoded at a time")
     seed: int = Field(0, ge=0, description="the engine's own sampling seed")
+    replicas: int = Field(
+        1, ge=0, le=64, description="engines of this machine; with 0 only those of `[targets.NAME]`"
+    )
     port: int = Field(0, ge=0, le=65535, description="loopback port, 0 takes a free one")
     kv_cache_gib: int = Field(1, ge=1, description="CPU only; without a bound vLLM takes nearly all memory")
     gpu_memory_utilization: float = Field(0.85, gt=0, le=1, description="GPU only")
@@ -41,5 +44,8 @@ class EngineConfig(BaseModel):
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    silence_s: float = Field(
+        90, gt=0, description="an engine that runs and answers no health check for so long is started again"
+    )
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")

@@ -30,6 +30,7 @@ from stages.gateway.http import (
 )
 from stages.gateway.line_control import CanaryControl, LineControl, Others, Patience
 from stages.gateway.metrics import Metrics
+from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.spool import SpoolWriter
 
@@ -53,7 +54,7 @@ class Admin:
         self,
         key: str,
         arms: Arms,
-        swapper: Swapper | None,
+        swapper: Swapper | Rolling | None,
         spool: SpoolWriter,
         metrics: Metrics,
         canary: CanaryControl | None = None,
@@ -92,7 +93,7 @@ class Admin:
             await send_body(send, 200, self._metrics.text(), (_TEXT,))
             return
         if route == ("GET", "/health"):
-            self._served.require_healthy()
+            self._arms.require_healthy()
             await send_json(send, 200, {"status": "ok"})
             return
         if not hmac.compare_digest(header(scope, b"authorization"), self._expected):
@@ -163,6 +164,7 @@ class Admin:
             "previous": done.before.digest,
             "verification": report,
             **({"restarting": True} if done.restarting else {}),
+            **({"engines": done.engines} if done.engines else {}),
             "drained_s": round(done.drained_s, 6),
             "seconds": round(done.seconds, 6),
         }

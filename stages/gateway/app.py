@@ -28,6 +28,7 @@ from stages.gateway.events import EventIntake
 from stages.gateway.exchange import Exchange
 from stages.gateway.http import (
     JSON_TYPE,
+    Bodies,
     ClientGoneError,
     Receive,
     Scope,
@@ -43,6 +44,7 @@ from stages.gateway.keys import ApiKey, ApiKeys, Salts
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
+from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
 from stages.gateway.received import Intake
 from stages.gateway.request import Api, no_model, parse_request
@@ -77,6 +79,7 @@ class Gateway:
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
         self._salts = Salts()
+        self._bodies = Bodies(config.max_bodies_bytes)
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
         self.metrics = Metrics(spool, served)
@@ -110,7 +113,11 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(Exchange(scope, receive, send))
+            body = self._bodies.of(receive)
+            try:
+                await self._http(Exchange(scope, body, send))
+            finally:
+                body.done()
         else:
             await send({"type": "websocket.close", "code": 1000})
 
@@ -204,7 +211,8 @@ class Gateway:
         )
         if request.stream:
             place.stream()
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population)
+        conversation = conversation_key(who, request)
+        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)
@@ -237,7 +245,7 @@ class Gateway:
 
     async def _health(self, exchange: Exchange) -> None:
         self.admission.require_open()
-        self._served.require_healthy()
+        self.arms.require_healthy()
         await send_json(exchange.send, 200, {"status": "ok"})
 
     def _model_card(self) -> dict[str, object]:
@@ -249,7 +257,8 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.arms.live.engine.close()
+                for arm in self.arms.all():
+                    await arm.engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -16,19 +16,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.gateway.engine_client import EngineClient
+from stages.gateway.errors import ApiError
+from stages.gateway.pace import Pace, collapsed
+from stages.gateway.pool import Pool
 from stages.gateway.served import ServedState
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """An engine, and what it serves. `served.arm` is recorded with every generation."""
+    """An engine, what it serves, and how fast. `served.arm` is recorded with every generation."""
 
     served: ServedState
     engine: EngineClient
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,38 +66,50 @@ class Arms:
     Attributes:
         route: populations of API keys and the lines they have; set once.
         lines: arms of those lines that have engines of their own now.
+        collapse: factor by which the canary's typical token may take longer; 0 for any.
     """
 
     def __init__(self, live: Arm) -> None:
         self.live = live
+        self.pool = Pool(live)  # more engines for the live arm, where there are
         self.canary: Canary | None = None
         self.holdback: Holdback | None = None
         self.route: Mapping[str, str] = {}
         self.lines: dict[str, Arms] = {}
+        self.collapse = 0.0
 
-    def of(self, user: str, population: str = "") -> Arm:
-        """The arm to answer `user` now, whose key is of `population`."""
+    def of(self, user: str, population: str = "", key: str = "") -> Arm:
+        """The arm to answer `user` now, whose API key is of `population`.
+
+        Of the live one's engines it is that of the conversation `key`.
+        """
         own = self.lines.get(self.route.get(population, "")) if population else None
         if own is not None and _serves(own.live):
-            return own.of(user)
+            return own.of(user, key=key)
         held = self.holdback
         if held is not None and _serves(held.arm) and assigned(user, held.salt, held.share):
             return held.arm
         canary = self.canary
-        if canary is None or canary.arm.served.engine != "ready":
-            return self.live
-        return canary.arm if assigned(user, canary.salt, canary.share) else self.live
+        if canary is not None and _serves(canary.arm) and assigned(user, canary.salt, canary.share):
+            return canary.arm
+        return self.pool.pick(key)
 
-    async def enter(self, user: str, timeout_s: float, population: str = "") -> Arm:
+    async def enter(self, user: str, timeout_s: float, population: str = "", key: str = "") -> Arm:
         """The arm of `user`, its gate entered. Raises ApiError 503 when it has nothing to serve.
 
-        An arm that ends while one waits at its gate sends those who wait to the one that is theirs then.
+        An arm that ends while one waits at its gate sends those who wait to the one that is theirs then; one
+        of several engines that has nothing to serve after that, to another.
         """
-        arm = self.of(user, population)
+        arm = self.of(user, population, key)
         await arm.served.gate.enter(timeout_s)
-        while arm is not self.live and (now := self.of(user, population)) is not arm:
+        while arm not in self.pool.members and (now := self.of(user, population, key)) is not arm:
             arm.served.gate.leave()
             arm = now
+            await arm.served.gate.enter(timeout_s)
+        lost = arm in self.pool.members and arm.served.engine != "ready"
+        if lost and (other := self.pool.other(arm)) is not None:
+            arm.served.gate.leave()
+            arm = other
             await arm.served.gate.enter(timeout_s)
         try:
             arm.served.require_ready()
@@ -101,6 +117,16 @@ class Arms:
             arm.served.gate.leave()
             raise
         return arm
+
+    def require_healthy(self) -> None:
+        """Raise ApiError 503 when no engine of the live arm can be asked."""
+        errors = []
+        for member in self.pool.members:
+            try:
+                return member.served.require_healthy()
+            except ApiError as error:
+                errors.append(error)
+        raise errors[0]
 
     def open(self, canary: Canary) -> None:
         """From now on `canary` answers its users. Raises ValueError when there is one."""
@@ -114,15 +140,22 @@ class Arms:
             raise ValueError(f"deployment {deployment} is not the canary")
         self.canary = replace(self.canary, share=share)
 
+    def collapsed(self) -> str:
+        """Why the canary is too slow for anybody, "" when it is not."""
+        if self.canary is None:
+            return ""
+        live = [answer for member in self.pool.members for answer in member.pace.recent()]
+        return collapsed(live, self.canary.arm.pace.recent(), self.collapse)
+
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""
         ended, self.canary = self.canary, None
         return ended
 
     def all(self) -> list[Arm]:
-        """Every arm there is, those of populations' lines too; the live one first."""
+        """Every engine there is, those of populations' lines too; the live arm's first."""
         more = [each.arm for each in (self.canary, self.holdback) if each is not None]
-        return [self.live, *more, *(arm for own in self.lines.values() for arm in own.all())]
+        return [*self.pool.members, *more, *(arm for own in self.lines.values() for arm in own.all())]
 
     def served(self) -> list[ServedState]:
         """What they serve."""
@@ -131,11 +164,14 @@ class Arms:
     def as_dict(self) -> dict[str, Any]:
         """What is served, for `GET /admin/served`: the live arm's fields, and the others' below."""
         canary, held = self.canary, self.holdback
-        told = self.live.served.as_dict() | {
+        members = [each.served.as_dict() for each in self.pool.members]
+        told = members[0] | {
             "canary": None
             if canary is None
             else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
         }
+        if len(members) > 1:
+            told["engines"] = members
         if held is not None:
             told["holdback"] = held.arm.served.as_dict() | {"share": held.share}
         if self.lines:

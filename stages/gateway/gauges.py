@@ -61,7 +61,7 @@ class Gauges:
             starts.add_metric([self._name(one)], one.health.starts)
             opened.add_metric([self._name(one)], one.health.breaker.opened)
             checkpoint = one.checkpoint
-            info.add_metric([one.arm, one.line, one.model, checkpoint.digest, checkpoint.deployment], 1)
+            info.add_metric([one.label, one.line, one.model, checkpoint.digest, checkpoint.deployment], 1)
         yield from (starts, opened, info)
         if self.arms is not None:
             waiting = GaugeMetricFamily("rtrl_waiting", "Requests waiting for the engine", labels=["arm"])
@@ -71,7 +71,7 @@ class Gauges:
 
     def _name(self, served: ServedState) -> str:
         """Of an arm; with its line before it where that is a population's."""
-        return served.arm if served.line == self._served.line else f"{served.line}/{served.arm}"
+        return served.label if served.line == self._served.line else f"{served.line}/{served.label}"
 
     def _of_spool(self) -> Iterator[Metric]:
         spool = self._spool

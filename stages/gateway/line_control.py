@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
 from stages.gateway.errors import ApiError
+from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, SwapError, Swapped, Swapper
 
 
@@ -32,7 +33,7 @@ class Controlled(Protocol):
     @property
     def arms(self) -> Arms: ...
     @property
-    def swapper(self) -> Swapper: ...
+    def swapper(self) -> Swapper | Rolling: ...
     @property
     def canary(self) -> CanaryControl: ...
 
@@ -60,7 +61,7 @@ class Patience(NamedTuple):
     limit_s: float | None
     cut: bool
 
-    async def swap(self, swapper: Swapper, target: Checkpoint) -> Swapped:
+    async def swap(self, swapper: Swapper | Rolling, target: Checkpoint) -> Swapped:
         """Swap with it."""
         return await swapper.swap(target, drain_timeout_s=self.drain_s, limit_s=self.limit_s, cut=self.cut)
 
@@ -74,7 +75,11 @@ class LineControl:
     """
 
     def __init__(
-        self, arms: Arms, swapper: Swapper | None, canary: CanaryControl | None, others: Others | None = None
+        self,
+        arms: Arms,
+        swapper: Swapper | Rolling | None,
+        canary: CanaryControl | None,
+        others: Others | None = None,
     ) -> None:
         self.main = arms
         self._swapper, self._canary, self._others = swapper, canary, others

@@ -44,6 +44,7 @@ class ServedState:
         engine: "unknown" while weights change, and after a failed swap whose way back failed too:
             nothing is served until the engine was started again.
         arm: recorded with every generation; "live" outside of a canary.
+        name: of the engine, where the arm has several.
     """
 
     line: str
@@ -53,6 +54,12 @@ class ServedState:
     arm: str = "live"
     gate: Gate = field(default_factory=Gate)
     health: Health = field(default_factory=Health)
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The arm, and where it has several engines which one."""
+        return f"{self.arm}/{self.name}" if self.name else self.arm
 
     def require_ready(self) -> None:
         """Raises ApiError 503 unless the engine is up and holds what `checkpoint` says."""
@@ -79,6 +86,7 @@ class ServedState:
             "deployment": self.checkpoint.deployment,
             "engine": self.engine,
             "arm": self.arm,
+            **({"name": self.name} if self.name else {}),
             "in_flight": self.gate.in_flight,
             "held": self.gate.waiting,
             "health": self.health.as_dict(),
@@ -98,6 +106,7 @@ class Swapped:
     drained_s: float
     seconds: float
     restarting: bool = False
+    engines: list[dict[str, Any]] = field(default_factory=list)  # of several: which way each went, and why
 
 
 RESTARTING = "restarting"
@@ -139,6 +148,20 @@ class Swapper:
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
+
+    @property
+    def served(self) -> ServedState:
+        """What it changes."""
+        return self._served
+
+    @property
+    def ready(self) -> bool:
+        """Whether the engine can take weights now."""
+        return self._served.engine == "ready"
+
+    def serves(self, digest: str) -> bool:
+        """Whether this is what the engine holds, or starts on."""
+        return self._served.checkpoint.digest == digest
 
     async def swap(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import desc
+from sqlalchemy import ColumnElement, desc, literal_column
 from sqlmodel import col, select
 
 from stages.errors import InputMissingError
@@ -26,6 +26,10 @@ from stages.registry.states import now, record, transition
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
+
+
+# as they were made, whatever the clock said then: rows are numbered by SQLite
+MADE: ColumnElement[int] = literal_column("deployment.rowid")
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class Deployments:
             select(DeploymentRow, ArtifactRow.digest)
             .join(ArtifactRow, col(ArtifactRow.id) == DeploymentRow.artifact_id)
             .where(*conditions)
-            .order_by(desc(col(DeploymentRow.created_at)))
+            .order_by(desc(MADE))
             .limit(limit)
         )
         with self._store.read() as session:

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy import desc
 from sqlmodel import Session, col, select
 
 from stages import faults
 from stages.errors import UsageError
 from stages.registry import rebuilt
+from stages.registry.deployments import MADE
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -162,7 +164,7 @@ def _roots(
 def _keep_deployments(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
     by_digest = {row.digest: row_id for row_id, row in rows.items()}
     seen: dict[str, int] = {}
-    query = select(DeploymentRow).order_by(col(DeploymentRow.created_at).desc())
+    query = select(DeploymentRow).order_by(desc(MADE))
     for deployment in session.exec(query):
         count = seen.get(deployment.line, 0)
         open_states = ("live", "staged", "verifying", "canary", "rolling_back")

@@ -139,7 +139,7 @@ def _moved(
     with contextlib.suppress(OSError, HTTPException, ValueError, RtrlError):
         answer = _post(endpoint, "/admin/swap", body, config.swap_timeout_s)
     if answer is None:
-        remove_intent(run_dir)
+        remove_intent(run_dir, intent.line)
     return answer
 
 

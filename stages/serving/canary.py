@@ -33,7 +33,7 @@ from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
 from stages.target.switch import end_interrupted
 
-SILENCES = 5  # fewer than of the live engine: its users have that one to go to
+SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
 
 
 class CanaryEngine:
@@ -54,7 +54,7 @@ class CanaryEngine:
         say: Say,
         changed: Callable[[EngineProcess | None], None] = lambda _: None,
     ) -> None:
-        self._config = config.model_copy(update={"port": 0})
+        self._config = config.model_copy(update={"port": 0, "silence_s": min(config.silence_s, SILENCE_S)})
         self._gateway = gateway
         self._arms = arms
         self._log = log
@@ -77,9 +77,7 @@ class CanaryEngine:
             live = self._arms.live.served
             health = Health.of(self._gateway.breaker, CANARY)
             served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
-            self.supervisor = Supervisor(
-                self._config, served, self._log, self._say, self._changed, silences=SILENCES
-            )
+            self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
             try:
                 await self.supervisor.start()
             except BaseException:
@@ -171,7 +169,7 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
             except RtrlError as error:
                 say(f"canary: {error.message}; {error.hint}")
             if trouble is None and arms.canary is not None and engine.supervisor is not None:
-                trouble = asyncio.create_task(engine.supervisor.trouble())
+                trouble = asyncio.create_task(_trouble(engine.supervisor, arms))
             opened = asyncio.create_task(engine.opened.wait())
             await asyncio.wait({trouble or opened}, timeout=EVERY_S)
             opened.cancel()
@@ -180,11 +178,24 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
                 if trouble.done() and arms.canary is not None:
                     failed = (arms.canary.deployment, f"its engine: {trouble.result()}")
                     say(f"canary {failed[0]} is rolled back: {failed[1]}")
-                    await engine.close(0.1)  # users first, then the record
+                    # users first, then the record; what is only slow may finish its answers
+                    await engine.close(drain_s if arms.collapsed() else 0.1)
                 trouble = None
     finally:
         if trouble is not None:
             trouble.cancel()
+
+
+async def _trouble(supervisor: Supervisor, arms: Arms) -> str:
+    """Return when the engine cannot go on, or is too slow beside the live one, with the reason."""
+    dying = asyncio.create_task(supervisor.trouble())
+    try:
+        while not (await asyncio.wait({dying}, timeout=1.0))[0]:
+            if reason := arms.collapsed():
+                return reason
+        return dying.result()
+    finally:
+        dying.cancel()
 
 
 async def _record(store: Store, deployment: str, reason: str) -> None:

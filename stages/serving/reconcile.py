@@ -9,6 +9,7 @@ from pathlib import Path
 from stages import locks
 from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError
+from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
 from stages.registry.store import Store
 from stages.target.intent import read_intent
@@ -32,7 +33,7 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
 
 
 async def reconcile_once(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
+    store: Store, served: ServedState, swapper: Swapper | Rolling, say: Callable[[str], None], run_dir: Path
 ) -> bool:
     """Bring traffic to `live` when they differ, and end what was interrupted, unless somebody is deploying.
 
@@ -41,8 +42,8 @@ async def reconcile_once(
     Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-    differs = wanted is not None and wanted.digest != served.checkpoint.digest and served.engine == "ready"
-    left = differs or read_intent(run_dir) is not None
+    differs = wanted is not None and not swapper.serves(wanted.digest) and swapper.ready
+    left = differs or read_intent(run_dir, served.line) is not None
     if not left and not await asyncio.to_thread(interrupted, store, served.line):
         return False
     try:  # in a thread: it waits a moment for a lock that is held
@@ -54,7 +55,7 @@ async def reconcile_once(
             say("a rollback was interrupted: it is on record now")
         ended = await asyncio.to_thread(end_interrupted, store, served.line)
         wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
-        if wanted is None or wanted.digest == served.checkpoint.digest or served.engine != "ready":
+        if wanted is None or swapper.serves(wanted.digest) or not swapper.ready:
             return False
         why = f"deployment {ended[0]} was interrupted" if ended else "the registry says so"
         say(f"serving {wanted.digest[:19]} again: {why}")
@@ -65,7 +66,7 @@ async def reconcile_once(
 
 
 async def keep_reconciled(
-    store: Store, served: ServedState, swapper: Swapper, say: Callable[[str], None], run_dir: Path
+    store: Store, served: ServedState, swapper: Swapper | Rolling, say: Callable[[str], None], run_dir: Path
 ) -> None:
     """`reconcile_once` every EVERY_S seconds, until cancelled; failures are said, and tried again."""
     while True:

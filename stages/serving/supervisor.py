@@ -18,11 +18,12 @@ from stages.engine.process import EngineProcess, free_port
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
+from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
 
 POLL_S = 0.2
 HEALTH_EVERY_S = 2.0
-SILENCES = 15  # unanswered health checks in a row before a running process counts as hung
+SILENCES = 3  # at least so many health checks in a row are not answered by an engine that hangs
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
 Say = Callable[[str], None]
@@ -37,7 +38,6 @@ class Supervisor:
         log: the engine's output, appended to over restarts.
         say: one line for people about what happened.
         changed: called with each newly started process (to note its pid).
-        silences: unanswered health checks in a row before it counts as hung.
     """
 
     def __init__(
@@ -47,9 +47,7 @@ class Supervisor:
         log: Path,
         say: Say,
         changed: Callable[[EngineProcess], None] = lambda _: None,
-        silences: int = SILENCES,
     ) -> None:
-        self._silences = silences
         self.config = config
         self.served = served
         self.log = log
@@ -71,6 +69,11 @@ class Supervisor:
     def key(self) -> str:
         """What the engine's port wants as bearer token; the same over restarts."""
         return self._key
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process started last; None before the first."""
+        return self._process.pid if self._process is not None else None
 
     @property
     def process(self) -> EngineProcess:
@@ -100,6 +103,11 @@ class Supervisor:
         # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
+    @property
+    def way(self) -> Way:
+        """How it gets other weights."""
+        return Way("in place, full weights", "it runs here and reads the store's folder")
+
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
         self.verification = await self.control.update(path)
@@ -115,7 +123,8 @@ class Supervisor:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
-            self.process.kill()
+            if self._process is not None:
+                self._process.kill()
             await self.control.close()
             await asyncio.sleep(pause)
             pause = min(pause * 2, self.config.restart_backoff_max_s)
@@ -128,10 +137,12 @@ class Supervisor:
 
     async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
-        silences = 0
-        next_health = time.monotonic() + HEALTH_EVERY_S
+        silences, heard = 0, time.monotonic()
+        next_health = heard + HEALTH_EVERY_S
         while True:
-            status = self.process.exit_status()
+            if self._process is None:
+                return "it could not be started"
+            status = self._process.exit_status()
             if status is not None:
                 return f"it ended with status {status}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
@@ -140,10 +151,11 @@ class Supervisor:
                 health = await self.control.health()
                 if health == "sick":
                     return "its core died"
-                silences = silences + 1 if health == "silent" else 0
-                if silences >= self._silences:
-                    return "it stopped answering"
-                next_health = time.monotonic() + HEALTH_EVERY_S
+                now = time.monotonic()
+                silences, heard = (silences + 1, heard) if health == "silent" else (0, now)
+                if silences >= SILENCES and now - heard >= self.config.silence_s:
+                    return f"it has not answered for {now - heard:.0f} s"
+                next_health = now + HEALTH_EVERY_S
             await asyncio.sleep(POLL_S)
 
     async def stop(self, *, patient: bool = True) -> None:

@@ -25,6 +25,14 @@ from stages.errors import (
 from stages.target.endpoint import Endpoint
 
 
+class EngineServed(msgspec.Struct, frozen=True):
+    """What one of several engines serves."""
+
+    name: str
+    checkpoint: str
+    engine: str
+
+
 class Served(msgspec.Struct, frozen=True):
     """What the gateway serves at this moment. `engine` is ready, starting or down; `in_flight` counts
     the generations a swap would wait for."""
@@ -35,6 +43,11 @@ class Served(msgspec.Struct, frozen=True):
     engine: str = ""
     path: str = ""
     in_flight: int = 0
+    engines: tuple[EngineServed, ...] = ()
+
+    def is_all(self, digest: str) -> bool:
+        """Whether every engine serves this checkpoint, or starts on it."""
+        return self.checkpoint == digest and all(each.checkpoint == digest for each in self.engines)
 
 
 class Admin:

@@ -41,6 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     admin_socket: str = ""
     admin_url: str = ""
     engine: EngineAt
+    more: tuple[EngineAt, ...] = ()  # further engines of the live arm
     canary: EngineAt | None = None
     others: dict[str, EngineAt] = {}  # by line and arm: holdback, acme, acme/canary, acme/holdback
 
@@ -50,7 +51,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def engines(self) -> list[EngineAt]:
         """All of them."""
-        return [self.engine, *([self.canary] if self.canary else ()), *self.others.values()]
+        return [self.engine, *self.more, *([self.canary] if self.canary else ()), *self.others.values()]
 
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:

@@ -1,4 +1,4 @@
-"""`run/rollback.json`: a rollback whose traffic moves before the registry can say so.
+"""`run/rollback-LINE.json`: a rollback whose traffic moves before the registry can say so.
 
 Written before the gateway is asked, removed when the registry has it. Whoever finds one while the line's
 target lock is free brings the rollback to its end (`switch.complete`): a command that was killed, or a
@@ -14,8 +14,6 @@ import msgspec
 
 from stages import faults
 
-FILE = "rollback.json"
-
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be served in place of what. `checkpoint` and `leaving` are digests."""
@@ -30,24 +28,29 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_intent(run_dir: Path, intent: Intent) -> None:
     """Durable when it returns."""
-    partial = run_dir / f".{FILE}.{os.getpid()}"
+    path = _path(run_dir, intent.line)
+    partial = run_dir / f".{path.name}.{os.getpid()}"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.json.encode(intent))
         file.flush()
         os.fsync(file.fileno())
-    partial.rename(run_dir / FILE)
+    partial.rename(path)
     faults.point("rollback.intent.after")
 
 
-def read_intent(run_dir: Path) -> Intent | None:
+def _path(run_dir: Path, line: str) -> Path:
+    return run_dir / f"rollback-{line}.json"
+
+
+def read_intent(run_dir: Path, line: str) -> Intent | None:
     """What there is; None without one, or when it is damaged (then it is as if it had not been asked)."""
     try:
-        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Intent)
+        return msgspec.json.decode(_path(run_dir, line).read_bytes(), type=Intent)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-def remove_intent(run_dir: Path) -> None:
+def remove_intent(run_dir: Path, line: str) -> None:
     """It is on record, or nothing came of it."""
-    (run_dir / FILE).unlink(missing_ok=True)
+    _path(run_dir, line).unlink(missing_ok=True)

@@ -75,7 +75,7 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
     if switch.offline or store.is_scratch:
         return True
     with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served(switch.line).checkpoint == switch.target.digest
+        return admin.served(switch.line).is_all(switch.target.digest)
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -116,7 +116,7 @@ def perform(
         raise
     faults.point("switch.alias.after")
     if switch.moved is not None:
-        remove_intent(workspace.run_dir)
+        remove_intent(workspace.run_dir, switch.line)
     facts["switch_s"] = round(time.monotonic() - begun, 3)
     return facts
 
@@ -161,7 +161,8 @@ def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -
 def _proof(answer: Mapping[str, Any]) -> dict[str, Any]:
     """What the gateway says of a swap, for people; `restarting` when the engine has to start anew."""
     restarting = {"restarting": True} if answer.get("restarting") else {}
-    return {"verification": answer.get("verification", {}), **restarting}
+    engines = {"engines": answer["engines"]} if answer.get("engines") else {}
+    return {"verification": answer.get("verification", {}), **restarting, **engines}
 
 
 def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
-        if admin.served(switch.line).checkpoint != live.digest:
+        if not admin.served(switch.line).is_all(live.digest):
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
@@ -219,8 +220,8 @@ def complete(store: Store, run_dir: Path, line: str) -> bool:
 
     The caller holds the target's lock. One that the registry has already is only forgotten.
     """
-    intent = read_intent(run_dir)
-    if intent is None or intent.line != line:
+    intent = read_intent(run_dir, line)
+    if intent is None:
         return False
     live, current = store.alias(line, "live"), store.deployments.current(line)
     target = store.artifact(intent.checkpoint)
@@ -238,7 +239,7 @@ def complete(store: Store, run_dir: Path, line: str) -> bool:
         )
         deployment = store.deployments.transition(deployment.id, "staged", "verifying")
         _record(store, line, target, deployment, intent.reason, intent.by, current)
-    remove_intent(run_dir)
+    remove_intent(run_dir, line)
     return True
 
 

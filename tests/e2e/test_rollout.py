@@ -31,7 +31,7 @@ AB = """
 clock = "events"
 [ab]
 min_users = 15
-planned_users = 80
+planned_users = 100
 [ab.margins]
 latency = 5.0        # of a busy machine: it says nothing here
 invalid_calls = 0.2  # few users: what none showed, some may still
@@ -102,7 +102,7 @@ def use(world: World, hour: int, kept_by: dict[str, float]) -> None:
             for kind, at, data in rows
         ]
         taken = client.post("/events", json={"events": events})
-        assert taken.json() == {"accepted": 2, "rejected": []}, taken.text
+        assert taken.json()["accepted"] == 2, taken.text
 
     with httpx.Client(base_url=world.url, headers=headers, timeout=60) as client:
         with ThreadPoolExecutor(8) as people:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.security.wire import CHAT, Site, chat, head, read, statuses
+from tests.stages.gateway.rig import running
 
 
 def timed(site: Site, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
@@ -146,3 +149,17 @@ def test_who_does_not_take_its_answer_is_cut_off(site: Site) -> None:
     assert b"[DONE]" not in answer
     assert time.monotonic() - began < 5, "what the kernel held, then the end"
     assert site.alive()
+
+
+async def test_bodies_of_all_together_are_bounded(tmp_path: Path) -> None:
+    """Each is as long as it may be; what is refused now is taken when the others are answered."""
+    async with running(tmp_path, max_body_bytes=200_000, max_bodies_bytes=500_000) as rig:
+        asked = [rig.chat("stub:delay=0.4", metadata={"more": "x" * 150_000}) for _ in range(6)]
+        answers = await asyncio.gather(*asked)
+        found = sorted(answer.status_code for answer in answers)
+        assert found == [200, 200, 200, 429, 429, 429]
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.json()["error"]["code"] == "too_many_requests"
+        assert int(refused.headers["retry-after"]) > 0
+        assert (await rig.chat("x", metadata={"more": "x" * 150_000})).status_code == 200
+        assert rig.gateway._bodies.held == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import ssl
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.gateway.tls import Certificate
+from stages.serve import serve
 from stages.serving.detach import start_detached, stop
 from tests.security.wire import head, statuses
 from tests.stages.serving.conftest import StubWorld
@@ -179,8 +181,12 @@ def test_rtrl_serve_speaks_https_or_says_why_not(tmp_path: Path) -> None:
     (root / "rtrl.toml").write_text(
         '[gateway]\nport = 0\ntls_cert = "cert.pem"\ntls_key = "key.pem"\n[engine]\nprogram = "stub"\n'
     )
-    with pytest.raises(UsageError, match="the TLS certificate .* is missing") as caught:
-        start_detached(world.workspace)
+    umask = os.umask(0o022)
+    try:
+        with pytest.raises(UsageError, match=r"the TLS certificate .* is missing") as caught:
+            serve(world.workspace, world.store, say=print, ready=print)
+    finally:
+        os.umask(umask)
     assert caught.value.hint
     write_pair(root)
     endpoint = start_detached(world.workspace)

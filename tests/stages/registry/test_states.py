@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from stages.errors import IntegrityError
-from stages.registry import states
+from stages.registry import deployments, states
 from stages.registry.models import ArtifactRow, DeploymentRow, RunRow
 from stages.registry.states import StateError, now, transition
 from stages.registry.store import Store
+from stages.target.switch import previous_of
 from tests.stages.toy import checkpoint
 
 INSERT = "INSERT INTO artifact (kind, line, state, meta, run_id, created_at) VALUES"
@@ -152,6 +154,24 @@ def test_going_live_moves_alias_and_deployments_together(store: Store, tmp_path:
     with pytest.raises(StateError):  # of another checkpoint: nothing moves
         store.move_alias("auto", "live", two, reason="x", deployment_id=third)
     assert store.resolve("checkpoint@live").digest == one
+
+
+def test_deployments_keep_their_order_when_the_clock_was_set_back(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was served before, a rollback must not ask the clock."""
+    digests = [checkpoint(store, tmp_path / "c", "0").digest]
+    for name in "123":
+        digests.append(checkpoint(store, tmp_path / "c", name, digests[-1]).digest)
+    made = []
+    for day, (previous, digest) in zip((20, 22, 19), pairwise(digests), strict=True):
+        monkeypatch.setattr(deployments, "now", lambda day=day: f"2026-11-{day}T00:00:00.000000+00:00")
+        one = store.deployments.create("auto", digest, by="me", reason="x", previous=previous)
+        made.append(one.id)
+    assert [each.id for each in store.deployments.history("auto")] == made[::-1]
+    again = store.deployments.create("auto", digests[1], by="me", reason="x", previous=digests[3])
+    assert previous_of(store, "auto", digests[1]) == digests[0]
+    assert store.deployments.of(digests[1])[-1].id == again.id
 
 
 def test_rows_of_artifacts_follow_their_table(store: Store) -> None:

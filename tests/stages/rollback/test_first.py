@@ -70,14 +70,14 @@ def test_users_are_back_while_another_program_writes_to_the_registry(deployed: S
         command = rollback(deployed)
         wait_for(deployed.first.digest, deployed)
         assert command.poll() is None, "it waits to write the record"
-        assert read_intent(deployed.workspace.run_dir) is not None
+        assert read_intent(deployed.workspace.run_dir, "auto") is not None
         other.execute("ROLLBACK")
     assert command.wait(60) == 0
     current = deployed.store.deployments.current("auto")
     assert current is not None
     assert current.checkpoint == deployed.first.digest
     assert (states(deployed)[0], "rolled_back" in states(deployed)) == ("live", True)
-    assert read_intent(deployed.workspace.run_dir) is None
+    assert read_intent(deployed.workspace.run_dir, "auto") is None
     spool = Spool.open(deployed.workspace.spool_dir)
     made = [g for _, g, _ in spool.generations(0, 1 << 60) if g.deployment == current.id]
     spool.close()
@@ -102,7 +102,7 @@ def test_killed_after_the_traffic_moved_it_is_put_on_record(deployed: StubWorld)
     assert killed.wait(60) == -signal.SIGKILL
     assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
     deadline = time.monotonic() + 30
-    while read_intent(deployed.workspace.run_dir) is not None:  # the running `rtrl serve` does it
+    while read_intent(deployed.workspace.run_dir, "auto") is not None:  # the running `rtrl serve` does it
         assert time.monotonic() < deadline
         time.sleep(0.1)
     live = deployed.store.alias("auto", "live")
@@ -145,6 +145,6 @@ def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tm
     write_intent(tmp_path, intent)
     before = states(world)
     assert complete(world.store, tmp_path, "auto")
-    assert (states(world), read_intent(tmp_path)) == (before, None)
-    (tmp_path / "rollback.json").write_text("{")
+    assert (states(world), read_intent(tmp_path, "auto")) == (before, None)
+    (tmp_path / "rollback-auto.json").write_text("{")
     assert not complete(world.store, tmp_path, "auto")

@@ -9,6 +9,7 @@ import errno
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.serving import canary as following
+from stages.serving import supervisor as watching
 from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
 from stages.serving.reconcile import reconcile_once, target_lock
 from stages.serving.supervisor import Supervisor
@@ -149,6 +151,41 @@ async def test_an_engine_that_cannot_start_for_the_disk_is_an_error_to_try_again
     assert supervisor.process.exit_status() is not None, "it is not left running unnoticed"
     assert not supervisor.process.temporary.exists()
     await supervisor.control.close()
+
+
+class Silent:
+    """The control of an engine that hangs for some checks."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers = answers
+
+    async def health(self) -> str:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize(("silence_s", "answers"), [(0.3, ["silent"]), (0.3, ["silent", "ok", "silent"])])
+async def test_an_engine_that_answers_nothing_for_so_long_hangs(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch, silence_s: float, answers: list[str]
+) -> None:
+    monkeypatch.setattr(watching, "HEALTH_EVERY_S", 0.01)
+    monkeypatch.setattr(watching, "POLL_S", 0.01)
+    config = EngineConfig(silence_s=silence_s)
+    supervisor = Supervisor(config, served(world), world.root / "engine.log", print)
+    supervisor.control = Silent(answers)  # type: ignore[assignment]
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    supervisor._process = EngineProcess(running, world.first.path, config, 1, "")
+    try:
+        begun = time.monotonic()
+        assert "not answered" in await asyncio.wait_for(supervisor.trouble(), 10)
+        assert time.monotonic() - begun >= silence_s
+    finally:
+        running.communicate(b"\n")
+
+
+async def test_a_canary_that_hangs_is_given_up_sooner(world: StubWorld) -> None:
+    arms = arms_with(world, "deployment-x")
+    engine = CanaryEngine(EngineConfig(silence_s=90), GatewayConfig(), arms, Path("/dev/null"), print)
+    assert engine._config.silence_s == following.SILENCE_S < 90
 
 
 def test_a_registry_that_is_away_is_not_made_anew(world: StubWorld) -> None:

@@ -1,0 +1,130 @@
+"""A running gateway before three engines: two of its own, one outside. Stub engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stages.deploy.run import DeployStage
+from stages.engine.process import free_port
+from stages.errors import IntegrityError
+from stages.gateway.stub_engine import logprob
+from stages.gateway.stub_weights import StubWeights
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
+from stages.serving.detach import start_detached, stop
+from stages.spool import Spool
+from stages.target.admin import Admin
+from stages.target.endpoint import EngineAt
+from stages.vault import Vault
+from tests.stages.serving.conftest import SETTINGS, StubWorld
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
+    root = tmp_path_factory.mktemp("fleet")
+    made = StubWorld(root)
+    port = free_port()
+    command = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(port), "--lie", "keep:liar"]
+    token = root / "token"
+    token.write_text("outside-key")
+    outside = subprocess.Popen([*command], env={**os.environ, "RTRL_ENGINE_KEY": "outside-key"})
+    settings = SETTINGS.replace("[engine]", "[engine]\nreplicas = 2")
+    settings += f'[targets.far]\nurl = "http://127.0.0.1:{port}"\nkey_file = "{token}"\n'
+    (made.workspace.root / "rtrl.toml").write_text(settings)
+    made.workspace.__dict__.pop("settings", None)
+    try:
+        start_detached(made.workspace)
+        yield made
+    finally:
+        stop(made.workspace)
+        outside.kill()
+        outside.wait()
+
+
+def served(world: StubWorld) -> dict[str, str]:
+    with Admin(world.endpoint) as admin:
+        return {each.name: each.checkpoint for each in admin.served().engines}
+
+
+def spread(world: StubWorld, count: int = 24) -> set[int]:
+    """Ask as many users; the statuses."""
+    with ThreadPoolExecutor(8) as pool:
+        return {answer.status_code for answer in pool.map(lambda n: world.ask(f"user {n}"), range(count))}
+
+
+def exact(world: StubWorld) -> int:
+    """Every generation in the spool has the logprobs of the checkpoint that it is recorded under."""
+    salts = {
+        each.digest: StubWeights(world.store.checkpoint_folder(each)).salt
+        for each in world.store.all_of("checkpoint", "auto")
+    }
+    spool = Spool.open(world.workspace.spool_dir)
+    vault = Vault.open(world.workspace.keys_dir)
+    chains = spool.chains(vault)
+    count = 0
+    for _, generation, _ in list(spool.generations(0, 1 << 60)):
+        _, tokens = chains.open(*spool.record(generation.id))
+        token = int(tokens.output[0])
+        assert tokens.logprobs[0] == pytest.approx(logprob(0, token, salts[generation.spans[0].checkpoint]))
+        count += 1
+    vault.close()
+    spool.close()
+    return count
+
+
+def test_every_engine_answers_and_gets_the_weights(world: StubWorld) -> None:
+    assert set(served(world)) == {"1", "2", "far"}
+    assert spread(world) == {200}
+    result = run_stage(world.workspace, world.store, DeployStage(), [world.second.ref])
+    assert set(served(world).values()) == {world.second.digest}
+    ways = {each["engine"]: each["way"] for each in result.metrics["engines"]}
+    assert ways == dict.fromkeys(("1", "2", "far"), "in place, full weights")
+    assert spread(world) == {200}
+    run_stage(world.workspace, world.store, RollbackStage())
+    assert set(served(world).values()) == {world.first.digest}
+    assert spread(world) == {200}
+
+
+def test_an_engine_that_lies_puts_all_back(world: StubWorld) -> None:
+    liar = world.checkpoint("liar", world.first.digest)
+    world.report(liar, world.first)
+    with pytest.raises(IntegrityError, match="engine far") as caught:
+        run_stage(world.workspace, world.store, DeployStage(), [liar.ref])
+    assert caught.value.code == 12
+    assert set(served(world).values()) == {world.first.digest}
+    assert spread(world) == {200}
+
+
+def test_one_dead_engine_is_not_noticed_and_comes_back(world: StubWorld) -> None:
+    engines: tuple[EngineAt, ...] = (world.endpoint.engine, *world.endpoint.more)
+    os.kill(engines[1].pid, signal.SIGKILL)
+    time.sleep(0.5)
+    assert spread(world) == {200}
+    assert wait_for(lambda: world.endpoint.more[0].pid != engines[1].pid)
+
+
+def test_nothing_is_recorded_under_weights_that_did_not_sample_it(world: StubWorld) -> None:
+    """While a rolling update runs, and a rollback of all."""
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(world.ask, f"mixed {n}") for n in range(60)]
+        run_stage(world.workspace, world.store, DeployStage(), [world.second.ref])
+        run_stage(world.workspace, world.store, RollbackStage())
+        assert {each.result().status_code for each in asking} <= {200, 503}
+    assert exact(world) > 100
