@@ -19,6 +19,7 @@ from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.serving.announce import Update
 from stages.serving.outside import Outside
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.config import TargetConfig
@@ -34,6 +35,7 @@ class Fleet:
         line, checkpoint: what they serve at the start.
         logs: folder of the engines' output.
         changed: called with each newly started process.
+        updating: put around each engine's update.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Fleet:
         logs: Path,
         say: Say,
         changed: Callable[[EngineProcess], None],
+        updating: Callable[[Update], Update] = lambda update: update,
     ) -> None:
         self._gateway = gateway
         self.engines: list[Engine] = []
@@ -68,7 +71,9 @@ class Fleet:
                 self.engines.append(Supervisor(one, served, log, say, changed))
         if not self.engines:
             raise UsageError("engine.replicas is 0 and there are no [targets.NAME]", hint="name an engine")
-        swappers = [Swapper(each.served, each.update, gateway.drain_timeout_s) for each in self.engines]
+        swappers = [
+            Swapper(each.served, updating(each.update), gateway.drain_timeout_s) for each in self.engines
+        ]
         self.swapper = Rolling(swappers, list(self.engines))
 
     @property

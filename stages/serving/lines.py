@@ -24,6 +24,7 @@ from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store
+from stages.serving.announce import Announcer
 from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.extra import ExtraEngine
 from stages.serving.holdback import HoldbackEngine
@@ -71,6 +72,7 @@ class Lines:
         self._hosts: dict[str, LineEngine] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # until when, and how long that is
         self._busy = asyncio.Lock()
+        self.announcer: Announcer | None = None
         settings = workspace.settings
         arms.route = {
             label: name for name, each in settings.populations.items() for label in labels_of(name, each)
@@ -195,6 +197,8 @@ class Lines:
             ),
             asyncio.create_task(keep_canary(self._store, canary, arms, self._drain_s, self._say)),
         ]
+        if self.announcer is not None:
+            swapper.told, canary.told = self.announcer.swapped, self.announcer.canary
         host = LineEngine(engine, arms, swapper, canary, self._holdback_of(arms, line), tasks)
         self._hosts[line] = host
         self._arms.lines[line] = arms
