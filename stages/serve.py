@@ -123,10 +123,7 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        logs = store.dir / "logs"
-        self.fleet = Fleet(
-            settings.engine, settings.targets, self.config, line, live, logs, say, self._engine_started
-        )
+        self.fleet = Fleet.of(workspace, store, line, live, say, self._engine_started)
         self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.admin_key = secrets.token_urlsafe(32)
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
