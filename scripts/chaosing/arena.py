@@ -152,7 +152,7 @@ class Arena:
         except RtrlError as error:
             self.problem(f"the fault could not go on: {error.message}")
         seen.gone = seen.gone or seen.begin
-        left = fault.within_s - (time.monotonic() - seen.gone)
+        left = fault.within_s + self.world.slower_s - (time.monotonic() - seen.gone)
         seen.calm = self.calm(max(left, 1.0))
         if seen.calm is None and (later := self.calm(60.0)) is not None:
             seen.notes.append(f"well after {later - seen.gone:.1f} s")

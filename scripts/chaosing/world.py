@@ -28,6 +28,7 @@ from stages.workspace import Workspace
 DISK_MIB = 320
 RESTART_S = 1.0  # RestartSec of the unit
 READY_S = 120.0
+VLLM_S = 120.0  # that a real engine may take longer to start
 SILENCE_S = 15  # of an engine, before it is taken for hung; the default is longer, for slow machines
 OVERRIDE = ("--override", "--reason", "chaos")
 SETTINGS = """
@@ -135,6 +136,7 @@ class World:
     Attributes:
         path: the workspace.
         checkpoints: digests by short name; "base" is live first, the others are its children.
+        slower_s: what a real engine may take longer than the limits in the table of faults.
     """
 
     def __init__(self, folder: Path, *, engine: str) -> None:
@@ -144,6 +146,7 @@ class World:
         self.disk = Disk(folder / "disk")
         self.path = self.disk.folder / "workspace"
         self.engine = engine
+        self.slower_s = 0.0 if engine == "stub" else VLLM_S
         self.environment = {**self.clock.environment, "OMP_NUM_THREADS": "1"}
         self.checkpoints: dict[str, Artifact] = {}
         self.port = 0
@@ -157,7 +160,9 @@ class World:
             raise NothingToMeasureError(str(made))
         self.port = free_port()
         extra = '["--load-seconds", "0.4"]' if self.engine == "stub" else "[]"
-        text = SETTINGS.format(port=self.port, engine=self.engine, extra=extra, silence=SILENCE_S)
+        text = SETTINGS.format(
+            port=self.port, engine=self.engine, extra=extra, silence=SILENCE_S + self.slower_s / 3
+        )
         (self.path / "rtrl.toml").write_text(text)
         self.checkpoints["base"] = self._alias("live")
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:

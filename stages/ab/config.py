@@ -27,6 +27,12 @@ class AbConfig(BaseModel):
         ge=0,
         description="seconds after the horizon that somebody has to promote what is held; then it is ended",
     )
+    collapse: float = Field(
+        5.0,
+        ge=0,
+        description="a canary whose median token takes this many times as long as the live one's is taken "
+        "away at once; 0 is never",
+    )
     cuped: bool = Field(
         True, description="take away what users' figures from before the canary explain of the difference"
     )

@@ -16,21 +16,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError
+from stages.gateway.pace import Pace, collapsed
 from stages.gateway.pool import Pool
 from stages.gateway.served import ServedState
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """An engine, and what it serves. `served.arm` is recorded with every generation."""
+    """An engine, what it serves, and how fast. `served.arm` is recorded with every generation."""
 
     served: ServedState
     engine: EngineClient
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ class Arms:
     Attributes:
         route: populations of API keys and the lines they have; set once.
         lines: arms of those lines that have engines of their own now.
+        collapse: factor by which the canary's typical token may take longer; 0 for any.
     """
 
     def __init__(self, live: Arm) -> None:
@@ -73,6 +76,7 @@ class Arms:
         self.holdback: Holdback | None = None
         self.route: Mapping[str, str] = {}
         self.lines: dict[str, Arms] = {}
+        self.collapse = 0.0
 
     def of(self, user: str, population: str = "", key: str = "") -> Arm:
         """The arm to answer `user` now, whose API key is of `population`.
@@ -86,8 +90,7 @@ class Arms:
         if held is not None and _serves(held.arm) and assigned(user, held.salt, held.share):
             return held.arm
         canary = self.canary
-        there = canary is not None and canary.arm.served.engine == "ready"
-        if canary is not None and there and assigned(user, canary.salt, canary.share):
+        if canary is not None and _serves(canary.arm) and assigned(user, canary.salt, canary.share):
             return canary.arm
         return self.pool.pick(key)
 
@@ -136,6 +139,13 @@ class Arms:
         if self.canary is None or self.canary.deployment != deployment:
             raise ValueError(f"deployment {deployment} is not the canary")
         self.canary = replace(self.canary, share=share)
+
+    def collapsed(self) -> str:
+        """Why the canary is too slow for anybody, "" when it is not."""
+        if self.canary is None:
+            return ""
+        live = [answer for member in self.pool.members for answer in member.pace.recent()]
+        return collapsed(live, self.canary.arm.pace.recent(), self.collapse)
 
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""

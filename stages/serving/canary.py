@@ -169,7 +169,7 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
             except RtrlError as error:
                 say(f"canary: {error.message}; {error.hint}")
             if trouble is None and arms.canary is not None and engine.supervisor is not None:
-                trouble = asyncio.create_task(engine.supervisor.trouble())
+                trouble = asyncio.create_task(_trouble(engine.supervisor, arms))
             opened = asyncio.create_task(engine.opened.wait())
             await asyncio.wait({trouble or opened}, timeout=EVERY_S)
             opened.cancel()
@@ -178,11 +178,24 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
                 if trouble.done() and arms.canary is not None:
                     failed = (arms.canary.deployment, f"its engine: {trouble.result()}")
                     say(f"canary {failed[0]} is rolled back: {failed[1]}")
-                    await engine.close(0.1)  # users first, then the record
+                    # users first, then the record; what is only slow may finish its answers
+                    await engine.close(drain_s if arms.collapsed() else 0.1)
                 trouble = None
     finally:
         if trouble is not None:
             trouble.cancel()
+
+
+async def _trouble(supervisor: Supervisor, arms: Arms) -> str:
+    """Return when the engine cannot go on, or is too slow beside the live one, with the reason."""
+    dying = asyncio.create_task(supervisor.trouble())
+    try:
+        while not (await asyncio.wait({dying}, timeout=1.0))[0]:
+            if reason := arms.collapsed():
+                return reason
+        return dying.result()
+    finally:
+        dying.cancel()
 
 
 async def _record(store: Store, deployment: str, reason: str) -> None:

@@ -70,6 +70,7 @@ class Lines:
         arms.route = {
             label: name for name, each in settings.populations.items() for label in labels_of(name, each)
         }
+        arms.collapse = settings.ab.collapse
         self._holdback = self._holdback_of(arms, settings.workspace.line)
 
     async def keep(self) -> None:
@@ -166,6 +167,7 @@ class Lines:
         engine = await self._start(checkpoint, line=line, arm=LIVE)
         gateway = self._workspace.settings.gateway
         arms = Arms(engine.arm)
+        arms.collapse = self._workspace.on_line(line).settings.ab.collapse
         swapper = Swapper(engine.arm.served, engine.supervisor.update, gateway.drain_timeout_s)
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)

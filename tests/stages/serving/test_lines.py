@@ -28,8 +28,6 @@ from tests.stages.serving.test_canary import short, wait_for
 
 USERS = [f"user-{number}" for number in range(12)]
 MORE = """
-[deploy]
-shadow_requests = 0
 [ab]
 holdback = 0.2
 [populations.acme]
@@ -44,7 +42,8 @@ class LinesWorld(StubWorld):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        (root / "ws" / "rtrl.toml").write_text(SETTINGS + MORE)
+        settings = SETTINGS.replace("[deploy]", "[deploy]\nshadow_requests = 0") + MORE
+        (root / "ws" / "rtrl.toml").write_text(settings)
         self.workspace = Workspace(root / "ws")
         self.acme_key = ApiKeys.create(self.workspace.keys_dir, "acme", population="acme-ide")
         self.store.move_alias("auto", "anchor", self.first.digest, reason="init", by="test")

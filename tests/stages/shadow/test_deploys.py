@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 
@@ -17,6 +19,7 @@ from stages.shadow.run import ShadowFailedError
 from stages.target.admin import Admin
 from stages.target.canary import canary_of
 from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.test_canary import wait_for
 
 USERS = 12
 
@@ -119,6 +122,19 @@ def test_who_is_forgotten_is_not_asked_for_again(serving: StubWorld) -> None:
     found = recent(workspace.spool_dir, workspace.keys_dir, "auto", 1000)
     assert {request.user for request in found.requests} == wanted - {"user-3"}
     assert found.left_out["forgotten"] > 0
+
+
+def test_a_canary_too_slow_for_anybody_is_taken_away_at_once(serving: StubWorld) -> None:
+    ref = candidate(serving, "slow", "stub:delay=0.55")
+    none = ["deploy.shadow_requests=0"]
+    run_stage(serving.workspace, serving.store, DeployStage(canary=0.5), [ref], none)
+    deployment = canary_of(serving.store, "auto")
+    assert deployment is not None
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: ask(serving, f"fast-{number}"), range(70)))
+    get = serving.store.deployments.get
+    assert wait_for(lambda: get(deployment.id).state == "rolled_back")
+    assert "latency collapsed" in get(deployment.id).data["rollback_reason"]
 
 
 def test_an_engine_that_dies_meanwhile_ends_the_deploy(
