@@ -100,9 +100,9 @@ class EngineControl:
             await client.aclose()
 
     async def health(self) -> Health:
-        """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer within 5 s."""
+        """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer in time."""
         try:
-            answer = await self._open().get("/health", timeout=5.0)
+            answer = await self._open().get("/health", timeout=self.config.health_timeout_s)
         except httpx.HTTPError:
             return "silent"
         return "ok" if answer.status_code == 200 else "sick"

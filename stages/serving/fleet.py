@@ -21,6 +21,7 @@ from stages.gateway.health import Health
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState, Swapper
 from stages.registry.store import Store
+from stages.serving.announce import Update
 from stages.serving.outside import Offer, Outside
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.config import TargetConfig
@@ -37,6 +38,7 @@ class Fleet:
         line, checkpoint: what they serve at the start.
         logs: folder of the engines' output.
         changed: called with each newly started process.
+        updating: put around each engine's update.
         offer: sees that a checkpoint (digest) is in `deploy.store`.
     """
 
@@ -50,6 +52,7 @@ class Fleet:
         logs: Path,
         say: Say,
         changed: Callable[[EngineProcess], None],
+        updating: Callable[[Update], Update] = lambda update: update,
         offer: Offer = lambda _: None,
     ) -> None:
         self._gateway = gateway
@@ -75,7 +78,7 @@ class Fleet:
             raise UsageError("engine.replicas is 0 and there are no [targets.NAME]", hint="name an engine")
         drain_s = gateway.drain_timeout_s
         swappers = [
-            Swapper(each.served, each.update, drain_s, prepare=getattr(each, "prepare", None))
+            Swapper(each.served, updating(each.update), drain_s, prepare=getattr(each, "prepare", None))
             for each in self.engines
         ]
         self.swapper = Rolling(swappers, list(self.engines))
@@ -89,12 +92,13 @@ class Fleet:
         checkpoint: Checkpoint,
         say: Say,
         changed: Callable[[EngineProcess], None],
+        updating: Callable[[Update], Update],
     ) -> Fleet:
         """The engines that the workspace's settings name."""
         settings, logs = workspace.settings, store.dir / "logs"
         offer = offering(store, settings.deploy.store)
         own = settings.engine, settings.targets, settings.gateway
-        return cls(*own, line, checkpoint, logs, say, changed, offer)
+        return cls(*own, line, checkpoint, logs, say, changed, updating, offer)
 
     @property
     def first(self) -> ServedState:

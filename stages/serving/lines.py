@@ -22,6 +22,7 @@ from stages.gateway.served import Checkpoint, SwapError, Swapper
 from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store
+from stages.serving.announce import Announcer
 from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.extra import ExtraEngine
 from stages.serving.holdback import HoldbackEngine
@@ -66,6 +67,7 @@ class Lines:
         self._last_seq, self._say, self._changed = last_seq, say, changed
         self._hosts: dict[str, LineEngine] = {}
         self._busy = asyncio.Lock()
+        self.announcer: Announcer | None = None
         settings = workspace.settings
         arms.route = {
             label: name for name, each in settings.populations.items() for label in labels_of(name, each)
@@ -177,6 +179,8 @@ class Lines:
             ),
             asyncio.create_task(keep_canary(self._store, canary, arms, self._drain_s, self._say)),
         ]
+        if self.announcer is not None:
+            swapper.told, canary.told = self.announcer.swapped, self.announcer.canary
         host = LineEngine(engine, arms, swapper, canary, self._holdback_of(arms, line), tasks)
         self._hosts[line] = host
         self._arms.lines[line] = arms

@@ -20,7 +20,7 @@ from stages.engine.verification import Verification
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError
 from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
-from stages.serving.supervisor import HEALTH_EVERY_S, POLL_S, SILENCES, Say
+from stages.serving.supervisor import POLL_S, Say, probe
 from stages.target.config import TargetConfig
 
 Offer = Callable[[str], Any]
@@ -77,6 +77,8 @@ class Outside:
             self.served.engine = "down"
             raise
         self.served.health.starts += 1
+        self.served.health.probe_failures = 0
+        self.served.health.breaker.reset()
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
     async def update(self, path: Path) -> Verification:
@@ -124,32 +126,33 @@ class Outside:
 
     async def watch(self) -> None:
         """Until cancelled: notice that it stopped answering or holds unknown weights, and check it again."""
+        every = self.config.health_every_s
         while True:
             if self.served.engine == "ready":
                 reason = await self.trouble()
                 self.served.engine = "down"
-                self._say(f"engine {self.name}: {reason}; trying again every {HEALTH_EVERY_S:.0f} s")
+                self._say(f"engine {self.name}: {reason}; trying again every {every:g} s")
             try:
                 await self.start()
             except RtrlError as error:
                 self._said(error)
-                await asyncio.sleep(HEALTH_EVERY_S)
+                await asyncio.sleep(every)
             else:
                 self._say(f"engine {self.name}: ready")
 
     async def trouble(self) -> str:
         """Return when it cannot go on, with the reason."""
-        silences = 0
-        next_health = time.monotonic() + HEALTH_EVERY_S
+        next_probe = time.monotonic() + self.config.health_every_s
         while True:
             if self.served.engine == "unknown" and not self.served.gate.closed:
                 return "its weights could not be verified"
-            if time.monotonic() >= next_health:
-                health = await self.control.health()
-                silences = silences + 1 if health == "silent" else 0
-                if health == "sick" or silences >= SILENCES:
-                    return "it does not answer" if silences else "its core died"
-                next_health = time.monotonic() + HEALTH_EVERY_S
+            if time.monotonic() >= next_probe:
+                answer = await probe(self.control, self.served.health, self.config.health_failures)
+                if answer == "sick":
+                    return "its core died"
+                if self.served.health.probe_failures >= self.config.health_failures:
+                    return "it does not answer"
+                next_probe = time.monotonic() + self.config.health_every_s
             await asyncio.sleep(POLL_S)
 
     async def stop(self, *, patient: bool = True) -> None:
