@@ -4,8 +4,9 @@
     admin listener    run/admin.sock, or a loopback port   deploy and rollback come in here
     engine            a loopback port with a key of its own
 
-One per workspace (`run/serve.lock`). The process ends by SIGTERM or SIGINT: requests in flight finish,
-then the engine stops, then the spool closes. Killed by SIGKILL it takes the engine with it.
+One per workspace (`run/serve.lock`). The process ends by SIGTERM or SIGINT: no new generation is taken,
+those in flight finish, then the engine stops, then the spool closes; a second signal ends it at once.
+Killed by SIGKILL it takes the engine with it. systemd hears of all this (`stages/serving/notify.py`).
 
 Not here: background running (`stages/serving/detach.py`), changing what is served
 (`stages/target/switch.py`).
@@ -16,39 +17,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
-import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from stages import locks
 from stages.engine.process import EngineProcess
 from stages.errors import InputMissingError, LockedError, RtrlError
+from stages.gateway import logs
 from stages.gateway.admin import Admin
-from stages.gateway.app import create_app, open_inbox, open_spool
+from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
-from stages.gateway.server import Listener, bind_tcp, bind_unix, calm_collector
+from stages.gateway.server import Listener, calm_collector, quiet_loop
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
-from stages.serving.canary import CanaryEngine, keep_canary
-from stages.serving.fleet import Fleet, engine_at
-from stages.serving.lines import Lines
+from stages.serving.addresses import Addresses, clean_up_after_killed
+from stages.serving.announce import Announcer
+from stages.serving.canary import keep_canary
+from stages.serving.edge import Edge
+from stages.serving.fleet import Fleet
+from stages.serving.notify import Notifier
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say
-from stages.target.endpoint import LOCK, Endpoint, read_endpoint, remove_endpoint, write_endpoint
+from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
 from stages.target.switch import complete, end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
-SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+_ENDING_S = 60.0  # beside what settings say: closing files, verifying, warming up
 NOTE_AGAIN_S = 5.0
 DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
 
@@ -67,10 +67,13 @@ class Ready:
 
 
 def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Ready], None]) -> int:
-    """Serve until SIGTERM or SIGINT; returns that signal's number. Call it from the main thread.
+    """Serve until SIGTERM or SIGINT. Call it from the main thread.
+
+    Returns the exit status: 0 after SIGTERM when every accepted request was answered, else 128 and the
+    signal's number.
 
     Args:
-        say: one line for people about what is going on.
+        say: one line for people about what is going on; with `gateway.log_format = "json"` it is logged.
         ready: called once, when requests can be answered.
 
     Raises:
@@ -83,31 +86,32 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     """
     import uvloop
 
+    notifier = Notifier.from_environment()
+    settings = workspace.settings
+    logs.configure(settings.gateway.log_format)
+    if settings.gateway.log_format == "json":
+        say = logs.say
     os.umask(0o077)  # of everything that is written from now on, by the engine too
     workspace.close_to_others()
     lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve", hint="stop it with `rtrl serve --stop`")
     try:
-        _clean_up_after_killed(workspace.run_dir)
+        clean_up_after_killed(workspace.run_dir)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Host(workspace, store, say).run(ready))
+            notifier.starting("the engine starts", settings.engine.startup_timeout_s + _ENDING_S)
+            host = _Host(workspace, store, notifier, say)
+            status = runner.run(host.run(ready))
     finally:
         remove_endpoint(workspace.run_dir)
         lock.release()
-
-
-def _clean_up_after_killed(run_dir: Path) -> None:
-    """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
-    if (left := read_endpoint(run_dir)) is not None:
-        for engine in left.engines():
-            if engine.temporary.startswith("/tmp/rtrl-engine-"):
-                shutil.rmtree(engine.temporary, ignore_errors=True)
-        remove_endpoint(run_dir)
+    if host.is_ready:
+        say("stopped")
+    return status
 
 
 class _Host:
     """Everything that lives as long as one `rtrl serve`."""
 
-    def __init__(self, workspace: Workspace, store: Store, say: Say) -> None:
+    def __init__(self, workspace: Workspace, store: Store, notifier: Notifier, say: Say) -> None:
         settings = workspace.settings
         self.workspace, self.store, self.say = workspace, store, say
         self.config: GatewayConfig = settings.gateway
@@ -123,28 +127,28 @@ class _Host:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
-        logs = store.dir / "logs"
-        self.fleet = Fleet(
-            settings.engine, settings.targets, self.config, line, live, logs, say, self._engine_started
-        )
+        self.announcer = Announcer(notifier)
+        changes = self._engine_started, self.announcer.updating
+        self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
         self.served, self.swapper = self.fleet.first, self.fleet.swapper
-        self.admin_key = secrets.token_urlsafe(32)
-        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self.sockets: dict[str, socket.socket] = {}
-        self.admin_socket = ""
+        self.swapper.told = self.announcer.swapped
+        self.announcer.engines = [each.served for each in self.fleet.engines]
+        self.addresses = Addresses(workspace.run_dir, self.config, tls=self.certificate is not None)
         self.is_ready = False
+        self.edge: Edge | None = None
 
     async def run(self, ready: Callable[[Ready], None]) -> int:
-        """Listen, start the engine, serve, shut down. Returns the signal's number."""
+        """Listen, start the engine, serve, shut down. Returns the exit status."""
         begun = time.monotonic()
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, _finish, stop, number)
+        for wanted in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(wanted, self._signalled, stop, wanted)
+        quiet_loop(asyncio.get_running_loop())
         keys = ApiKeys.open(self.workspace.keys_dir)
         if self.certificate and (warning := self.certificate.warning()):
             self.say(f"warning: {warning}")
         with contextlib.ExitStack() as resources:
-            self._bind(resources)
+            self.addresses.bind(resources)
             vault = Vault.open(self.workspace.keys_dir)
             resources.callback(vault.close)
             spool = open_spool(self.workspace.spool_dir, vault, self.config)
@@ -155,34 +159,32 @@ class _Host:
             verdicts = Verdicts(self.workspace.settings.collect.metrics)
             gateway = create_app(self.config, spool, inbox, vault, keys, first.engine, self.served, verdicts)
             gateway.arms.pool.members = [gateway.arms.live, *more]
-            self.canary = CanaryEngine(
-                self.workspace.settings.engine,
-                self.config,
-                gateway.arms,
-                self.store.dir / "logs" / "canary.log",
-                self.say,
-                self._engine_started,
-            )
-            self.arms = gateway.arms
-            self.lines = Lines(
-                self.workspace, self.store, self.arms, spool.flush, self.say, self._engine_started
-            )
-            admin = Admin(
-                self.admin_key, self.arms, self.swapper, spool, gateway.metrics, self.canary, self.lines
-            )
+            made = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
+            self.edge = edge = Edge.make(*made, self._engine_started)
+            key, metrics = self.addresses.admin_key, gateway.metrics
+            admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines)
             listeners = [
-                Listener(gateway, [self.sockets["public"]], self.config, self.certificate),
-                Listener(admin, [self.sockets["admin"]], self.config),
+                Listener(gateway, [self.addresses.public], self.config, self.certificate),
+                Listener(admin, [self.addresses.admin], self.config),
             ]
-            return await self._serve(listeners, stop, ready, begun)
+            alive = asyncio.create_task(self.announcer.keep())
+            try:
+                number, cut = await self._serve(listeners, edge, stop, ready, begun)
+            finally:
+                alive.cancel()
+            whole = self.is_ready and not cut and spool.failed is None
+            return 0 if number == signal.SIGTERM and whole else 128 + number
 
     async def _serve(
         self,
         listeners: list[Listener],
+        edge: Edge,
         stop: asyncio.Future[int],
         ready: Callable[[Ready], None],
         begun: float,
-    ) -> int:
+    ) -> tuple[int, int]:
+        """(the signal that ended it, how many requests were cut short then)."""
+        cut = 0
         background: list[asyncio.Task[Any]] = []
         try:
             for listener in listeners:
@@ -191,29 +193,30 @@ class _Host:
             first: set[asyncio.Future[Any]] = {starting, stop}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
-                return await self._give_up(starting, stop.result())
+                return await self._give_up(starting, stop.result()), 0
             starting.result()
             calm_collector()
             self.is_ready = True
-            ready(self._ready(time.monotonic() - begun))
-            background = [
-                asyncio.create_task(self.fleet.watch()),
-                asyncio.create_task(
-                    keep_reconciled(self.store, self.served, self.swapper, self.say, self.workspace.run_dir)
-                ),
-                asyncio.create_task(
-                    keep_canary(self.store, self.canary, self.arms, self.config.drain_timeout_s, self.say)
-                ),
-                asyncio.create_task(self.lines.keep()),
-            ]
+            facts = self._ready(time.monotonic() - begun)
+            self.announcer.ready()
+            ready(facts)
+            drain_s, run_dir = self.config.drain_timeout_s, self.workspace.run_dir
+            keeping = (
+                self.fleet.watch(),
+                keep_reconciled(self.store, self.served, self.swapper, self.say, run_dir),
+                keep_canary(self.store, edge.canary, edge.gateway.arms, drain_s, self.say),
+                edge.lines.keep(),
+            )
+            background = [asyncio.create_task(each) for each in keeping]
             await asyncio.wait({stop, *background}, return_when=asyncio.FIRST_COMPLETED)
             for task in background:
                 if task.done():
                     task.result()  # a bug in a background task ends the program loudly
             self.say("stopping: requests in flight finish first")
-            return stop.result()
+            cut = await self._drain(edge.gateway)
+            return stop.result(), cut
         finally:
-            await self._shut_down(listeners, background)
+            await self._shut_down(listeners, edge, background)
 
     async def _give_up(self, starting: asyncio.Task[None], number: int) -> int:
         """Told to stop before the engine was there."""
@@ -224,26 +227,41 @@ class _Host:
             starting.result()
         return number
 
-    async def _shut_down(self, listeners: list[Listener], background: list[asyncio.Task[Any]]) -> None:
-        """Background work first, then the public side with its requests, the engine last."""
+    async def _drain(self, gateway: Gateway) -> int:
+        """Accepted requests finish, while the listeners go on refusing new ones. How many were cut short."""
+        limit = self.config.shutdown_timeout_s
+        ending = 2 * limit + self.workspace.settings.engine.stop_timeout_s + _ENDING_S
+        self.announcer.draining(gateway.admission.accepted, limit, ending)
+        cut = await gateway.drain(limit)
+        self.announcer.drained(cut)
+        if cut:
+            self.say(f"{cut} requests took longer than {limit:g} s and were cut short")
+        return cut
+
+    def _signalled(self, stop: asyncio.Future[int], number: int) -> None:
+        """The first signal asks for a clean end; the second one does not wait for it.
+
+        Then nothing is lost that was answered: it is with the operating system, as before a SIGKILL.
+        """
+        if not stop.done():
+            stop.set_result(number)
+            return
+        self.say("stopping at once")
+        for engine in (*self.fleet.own, *(self.edge.beside() if self.edge else ())):
+            engine.kill()
+        self.addresses.forget()
+        os._exit(128 + number)
+
+    async def _shut_down(
+        self, listeners: list[Listener], edge: Edge, background: list[asyncio.Task[Any]]
+    ) -> None:
+        """Background work first, then the listeners, the engine last."""
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         for listener in listeners:
             await listener.stop()
-        await asyncio.gather(self.canary.close(0.1), self.lines.close(), self.fleet.stop())
-
-    def _bind(self, resources: contextlib.ExitStack) -> None:
-        self.sockets["public"] = resources.enter_context(bind_tcp(self.config.host, self.config.port))
-        path = Path(self.config.admin_socket or self.workspace.run_dir / "admin.sock")
-        if self.config.admin_port is None and len(str(path).encode()) <= SOCKET_PATH_LIMIT:
-            self.sockets["admin"] = resources.enter_context(bind_unix(path))
-            self.admin_socket = str(path)
-            resources.callback(path.unlink, missing_ok=True)
-        else:
-            self.sockets["admin"] = resources.enter_context(
-                bind_tcp("127.0.0.1", self.config.admin_port or 0)
-            )
+        await asyncio.gather(edge.canary.close(0.1), edge.lines.close(), self.fleet.stop())
 
     def _engine_started(self, _process: EngineProcess | None = None) -> None:
         if not self.is_ready:
@@ -255,22 +273,9 @@ class _Host:
             asyncio.get_running_loop().call_later(NOTE_AGAIN_S, self._engine_started)
 
     def _note(self) -> Endpoint:
-        engines = [engine_at(each) for each in self.fleet.engines]
-        endpoint = Endpoint(
-            pid=os.getpid(),
-            started_at=self.started_at,
-            line=self.served.line,
-            url=url_of(self.sockets["public"], "https" if self.certificate else "http"),
-            admin_key=self.admin_key,
-            admin_socket=self.admin_socket,
-            admin_url="" if self.admin_socket else url_of(self.sockets["admin"]),
-            engine=engines[0],
-            more=tuple(engines[1:]),
-            canary=engine_at(self.canary.supervisor) if self.canary.supervisor else None,
-            others={name: engine_at(one) for name, one in self.lines.supervisors().items()},
-        )
-        write_endpoint(self.workspace.run_dir, endpoint)
-        return endpoint
+        assert self.edge is not None
+        canary, others = self.edge.canary.supervisor, self.edge.lines.supervisors()
+        return self.addresses.note(self.served.line, self.fleet.engines, canary, others)
 
     def _ready(self, seconds: float) -> Ready:
         checkpoint = self.served.checkpoint
@@ -284,17 +289,3 @@ class _Host:
             key_file=str(self.workspace.keys_dir / DEFAULT_KEY),
             seconds=round(seconds, 2),
         )
-
-
-def url_of(sock: socket.socket, scheme: str = "http") -> str:
-    """`http://host:port` of a TCP socket."""
-    host, port = sock.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _finish(stop: asyncio.Future[int], number: int) -> None:
-    """The first signal asks for a clean end; the second one does not wait for it."""
-    if not stop.done():
-        stop.set_result(number)
-    else:
-        raise SystemExit(128 + number)

@@ -126,6 +126,8 @@ def text(seen: Seen) -> str:
     }
     if any(sum(known) for known in data["past"].values()):
         head["past"] = _past(data)
+    if (left := data.get("ends_in_s")) is not None:
+        head["held"] = f"at its horizon; ended in {left / 3600:.1f} h unless somebody promotes it"
     if data["not_measured"]:
         head["not measured"] = ", ".join(data["not_measured"])
     rows = [_row(name, each) for name, each in data["metrics"].items()]

@@ -32,9 +32,10 @@ def command(
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Serve the live checkpoint and capture what is done with it, until SIGTERM (exit 143) or Ctrl-C (130).
+    """Serve the live checkpoint and capture what is done with it, until SIGTERM or Ctrl-C.
 
-    Prints where it listens once it is ready; with --json one document, and then nothing more.
+    Prints where it listens once it is ready; with --json one document, and then nothing more. SIGTERM lets
+    requests in flight finish: exit 0 when all did, 143 when some were cut short; Ctrl-C likewise: 130.
     """
 
     def say(text: str) -> None:
@@ -63,11 +64,10 @@ def command(
         document = envelope("serve", "succeeded", metrics=facts, duration_s=state.seconds)
         show(as_json, document, lambda: _text(facts))
 
-    number = serve(found, store, say=say, ready=ready)
+    status = serve(found, store, say=say, ready=ready)
     if not shown:
-        raise SystemExit(128 + number)  # as any command that a signal ends, with a document
-    say("stopped")
-    raise typer.Exit(128 + number)
+        raise SystemExit(status)  # as any command that a signal ends, with a document
+    raise typer.Exit(status)
 
 
 def _stop(found: Workspace, as_json: bool) -> None:

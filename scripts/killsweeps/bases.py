@@ -87,7 +87,7 @@ class Bases:
         server.start()
         with Crowd(server, ledger, users=8, seed=self._seed, prefix="base") as crowd:
             crowd.wait_for(REQUESTS)
-        _must(server.stop(), 143)
+        _must(server.stop())
         if problems := [*crowd.refused, *ledger.check(path)]:
             raise NoBaseError(f"an undisturbed gateway: {problems[0]}")
 

@@ -97,7 +97,7 @@ def _strike_server(workspace: Path, env: Mapping[str, str], ledger: Ledger, name
             crowd.wait_for(5)
         except DidNotStartError as error:
             problems.append(f"the next `rtrl serve`: {error}")
-    if server.alive and (stopped := server.stop()).code != 143:
+    if server.alive and (stopped := server.stop()).code != 0:
         problems.append(str(stopped))
     if crowd.refused:
         problems += [*crowd.refused, *server.said]

@@ -67,6 +67,8 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     if deciding and found.action == "hold" and _given_up(config, age, earlier):
         seen = replace(seen, action="end", reason=_not_promoted(config, earlier))
         data["reason"] = seen.reason
+    if any(each["at_horizon"] for each in earlier):
+        data["ends_in_s"] = round(max(0.0, config.horizon_s + config.hold_s - age), 1)
     record_look(store, canary.id, seen.action, data, by=by)
     return seen
 

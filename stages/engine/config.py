@@ -44,8 +44,20 @@ class EngineConfig(BaseModel):
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    warmup_requests: int = Field(2, ge=0, description="short requests to a started engine before users' ones")
+    warmup_update_requests: int = Field(
+        1, ge=0, description="the same after a weight update in place, while users' requests wait"
+    )
+    health_every_s: float = Field(2, gt=0, description="between health probes of the engine")
+    health_timeout_s: float = Field(5, gt=0, description="a probe without an answer by then has failed")
+    health_failures: int = Field(
+        3, ge=1, description="failed in a row: the engine gets no requests (503) until it answers again"
+    )
     silence_s: float = Field(
         90, gt=0, description="an engine that runs and answers no health check for so long is started again"
+    )
+    failing_restart_s: float = Field(
+        120, gt=0, description="the gateway's breaker was not closed for so long: the engine is started again"
     )
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")

@@ -19,24 +19,25 @@ def say(text: str) -> None:
 
 
 def main() -> NoReturn:
-    """Serve until a signal; leave with 128 + its number, or with the error's exit code."""
+    """Serve until a signal; leave with `serve`'s status, or with the error's exit code."""
     from stages.registry.store import Store
     from stages.serve import Ready, serve
     from stages.workspace import Workspace
 
-    def ready(state: Ready) -> None:
-        say(f"ready: {state.endpoint.url}/v1 serves {state.checkpoint} as {state.model}")
-
     try:
         workspace = Workspace.find(Path(sys.argv[1]), sys.argv[2:])
-        number = serve(workspace, Store.open(workspace.store_dir), say=say, ready=ready)
+
+        def ready(state: Ready) -> None:
+            if workspace.settings.gateway.log_format == "text":
+                say(f"ready: {state.endpoint.url}/v1 serves {state.checkpoint} as {state.model}")
+
+        status = serve(workspace, Store.open(workspace.store_dir), say=say, ready=ready)
     except RtrlError as error:
         say(f"error: {error.message}")
         if error.hint:
             say(f"hint: {error.hint}")
         sys.exit(error.code)
-    say("stopped")
-    sys.exit(128 + number)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ class CanaryEngine:
         self._changed = changed
         self._busy = asyncio.Lock()
         self.supervisor: Supervisor | None = None
+        self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
         self.opened = asyncio.Event()
 
     async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Verification:
@@ -81,11 +82,13 @@ class CanaryEngine:
             try:
                 await self.supervisor.start()
             except BaseException:
+                self.told("failed", checkpoint)
                 await self._stop(patient=False)
                 raise
             address = self.supervisor.base_url, self.supervisor.key
             client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
+            self.told("opened", checkpoint)
             self.opened.set()
             assert self.supervisor.verification is not None
             return self.supervisor.verification
@@ -99,6 +102,7 @@ class CanaryEngine:
             self.opened.clear()
             ended = self._arms.close()
             if ended is not None:
+                self.told("closed", ended.arm.served.checkpoint)
                 with contextlib.suppress(DrainTimeoutError):
                     async with ended.arm.served.gate.exclusive(drain_s, cut=True):
                         ended.arm.served.engine = "down"

@@ -8,25 +8,51 @@ thread must be the process's main thread (the engine dies with the thread that s
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
-from stages.engine.update import EngineControl
+from stages.engine.update import EngineControl, Health
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
+from stages.gateway import health as state
+from stages.gateway import logs
 from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
+from stages.records import CANARY
+from stages.serving.warmup import warm_up
 
 POLL_S = 0.2
-HEALTH_EVERY_S = 2.0
-SILENCES = 3  # at least so many health checks in a row are not answered by an engine that hangs
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
+SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
+
 Say = Callable[[str], None]
+
+
+class Probed(Protocol):
+    """What answers health probes."""
+
+    async def health(self) -> Health:
+        """See `EngineControl.health`."""
+
+
+async def probe(engine: Probed, health: state.Health, failures: int) -> Health:
+    """Ask once and note the answer; so many failures in a row open the breaker."""
+    began = time.monotonic()
+    answer = await engine.health()
+    if answer == "ok":
+        health.probe_failures, health.probe_ms = 0, (time.monotonic() - began) * 1000
+    else:
+        health.probe_failures += 1
+        if health.probe_failures >= failures:
+            health.breaker.trip(f"{health.probe_failures} health probes in a row failed")
+    return answer
 
 
 class Supervisor:
@@ -58,6 +84,7 @@ class Supervisor:
         self._key = secrets.token_urlsafe(24)
         self._stopping = False
         self._process: EngineProcess | None = None
+        self._heard = 0.0  # when a probe was last answered well
         self.control = EngineControl(self.base_url, self._key, config, served.checkpoint.path)
 
     @property
@@ -85,6 +112,9 @@ class Supervisor:
         """Start on the served checkpoint, wait for health, verify. Raises RtrlError with a diagnosis."""
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
+        self.served.health.starts += 1
+        self.served.health.probe_failures = 0
+        began = time.monotonic()
         try:
             with classified():  # a full disk, a store that is away: to be tried again, no bug
                 self._process = EngineProcess.start(
@@ -95,13 +125,18 @@ class Supervisor:
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
                     return
                 self.verification = await self.control.verify(checkpoint.path)
-        except RtrlError:
+                warm_up_s = await self._warm_up(checkpoint.path, self.config.warmup_requests)
+        except RtrlError as error:
             self.served.engine = "down"
+            self._log("down", logging.ERROR, reason=error.kind)
             if self._process is not None:
                 self._process.kill()
             raise
         # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
+        self.served.health.breaker.reset()
+        seconds = round(time.monotonic() - began, 3)
+        self._log(self.served.engine, pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
     @property
     def way(self) -> Way:
@@ -111,7 +146,14 @@ class Supervisor:
     async def update(self, path: Path) -> Verification:
         """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
         self.verification = await self.control.update(path)
+        await self._warm_up(path, self.config.warmup_update_requests)
         return self.verification
+
+    async def _warm_up(self, path: Path, requests: int) -> float:
+        return await warm_up(self.base_url, self._key, self.config, path, requests)
+
+    def _log(self, state: str, level: int = logging.INFO, **fields: Any) -> None:
+        logs.event("engine", level, arm=self.served.arm, state=state, **fields)
 
     async def watch(self) -> None:
         """Until cancelled: notice that the engine died, hangs or holds unknown weights, and replace it."""
@@ -122,6 +164,7 @@ class Supervisor:
             if time.monotonic() - begun > STEADY_S:
                 pause = self.config.restart_backoff_s
             self.served.engine = "down"
+            self._log("down", logging.ERROR, reason=reason)
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
             if self._process is not None:
                 self._process.kill()
@@ -137,8 +180,8 @@ class Supervisor:
 
     async def trouble(self) -> str:
         """Return when the engine cannot go on, with the reason."""
-        silences, heard = 0, time.monotonic()
-        next_health = heard + HEALTH_EVERY_S
+        self._heard = time.monotonic()
+        next_probe = self._heard + self.config.health_every_s
         while True:
             if self._process is None:
                 return "it could not be started"
@@ -147,16 +190,40 @@ class Supervisor:
                 return f"it ended with status {status}"
             if self.served.engine == "unknown" and not self.served.gate.closed:
                 return "its weights could not be verified"
-            if time.monotonic() >= next_health:
-                health = await self.control.health()
-                if health == "sick":
-                    return "its core died"
-                now = time.monotonic()
-                silences, heard = (silences + 1, heard) if health == "silent" else (0, now)
-                if silences >= SILENCES and now - heard >= self.config.silence_s:
-                    return f"it has not answered for {now - heard:.0f} s"
-                next_health = now + HEALTH_EVERY_S
+            if time.monotonic() >= next_probe:
+                if reason := await self._probe():
+                    return reason
+                next_probe = time.monotonic() + self.config.health_every_s
+            if reason := self._failing():
+                return reason
             await asyncio.sleep(POLL_S)
+
+    async def _probe(self) -> str:
+        """Ask for the engine's health. Why it cannot go on, "" when it can."""
+        answer = await probe(self.control, self.served.health, self.config.health_failures)
+        if answer == "sick":
+            return "its core died"
+        now = time.monotonic()
+        if answer == "ok":
+            self._heard = now
+        elif self.served.health.probe_failures >= SILENCES and now - self._heard >= self.config.silence_s:
+            return f"it has not answered for {now - self._heard:.0f} s"
+        return ""
+
+    def _failing(self) -> str:
+        """Why what it answers says that it cannot go on, "" when it can. There is no second chance for a
+        canary: its users have another engine."""
+        breaker = self.served.health.breaker
+        if self.served.arm == CANARY and breaker.state == "open":
+            return breaker.reason
+        if breaker.failing_s > self.config.failing_restart_s:
+            return f"it has failed for {breaker.failing_s:.0f} s: {breaker.reason}"
+        return ""
+
+    def kill(self) -> None:
+        """End the engine at once, from wherever it stands."""
+        if self._process is not None:
+            self._process.kill()
 
     async def stop(self, *, patient: bool = True) -> None:
         """Stop the engine and leave nothing behind; without patience at once (one that starts may be deaf to

@@ -65,6 +65,9 @@ def test_what_is_held_at_its_horizon_is_ended_when_nobody_promotes_it(
     assert [each["action"] for each in told] == ["hold"] * 5 + ["end"]
     assert [each["at_horizon"] for each in told] == [False, False, True, False, False, False]
     assert "cannot be excluded" in str(told[-1]["reason"])
+    assert [each.get("ends_in_s") for each in told[:3]] == [None] * 3
+    assert told[3]["ends_in_s"] == pytest.approx(3600, abs=30)
+    assert told[-1]["ends_in_s"] == 0
     world.store.deployments.end_canary(deployment, "not promoted", by="test")
 
 

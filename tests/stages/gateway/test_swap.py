@@ -41,7 +41,7 @@ async def test_a_swap_changes_what_is_served_and_recorded(rig: Rig) -> None:
 async def test_those_in_flight_finish_on_the_old_weights_and_others_wait(rig: Rig, stream: bool) -> None:
     words = "stub:tokens=10 stub:gap=0.1" if stream else "stub:delay=1"
     old = asyncio.create_task(rig.chat(words, stream=stream))
-    await until(lambda: rig.served.gate.in_flight == 1)
+    await until(lambda: len(rig.stub.requests) == 1)
     swapping = asyncio.create_task(swap(rig, "bbb"))
     await until(lambda: rig.served.gate.closed)
     new = asyncio.create_task(rig.chat("x"))

@@ -167,9 +167,8 @@ class Silent:
 async def test_an_engine_that_answers_nothing_for_so_long_hangs(
     world: StubWorld, monkeypatch: pytest.MonkeyPatch, silence_s: float, answers: list[str]
 ) -> None:
-    monkeypatch.setattr(watching, "HEALTH_EVERY_S", 0.01)
     monkeypatch.setattr(watching, "POLL_S", 0.01)
-    config = EngineConfig(silence_s=silence_s)
+    config = EngineConfig(silence_s=silence_s, health_every_s=0.01)
     supervisor = Supervisor(config, served(world), world.root / "engine.log", print)
     supervisor.control = Silent(answers)  # type: ignore[assignment]
     running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -1,0 +1,183 @@
+"""`rtrl serve` as a service: what systemd is told, a drain that loses nothing, a second signal, its log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stages.deploy.run import DeployStage
+from stages.runner import run_stage
+from stages.spool import Spool
+from stages.target.endpoint import running_endpoint
+from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.test_lifecycle import gone
+from tests.stages.serving.test_running import wait_for
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Manager:
+    """The service manager's end: a datagram socket, and what came in."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.said: list[dict[str, str]] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while message := self._socket.recv(4096):
+            self.said.append(dict(line.split("=", 1) for line in message.decode().split("\n")))
+
+    def has(self, name: str, value: str = "1") -> bool:
+        return any(message.get(name) == value for message in self.said)
+
+    def count(self, name: str) -> int:
+        return sum(name in message for message in self.said)
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", str(self.path))
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path / "notify")
+    yield made
+    made.close()
+
+
+def started(world: StubWorld, manager: Manager, **settings: Any) -> subprocess.Popen[str]:
+    """`rtrl serve` as systemd starts it, ready."""
+    given = [f"--set={name.replace('__', '.')}={value}" for name, value in settings.items()]
+    line = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(world.workspace.root), *given]
+    watched = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
+    process = subprocess.Popen(
+        line, env=os.environ | watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert wait_for(lambda: manager.has("READY"))
+    return process
+
+
+def stream(world: StubWorld, words: str, answers: list[str]) -> threading.Thread:
+    """A client that reads a stream to its end."""
+
+    def ask() -> None:
+        body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": words}]}
+        headers = {"Authorization": f"Bearer {world.key}"}
+        url = f"{world.endpoint.url}/v1/chat/completions"
+        try:
+            answers.append(httpx.post(url, json=body, headers=headers, timeout=60).text)
+        except httpx.TransportError as error:
+            answers.append(type(error).__name__)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+def in_flight(world: StubWorld) -> int:
+    transport = httpx.HTTPTransport(uds=world.endpoint.admin_socket)
+    with httpx.Client(transport=transport, base_url="http://admin") as client:
+        text = client.get("/metrics").text
+    return int(float(next(x for x in text.split("\n") if x.startswith("rtrl_in_flight{")).split()[-1]))
+
+
+def test_systemd_hears_of_start_update_and_end_and_nothing_accepted_is_lost(
+    idle: StubWorld, manager: Manager
+) -> None:
+    settings = {"gateway__log_format": "json", "gateway__log_requests": "all"}
+    process = started(idle, manager, **settings)
+    assert manager.said[0]["EXTEND_TIMEOUT_USEC"] == "360000000"  # startup_timeout_s, and a minute
+    assert manager.count("READY") == 1
+    run_stage(idle.workspace, idle.store, DeployStage())
+    assert manager.has("RELOADING")
+    reloading = next(message for message in manager.said if "RELOADING" in message)
+    assert 0 < int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
+    assert wait_for(lambda: manager.count("READY") == 2)
+    answers: list[str] = []
+    threads = [stream(idle, "stub:gap=0.02", answers) for _ in range(3)]
+    assert wait_for(lambda: in_flight(idle) == 3)
+    url = idle.endpoint.url
+    process.send_signal(signal.SIGTERM)
+    assert wait_for(lambda: manager.has("STOPPING"))
+    late = httpx.get(f"{url}/health")
+    assert (late.status_code, late.headers["connection"]) == (503, "close")
+    _, err = process.communicate(timeout=60)
+    for thread in threads:
+        thread.join()
+    assert process.returncode == 0, err
+    assert [answer.endswith("data: [DONE]\n\n") for answer in answers] == [True] * 3
+    spool = Spool.open(idle.workspace.spool_dir)
+    assert sorted(g.finish_reason for _, g, _ in spool.generations(0, 1 << 60)) == ["stop"] * 3
+    spool.close()
+    assert manager.count("WATCHDOG") > 3
+    lines = [json.loads(line) for line in err.splitlines()]
+    names = [line["event"] for line in lines]
+    for name in ("engine", "ready", "deployment", "drain", "request", "drained"):
+        assert name in names, name
+    engine = next(line for line in lines if line["event"] == "engine")
+    assert (engine["state"], engine["arm"], engine["warm_up_s"] > 0) == ("ready", "live", True)
+    done = next(line for line in lines if line["event"] == "deployment")
+    assert (done["kind"], done["outcome"], done["checkpoint"]) == ("swap", "done", idle.second.digest)
+    assert next(line for line in lines if line["event"] == "drained")["cut_short"] == 0
+    assert {"message"} >= {line["event"] for line in lines if "text" in line}
+
+
+def test_what_outlasts_the_drain_is_told_so_and_the_exit_status_says_it(
+    idle: StubWorld, manager: Manager
+) -> None:
+    process = started(idle, manager, gateway__shutdown_timeout_s=0.3, engine__stop_timeout_s=1)
+    answers: list[str] = []
+    thread = stream(idle, "stub:gap=0.5", answers)
+    assert wait_for(lambda: in_flight(idle) == 1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    thread.join()
+    assert process.returncode == 143
+    assert '"code":"shutting_down"' in answers[0]
+    assert "1 requests took longer than 0.3 s" in err
+
+
+def test_a_second_signal_ends_it_at_once(idle: StubWorld, manager: Manager) -> None:
+    process = started(idle, manager)
+    endpoint = idle.endpoint
+    answers: list[str] = []
+    thread = stream(idle, "stub:gap=5", answers)
+    assert wait_for(lambda: in_flight(idle) == 1)
+    process.send_signal(signal.SIGTERM)
+    assert wait_for(lambda: manager.has("STOPPING"))
+    begun = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert time.monotonic() - begun < 5
+    thread.join()
+    assert gone(endpoint.engine.pid)
+    assert not Path(endpoint.engine.temporary).exists()
+    assert running_endpoint(idle.workspace.run_dir) is None
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_the_unit_files_are_valid(tmp_path: Path) -> None:
+    for path in sorted((ROOT / "scripts" / "systemd").iterdir()):
+        text = path.read_text().replace("/srv/rtrl/.venv/bin/rtrl", "/bin/true").replace("User=rtrl\n", "")
+        text = text.replace("file:///srv/rtrl/docs", "https://example.org")
+        (tmp_path / path.name).write_text(text)
+    units = [str(path) for path in sorted(tmp_path.glob("rtrl*"))]
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    ours = [line for line in done.stderr.splitlines() if "rtrl" in line]
+    assert not ours, ours
