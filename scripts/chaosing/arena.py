@@ -23,7 +23,7 @@ from stages.errors import RtrlError
 from stages.target.endpoint import Endpoint
 
 POLL_S = 0.1
-REST_S = 3.0  # between faults: what one has begun is over before the next one
+REST_S = 2.5  # between faults: what one has begun is over before the next one
 CALM_S = 0.6  # of load, all of it answered, is calm
 
 
