@@ -112,15 +112,14 @@ class Fleet:
 
     def arms(self) -> list[Arm]:
         """The engines as the gateway asks them. In its event loop."""
-        return [
-            Arm(
-                each.served,
-                EngineClient(
-                    each.base_url, each.key, each.served.model, self._gateway, each.served.health.breaker
-                ),
-            )
-            for each in self.engines
-        ]
+        found = []
+        for each in self.engines:
+            breaker = each.served.health.breaker
+            client = EngineClient(each.base_url, each.key, each.served.model, self._gateway, breaker)
+            if isinstance(each, Supervisor):
+                each.moved = client.move
+            found.append(Arm(each.served, client))
+        return found
 
     async def start(self) -> None:
         """Start all at a time; returns when each is ready or has failed. Raises RtrlError when none is."""
