@@ -128,17 +128,8 @@ class _Host:
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
         self.announcer = Announcer(notifier)
-        self.fleet = Fleet(
-            settings.engine,
-            settings.targets,
-            self.config,
-            line,
-            live,
-            store.dir / "logs",
-            say,
-            self._engine_started,
-            self.announcer.updating,
-        )
+        changes = self._engine_started, self.announcer.updating
+        self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
         self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.swapper.told = self.announcer.swapped
         self.announcer.engines = [each.served for each in self.fleet.engines]
