@@ -59,6 +59,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="of load")
     parser.add_argument("--seed", type=int, default=0, help="of the load and the order of faults")
     parser.add_argument("--engine", choices=("stub", "vllm"), default="stub")
+    parser.add_argument("--replicas", type=int, default=1, help="engines of the live arm")
+    parser.add_argument("--holdback", type=float, default=0.0, help="share of users who stay on the anchor")
     parser.add_argument(
         "--fault",
         action="append",
@@ -182,6 +184,8 @@ def _document(
         "bench": "chaos",
         "machine": bench.machine(),
         "engine": arguments.engine,
+        "replicas": arguments.replicas,
+        "holdback": arguments.holdback,
         "rate": arguments.rate,
         "seed": arguments.seed,
         "seconds": round(seconds, 1),
@@ -198,7 +202,8 @@ def _world(arguments: argparse.Namespace) -> Iterator[World]:
     """A world that leaves nothing behind, however this ends."""
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rtrl-chaos-"))
     os.environ[MARK] = "chaos"
-    world = World(folder.resolve(), engine=arguments.engine)
+    about = {"engine": arguments.engine, "replicas": arguments.replicas, "holdback": arguments.holdback}
+    world = World(folder.resolve(), **about)
     try:
         yield world
     finally:

@@ -42,6 +42,11 @@ class Whose:
         labels = facts["labels"]
         return cls(tuple(facts["lines"]), None if labels is None else tuple(labels), tuple(facts["without"]))
 
+    def has(self, line: str, label: str) -> bool:
+        """Whether a generation that `line` answered, by a key of population `label`, is one of them."""
+        of = label not in self.without if self.labels is None else label in self.labels
+        return of and line in self.lines
+
     def facts(self) -> dict[str, Any]:
         """Plain, for a run's record."""
         return {

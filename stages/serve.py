@@ -31,7 +31,7 @@ from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
-from stages.gateway.server import Listener, calm_collector
+from stages.gateway.server import Listener, calm_collector, quiet_loop
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
@@ -128,17 +128,8 @@ class _Host:
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
             )
         self.announcer = Announcer(notifier)
-        self.fleet = Fleet(
-            settings.engine,
-            settings.targets,
-            self.config,
-            line,
-            live,
-            store.dir / "logs",
-            say,
-            self._engine_started,
-            self.announcer.updating,
-        )
+        changes = self._engine_started, self.announcer.updating
+        self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
         self.served, self.swapper = self.fleet.first, self.fleet.swapper
         self.swapper.told = self.announcer.swapped
         self.announcer.engines = [each.served for each in self.fleet.engines]
@@ -152,6 +143,7 @@ class _Host:
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         for wanted in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(wanted, self._signalled, stop, wanted)
+        quiet_loop(asyncio.get_running_loop())
         keys = ApiKeys.open(self.workspace.keys_dir)
         if self.certificate and (warning := self.certificate.warning()):
             self.say(f"warning: {warning}")

@@ -94,6 +94,8 @@ def text(result: StageResult) -> str:
             f"{tensors['parameters_checked']} of {tensors['parameters']} weights held as published; "
             f"{probes['tokens']} probe logprobs {probes['max_abs']:.1e} off at most"
         )
+    if "store_bytes" in facts:
+        lines["store"] = f"{facts['store_bytes']:,} bytes copied there"
     for each in facts.get("engines", ()):
         lines[f"engine {each['engine']}"] = f"{each['way']}: {each['why']}"
     if facts.get("restarting"):

@@ -23,7 +23,7 @@ from stages.errors import RtrlError
 from stages.target.endpoint import Endpoint
 
 POLL_S = 0.1
-REST_S = 3.0  # between faults: what one has begun is over before the next one
+REST_S = 2.5  # between faults: what one has begun is over before the next one
 CALM_S = 0.6  # of load, all of it answered, is calm
 
 
@@ -127,7 +127,7 @@ class Arena:
             else:
                 since = since or now
                 asked = self.book.since(since)
-                bad = [record for record in asked if record.outcome != "complete"]
+                bad = [record for record in asked if record.outcome != "complete" and record.code != "left"]
                 if bad:
                     since, reasons = None, [_told(bad[-1])]
                 elif len(asked) >= enough:
@@ -210,7 +210,8 @@ class Arena:
     def changing(self) -> bool:
         """Whether weights are being changed at this moment."""
         found = served(self.world)
-        return found is not None and found["engine"] == "unknown"
+        engines = found.get("engines", [found]) if found else []
+        return any(engine["engine"] == "unknown" for engine in engines)
 
     def sticky_from(self, deployment: str) -> None:
         """A canary is open, and all is well: each user has an arm from now on."""

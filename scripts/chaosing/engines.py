@@ -30,8 +30,8 @@ def engine_killed_in_deploy(arena: Arena) -> None:
     deploying = _loading(arena)
     os.kill(pid, signal.SIGKILL)
     arena.gone()
-    arena.expect(deploying.ended(120), DOWN)
-    if arena.world.live != live:
+    ended = arena.expect(deploying.ended(120), (*DOWN, *(0,) * (arena.world.replicas > 1)))
+    if ended.code and arena.world.live != live:
         arena.problem("the registry moved although the deploy failed")
 
 
@@ -40,8 +40,8 @@ def engine_hung_in_deploy(arena: Arena) -> None:
     deploying = _loading(arena)
     os.kill(pid, signal.SIGSTOP)
     arena.gone()
-    arena.expect(deploying.ended(300), DOWN)
-    if arena.world.live != live:
+    ended = arena.expect(deploying.ended(300), (*DOWN, *(0,) * (arena.world.replicas > 1)))
+    if ended.code and arena.world.live != live:
         arena.problem("the registry moved although the deploy failed")
 
 
@@ -79,6 +79,20 @@ def gateway_killed_in_deploy(arena: Arena) -> None:
     arena.expect(deploying.ended(60), (13,))
     if arena.world.live != live:
         arena.problem("the registry moved although the deploy failed")
+
+
+def gateway_killed_in_rollback(arena: Arena) -> None:
+    world = arena.world
+    before = world.live
+    arena.expect(world.deploy(world.other()), (0,))
+    pid = arena.serving().pid
+    rolling = world.begin("rollback", "--json")
+    arena.wait(lambda: arena.changing() or not rolling.alive, 60, "the loading of weights")
+    os.kill(pid, signal.SIGKILL)
+    arena.gone()
+    ended = arena.expect(rolling.ended(60), (0, 13))
+    if ended.code == 0 and world.live != before:
+        arena.problem(f"{world.live} is live after the rollback, not {before}")
 
 
 def gateway_drained(arena: Arena) -> None:
@@ -221,6 +235,14 @@ FAULTS = (
         "the deploy fails (13), the old weights are served",
         25,
         gateway_killed_in_deploy,
+        "supervisor",
+    ),
+    Fault(
+        "gateway-killed-in-rollback",
+        "SIGKILL to `rtrl serve` while a rollback loads weights",
+        "the rollback is done, or fails (13) and nothing has changed",
+        25,
+        gateway_killed_in_rollback,
         "supervisor",
     ),
     Fault(

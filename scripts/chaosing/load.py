@@ -28,6 +28,8 @@ from chaosing.records import Asked, Record, Rejected, Told
 USERS = 150
 PATIENCE_S = 40.0  # of a client for a whole answer
 RETRY_S = 0.5
+TURNS = 4  # of a conversation
+LEAVING = 0.03  # share of streams that their client leaves
 BEFORE, AFTER = "def f(x):\n    return x\n", "def f(x):\n    return x + {}\n"
 
 
@@ -40,6 +42,7 @@ class Load:
         self.file = records.open("ab", buffering=0)
         self.tasks: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
+        self.said: dict[str, list[dict[str, str]]] = {}  # of each user's conversation
 
     def note(self, record: Record) -> None:
         """Write one record; it is read while this goes on."""
@@ -73,13 +76,19 @@ class Load:
         gap = 0.15 if slow else self.random.choice((0.002, 0.005, 0.02))
         return f"{text} stub:tokens={self.random.randrange(4, 16)} stub:gap={gap}"
 
+    def _before(self, user: str) -> list[dict[str, str]]:
+        """What the user goes on with: the conversation of before, or nothing."""
+        said = self.said.get(user, [])
+        return said if len(said) < 2 * TURNS and self.random.random() < 0.4 else []
+
     async def _ask(self, due: float) -> None:
         user = f"user-{self.random.randrange(USERS)}"
         stream = self.random.random() < 0.5
         words = self._words()
+        messages = [*self._before(user), {"role": "user", "content": words}]
         body = {
             "model": "rtrl",
-            "messages": [{"role": "user", "content": words}],
+            "messages": messages,
             "max_tokens": 24,
             "logprobs": True,
             "return_token_ids": True,
@@ -97,7 +106,7 @@ class Load:
                 if stream and response.status == 200:
                     if self.random.random() < 0.1:  # it is seen before it is complete
                         self._start(self._tell(found["id"], [("completion_shown", {})], headers))
-                    await _streamed(response, found)
+                    await _streamed(response, found, 3 if self.random.random() < LEAVING else 0)
                 else:
                     await _whole(response, found)
         except aiohttp.ClientConnectorError:
@@ -108,6 +117,8 @@ class Load:
             user=user, stream=stream, request=words, due=due, sent=sent, ended=time.monotonic(), **found
         )
         self.note(record)
+        if record.outcome == "complete":
+            self.said[user] = [*messages, {"role": "assistant", "content": record.answer}]
         if record.outcome == "complete" and self.random.random() < 0.5 and not self.stopping.is_set():
             await self._tell(record.id, self._reaction(), headers)
 
@@ -170,10 +181,17 @@ async def _whole(response: aiohttp.ClientResponse, found: dict[str, Any]) -> Non
     }
 
 
-async def _streamed(response: aiohttp.ClientResponse, found: dict[str, Any]) -> None:
-    """Reads to `[DONE]`, an error event, or the end of the connection (`cut`, as it stands in `found`)."""
+async def _streamed(response: aiohttp.ClientResponse, found: dict[str, Any], leave_after: int) -> None:
+    """Reads to `[DONE]`, an error event, or the end of the connection (`cut`, as it stands in `found`).
+
+    With `leave_after` it closes the connection after so many tokens.
+    """
     found |= {"answer": "", "ids": [], "logprobs": []}
     async for line in response.content:
+        if leave_after and len(found["ids"]) >= leave_after:
+            found["code"] = "left"
+            response.close()
+            return
         text = line.strip()
         if text == b"data: [DONE]":
             found["outcome"] = "complete"

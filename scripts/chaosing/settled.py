@@ -39,10 +39,16 @@ def unsettled(world: World) -> list[str]:
     except (RtrlError, OSError) as error:
         return [f"the registry cannot be read: {error}"]
     reasons = [f"deployment {each.id} is still {each.state}" for each in unfinished]
-    if found["engine"] != "ready":
-        reasons.append(f"the engine is {found['engine']}")
-    if live is None or found["checkpoint"] != live.digest:
-        reasons.append("what is served is not what the registry says")
+    for engine in found.get("engines", [found]):
+        if engine["engine"] != "ready":
+            reasons.append(f"the engine is {engine['engine']}")
+        if live is None or engine["checkpoint"] != live.digest:
+            reasons.append("what is served is not what the registry says")
+    base = world.checkpoints["base"].digest
+    held = found.get("holdback") or {"engine": "", "checkpoint": ""}
+    needed = world.holdback > 0 and live is not None and live.digest != base
+    if needed and (held["engine"], held["checkpoint"]) != ("ready", base):
+        reasons.append(f"the holdback's engine is {held['engine'] or 'not there'}")
     arm = found["canary"]
     if (arm["deployment"] if arm else None) != (canary.id if canary else None):
         reasons.append("the canary that is served is not the registry's")

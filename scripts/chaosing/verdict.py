@@ -21,6 +21,7 @@ from chaosing.world import World
 from stages.gateway.arms import assigned
 from stages.records import CANARY, Generation
 from stages.registry.deployments import Deployment
+from stages.registry.holdbacks import holdback_of
 from stages.spool import Spool, Tokens
 from stages.vault import Vault
 
@@ -109,6 +110,8 @@ def _compare(world: World, book: Book, spool: Spool, vault: Vault, verdict: Verd
 def _same(record: Asked, answer: str, tokens: Tokens) -> bool:
     """The record is the answer; of an answer that broke off, the client has its beginning."""
     output = tokens.output.tolist()
+    if record.prompt and record.prompt != tokens.prompt.tolist():
+        return False
     if record.outcome == "complete":
         return (answer, output) == (record.answer, record.ids)
     return answer.startswith(record.answer) and output[: len(record.ids)] == record.ids
@@ -156,12 +159,14 @@ def _arms(world: World, book: Book, opened: list[Open], verdict: Verdict) -> Non
     for stretch in opened:
         deployment = world.store.deployments.get(stretch.deployment)
         share = float(deployment.data["canary"]["share"])
+        held = holdback_of(world.store, "auto")
         told: dict[str, set[str]] = defaultdict(set)
         for record in book.asked:
             if record.sent >= stretch.begin and record.ended <= stretch.end and record.fingerprint:
                 told[record.user].add(record.fingerprint)
         for user, fingerprints in told.items():
-            chosen = assigned(user, deployment.salt, share)
+            back = world.holdback > 0 and held is not None and assigned(user, held.salt, held.share)
+            chosen = assigned(user, deployment.salt, share) and not back
             verdict.in_canary += chosen
             has = fingerprints == {_short(deployment.checkpoint)}
             if chosen != has:

@@ -42,8 +42,12 @@ drain_timeout_s = 10
 [engine]
 program = "{engine}"
 max_model_len = 1024
+replicas = {replicas}
 silence_s = {silence}
 extra_args = {extra}
+
+[ab]
+holdback = {holdback}
 """
 
 
@@ -139,13 +143,13 @@ class World:
         slower_s: what a real engine may take longer than the limits in the table of faults.
     """
 
-    def __init__(self, folder: Path, *, engine: str) -> None:
+    def __init__(self, folder: Path, *, engine: str, replicas: int = 1, holdback: float = 0.0) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.clock = Clock(folder)
         self.disk = Disk(folder / "disk")
         self.path = self.disk.folder / "workspace"
-        self.engine = engine
+        self.engine, self.replicas, self.holdback = engine, replicas, holdback
         self.slower_s = 0.0 if engine == "stub" else VLLM_S
         self.environment = {**self.clock.environment, "OMP_NUM_THREADS": "1"}
         self.checkpoints: dict[str, Artifact] = {}
@@ -161,7 +165,12 @@ class World:
         self.port = free_port()
         extra = '["--load-seconds", "0.4"]' if self.engine == "stub" else "[]"
         text = SETTINGS.format(
-            port=self.port, engine=self.engine, extra=extra, silence=SILENCE_S + self.slower_s / 3
+            port=self.port,
+            engine=self.engine,
+            extra=extra,
+            silence=SILENCE_S + self.slower_s / 3,
+            replicas=self.replicas,
+            holdback=self.holdback,
         )
         (self.path / "rtrl.toml").write_text(text)
         self.checkpoints["base"] = self._alias("live")

@@ -15,6 +15,11 @@ class DeployConfig(ShadowConfig):
     canary_share: float = Field(
         0, ge=0, lt=1, description="share of the users who get it first when `--canary` says none; 0 is all"
     )
+    store: str = Field(
+        "",
+        description="URL of a folder (`file:///...`, `s3://...`: any protocol of fsspec) that checkpoints "
+        "are copied to before they are deployed, for the helpers of `[targets.NAME]`",
+    )
     drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
     swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
     lock_timeout_s: float = Field(

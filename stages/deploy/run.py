@@ -114,6 +114,7 @@ class DeployStage:
         if past := store.deployments.rolled_back(switch.line, switch.target.digest):
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
+        facts |= _offered(config, ctx, switch)
         if (share := _share(config, extra, live)) and not store.is_scratch:
             facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
@@ -142,6 +143,18 @@ def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -
     if extra.get("promote") or extra["offline"] or live is None:
         return 0.0
     return float(extra.get("canary") or config.canary_share)
+
+
+def _offered(config: BaseModel, ctx: RunContext, switch: Switch) -> dict[str, Any]:
+    """The checkpoint in the store that engines of other machines fetch from, before anything is held up."""
+    assert isinstance(config, DeployConfig)
+    if not config.store or switch.offline or ctx.store.is_scratch:
+        return {}
+    from stages.delivery.depot import Depot
+    from stages.delivery.push import push
+
+    ctx.progress.message(f"copying what {config.store} lacks of {switch.target.ref}")
+    return {"store_bytes": push(ctx.store, switch.target, Depot(config.store))}
 
 
 def _before(config: BaseModel, ctx: RunContext, switch: Switch) -> Before | None:

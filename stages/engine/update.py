@@ -107,11 +107,14 @@ class EngineControl:
             return "silent"
         return "ok" if answer.status_code == 200 else "sick"
 
-    async def update(self, checkpoint_dir: Path) -> Verification:
+    async def update(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
         What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
         the engine notices closed connections late when there are many.
+
+        Args:
+            seen_as: the folder as an engine on another machine has it; default the same path.
 
         Raises:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
@@ -123,7 +126,7 @@ class EngineControl:
             await self._cached(expected)  # whatever is cached of it now must be gone after
             await self._post("/pause?mode=abort")
             try:
-                await self.load_weights(checkpoint_dir)
+                await self.load_weights(checkpoint_dir, seen_as)
                 await self.reset_prefix_cache()
             except BaseException:
                 with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
@@ -132,7 +135,7 @@ class EngineControl:
                 raise
             await self._post("/resume")
             found, cached = await asyncio.gather(
-                self._verified(checkpoint_dir, expected, looking), self._cached(expected)
+                self._verified(checkpoint_dir, expected, looking, seen_as), self._cached(expected)
             )
             if cached:
                 raise IntegrityError(
@@ -143,10 +146,10 @@ class EngineControl:
         finally:
             looking.cancel()
 
-    async def load_weights(self, checkpoint_dir: Path) -> None:
+    async def load_weights(self, checkpoint_dir: Path, seen_as: str = "") -> None:
         """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`."""
         require_same_model(self.started_with, checkpoint_dir)
-        await self._worker("rtrl_load", path=str(checkpoint_dir))
+        await self._worker("rtrl_load", path=seen_as or str(checkpoint_dir))
 
     async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
         """Forget keys and values computed with older weights. Refused while requests hold blocks."""
@@ -159,20 +162,24 @@ class EngineControl:
                 )
             await asyncio.sleep(0.05)
 
-    async def verify(self, checkpoint_dir: Path) -> Verification:
+    async def verify(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Prove that the engine serves this checkpoint: held tensors and probe logprobs. See `require`."""
         expected = read_fingerprint(checkpoint_dir)
         looking = self._look(checkpoint_dir, expected)
         try:
-            return await self._verified(checkpoint_dir, expected, looking)
+            return await self._verified(checkpoint_dir, expected, looking, seen_as)
         finally:
             looking.cancel()
 
     async def _verified(
-        self, checkpoint_dir: Path, expected: Fingerprint, looking: asyncio.Task[tuple[str, ...]]
+        self,
+        checkpoint_dir: Path,
+        expected: Fingerprint,
+        looking: asyncio.Task[tuple[str, ...]],
+        seen_as: str,
     ) -> Verification:
         """`verify`, while the checkpoint's files are looked at (`looking`)."""
-        report = await self._held(checkpoint_dir, expected)
+        report = await self._held(checkpoint_dir, expected, seen_as)
         probes = await self._judged(expected)
         report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
@@ -226,10 +233,11 @@ class EngineControl:
             rows[choice["index"]] = [float(entry[str(token)]["logprob"]) for token, entry in pairs]
         return rows
 
-    async def _held(self, checkpoint_dir: Path, expected: Fingerprint) -> TensorReport:
+    async def _held(self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str) -> TensorReport:
         sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        looks = self.config.program == "stub"  # a real engine's file was looked at here
-        arguments = {"path": str(checkpoint_dir), "expected": sums if looks else {}}
+        # the file of a real engine that reads the same folder was looked at here
+        looks = bool(seen_as) or self.config.program == "stub"
+        arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
         answer = await self._worker("rtrl_verify", **arguments)
         return tensor_report(answer)
 

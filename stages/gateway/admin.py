@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ from stages.spool import SpoolWriter
 log = logging.getLogger("rtrl.gateway")
 
 _MAX_BODY = 1 << 20
+_LOOPBACK = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)?(:\d{1,5})?")
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -85,6 +87,7 @@ class Admin:
             await send_error(send, ApiError(500, "server_error", "internal_error", type(error).__name__))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _check_host(scope)
         route = (scope["method"], scope["path"])
         if route == ("GET", "/metrics"):
             await send_body(send, 200, self._metrics.text(), (_TEXT,))
@@ -169,6 +172,15 @@ class Admin:
     async def _spool_call(self, send: Send, call: Callable[[], int]) -> None:
         seq = await asyncio.to_thread(call)
         await send_json(send, 200, {"last_seq": seq})
+
+
+def _check_host(scope: Scope) -> None:
+    """On a loopback port a page in a browser may come by under a name of its own. Raises ApiError 403."""
+    if scope.get("client") is None:
+        return  # a Unix socket
+    if not _LOOPBACK.fullmatch(header(scope, b"host").lower()):
+        message = "the admin listener is reached as 127.0.0.1, [::1] or localhost"
+        raise ApiError(403, "invalid_request_error", "wrong_host", message)
 
 
 def _swap_error(error: SwapError) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from stages.gateway.events import EventIntake
 from stages.gateway.exchange import Exchange
 from stages.gateway.http import (
     JSON_TYPE,
+    Bodies,
     ClientGoneError,
     Receive,
     Scope,
@@ -39,7 +40,7 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKey, ApiKeys
+from stages.gateway.keys import ApiKey, ApiKeys, Salts
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
@@ -77,6 +78,8 @@ class Gateway:
         self._config = config
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
+        self._salts = Salts()
+        self._bodies = Bodies(config.max_bodies_bytes)
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
         self.metrics = Metrics(spool, served)
@@ -110,7 +113,11 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(Exchange(scope, receive, send))
+            body = self._bodies.of(receive)
+            try:
+                await self._http(Exchange(scope, body, send))
+            finally:
+                body.done()
         else:
             await send({"type": "websocket.close", "code": 1000})
 
@@ -200,6 +207,7 @@ class Gateway:
             model=self._served.model,
             engine_model=self.arms.live.engine.model,
             defaults=self._config.sampling,
+            cache_salt=self._salts.of(key.population),
         )
         if request.stream:
             place.stream()

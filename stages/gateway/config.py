@@ -74,6 +74,9 @@ class GatewayConfig(BaseModel):
 
     max_body_bytes: int = Field(16 * MIB, ge=1024, description="longer request bodies get 413")
     max_header_bytes: int = Field(32 * 1024, ge=1024, description="longer header sections get 431")
+    max_bodies_bytes: int = Field(
+        256 * MIB, ge=1024, description="bodies of all requests that are not yet answered; more get 429"
+    )
     max_headers: int = Field(100, ge=8, description="requests with more headers get 431")
     max_connections: int = Field(
         4096, ge=1, description="open at a time; one more ends one that waits for a request, or gets 503"

@@ -54,8 +54,14 @@ class EngineClient:
         headers = {"content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
+        self._headers, self._connections = headers, config.engine_connections
         self._transport = Transport(base_url, headers, config.engine_connections)
         self._timeout = config.engine_timeout_s
+
+    def move(self, base_url: str, key: str) -> None:
+        """Ask another engine from now on; requests that are under way go on at the old one."""
+        headers = {**self._headers, **({"authorization": f"Bearer {key}"} if key else {})}
+        self._transport = Transport(base_url, headers, self._connections)
 
     @property
     def waiting(self) -> int:
@@ -121,12 +127,13 @@ class EngineClient:
 
     @asynccontextmanager
     async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
-        response = await self._transport.send(method, path, body)
+        transport = self._transport  # another one after `move`
+        response = await transport.send(method, path, body)
         try:
             yield response
         finally:
             response.close()
-            self._transport.release()
+            transport.release()
 
 
 async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:

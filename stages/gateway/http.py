@@ -66,6 +66,43 @@ def check_headers(scope: Scope, limit: int, most: int) -> None:
         raise ApiError(431, "invalid_request_error", "headers_too_large", message)
 
 
+class Bodies:
+    """Bounds what the bodies of all requests together hold in memory: one limit a body is not enough."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+    def of(self, receive: Receive) -> Body:
+        """A request's body, counted as it comes in."""
+        return Body(self, receive)
+
+
+class Body:
+    """`receive` of one request. Raises ApiError 429 when too much is held; `done` lets go of it."""
+
+    def __init__(self, home: Bodies, receive: Receive) -> None:
+        self._home, self._receive = home, receive
+        self._held = 0
+
+    async def __call__(self) -> Message:
+        """ASGI's receive."""
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        if self._home.held + size > self._home.most:
+            raise ApiError(
+                429, "rate_limit_error", "too_many_requests", "too many bodies come in at once", retry_after=2
+            )
+        self._home.held += size
+        self._held += size
+        return message
+
+    def done(self) -> None:
+        """The request is answered."""
+        self._home.held -= self._held
+        self._held = 0
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body. Raises ApiError 413 when it is too long, ClientGoneError when it never ends."""
     declared = header(scope, b"content-length")

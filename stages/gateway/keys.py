@@ -210,6 +210,18 @@ class ApiKeys:
             self._keys, self._stamp = found, stamp
 
 
+class Salts:
+    """Of the engine's prefix cache, a secret one for each population: how soon an answer comes tells nobody
+    what another population has asked before."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def of(self, population: str) -> str:
+        """That of a population; "" without one: what such keys ask they share."""
+        return hmac.digest(self._secret, population.encode(), "sha256").hex() if population else ""
+
+
 def _locked(keys_dir: Path) -> AbstractContextManager[locks.FileLock]:
     """Two that change the file at once: one after the other. Only its owner looks into the folder."""
     keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -139,9 +139,19 @@ class Request(NamedTuple):
 
 
 def parse_request(
-    api: Api, body: dict[str, Any], *, model: str, engine_model: str, defaults: DefaultSampling
+    api: Api,
+    body: dict[str, Any],
+    *,
+    model: str,
+    engine_model: str,
+    defaults: DefaultSampling,
+    cache_salt: str = "",
 ) -> Request:
-    """Check `body` and build what the engine gets. Raises ApiError 400 or 404."""
+    """Check `body` and build what the engine gets. Raises ApiError 400 or 404.
+
+    Args:
+        cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
+    """
     given = {name: value for name, value in body.items() if value is not None}
     asked = given.get("model")
     if asked != model:
@@ -164,7 +174,7 @@ def parse_request(
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
     return Request(
         api=api,
-        upstream=_upstream(api, given, modelled, sampling, engine_model),
+        upstream=_upstream(api, given, modelled, sampling, engine_model, cache_salt),
         messages=messages,
         sampling=sampling,
         stream=bool(modelled.stream),
@@ -210,13 +220,20 @@ def _sampling(given: Mapping[str, Any], modelled: _Modelled, defaults: DefaultSa
 
 
 def _upstream(
-    api: Api, given: Mapping[str, Any], modelled: _Modelled, sampling: Sampling, engine_model: str
+    api: Api,
+    given: Mapping[str, Any],
+    modelled: _Modelled,
+    sampling: Sampling,
+    engine_model: str,
+    cache_salt: str,
 ) -> bytes:
     """The engine's body: sampling parameters in full, exact tokens asked for, nothing of ours."""
     body = {name: value for name, value in given.items() if name not in _OURS}
     for name in ("n", "best_of", "max_completion_tokens"):
         body.pop(name, None)
     body["model"] = engine_model
+    if cache_salt:
+        body["cache_salt"] = cache_salt
     for name in _ALWAYS_SENT:
         body[name] = getattr(sampling, name)
     if sampling.max_tokens is not None:

@@ -137,14 +137,20 @@ class Swapper:
         told: (attribute) called after each swap with "done" or an error's code, the target, and seconds.
         recover: called with the old weights' folder when even those could not be loaded again: starts
             the engine anew on them, and sets `ServedState.engine` when it is up.
+        prepare: called with the weights' folder before requests are held: brings them to the engine.
     """
 
     def __init__(
-        self, served: ServedState, update: Update, drain_timeout_s: float, recover: Update | None = None
+        self,
+        served: ServedState,
+        update: Update,
+        drain_timeout_s: float,
+        recover: Update | None = None,
+        prepare: Update | None = None,
     ) -> None:
         self._served = served
         self._update = update
-        self._recover = recover
+        self._recover, self._prepare = recover, prepare
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
@@ -203,6 +209,8 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
+            if self._prepare is not None and self.ready:
+                await self._prepared(target, limit_s)
             try:
                 async with self._served.gate.exclusive(timeout, cut=cut):
                     drained = time.monotonic()
@@ -216,6 +224,18 @@ class Swapper:
                 raise SwapError("drain_timeout", str(error)) from None
         seconds = time.monotonic() - began
         return Swapped(before, verification, drained - began, seconds, restarting=verification is RESTARTING)
+
+    async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
+        """Raises SwapError; nothing is changed then."""
+        assert self._prepare is not None
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._prepare(target.path)
+        except TimeoutError:
+            if limit_s is None:
+                raise
+        except RtrlError as error:
+            raise SwapError("swap_failed", f"{error.message}; the same weights are served", error) from error
 
     async def _replace_or_restart(self, target: Checkpoint, before: Checkpoint, limit_s: float) -> Any:
         """Alone at the gate: `_replace`, if the engine can; else only say what it is to be started on."""

@@ -152,6 +152,17 @@ class _Server(uvicorn.Server):
             self._looking.cancel()
 
 
+def quiet_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Failures that nobody waits for are told by type and place: asyncio would quote the exception."""
+
+    def told(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        where = "".join(traceback.format_tb(error.__traceback__)) if error else ""
+        log.error("%s in the event loop\n%s", type(error).__name__ if error else "failure", where)
+
+    loop.set_exception_handler(told)
+
+
 def calm_collector() -> None:
     """Keep Python's garbage collector from stopping requests: what the start made is never looked at
     again, and young objects are collected less often. For the process that serves, once it has started."""

@@ -54,8 +54,8 @@ def move_first(folder: Path | None, reason: str, lock_timeout: float | None = No
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
     config = _config(workspace.root / SETTINGS_FILE, endpoint)
-    if endpoint is None or config is None:
-        return None
+    if endpoint is None or config is None or not (workspace.store_dir / FILE).is_file():
+        return None  # also where the store's disk is away: no lock file is left in its place
     timeout = config.lock_timeout_s if lock_timeout is None else lock_timeout
     name = f"target-{endpoint.line}"
     lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)

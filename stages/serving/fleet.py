@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from stages.delivery.push import offering
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.errors import RtrlError, UsageError
@@ -19,11 +20,13 @@ from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.registry.store import Store
 from stages.serving.announce import Update
-from stages.serving.outside import Outside
+from stages.serving.outside import Offer, Outside
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.config import TargetConfig
 from stages.target.endpoint import EngineAt
+from stages.workspace import Workspace
 
 Engine = Supervisor | Outside
 
@@ -36,6 +39,7 @@ class Fleet:
         logs: folder of the engines' output.
         changed: called with each newly started process.
         updating: put around each engine's update.
+        offer: sees that a checkpoint (digest) is in `deploy.store`.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Fleet:
         say: Say,
         changed: Callable[[EngineProcess], None],
         updating: Callable[[Update], Update] = lambda update: update,
+        offer: Offer = lambda _: None,
     ) -> None:
         self._gateway = gateway
         self.engines: list[Engine] = []
@@ -64,17 +69,36 @@ class Fleet:
                 name=name if several else "",
             )
             if name in targets:
-                self.engines.append(Outside(name, targets[name], config, served, say))
+                self.engines.append(Outside(name, targets[name], config, served, say, offer))
             else:
                 log = logs / ("engine.log" if name == "1" else f"engine-{name}.log")
                 one = config if name == "1" else config.model_copy(update={"port": 0})
                 self.engines.append(Supervisor(one, served, log, say, changed))
         if not self.engines:
             raise UsageError("engine.replicas is 0 and there are no [targets.NAME]", hint="name an engine")
+        drain_s = gateway.drain_timeout_s
         swappers = [
-            Swapper(each.served, updating(each.update), gateway.drain_timeout_s) for each in self.engines
+            Swapper(each.served, updating(each.update), drain_s, prepare=getattr(each, "prepare", None))
+            for each in self.engines
         ]
         self.swapper = Rolling(swappers, list(self.engines))
+
+    @classmethod
+    def of(
+        cls,
+        workspace: Workspace,
+        store: Store,
+        line: str,
+        checkpoint: Checkpoint,
+        say: Say,
+        changed: Callable[[EngineProcess], None],
+        updating: Callable[[Update], Update],
+    ) -> Fleet:
+        """The engines that the workspace's settings name."""
+        settings, logs = workspace.settings, store.dir / "logs"
+        offer = offering(store, settings.deploy.store)
+        own = settings.engine, settings.targets, settings.gateway
+        return cls(*own, line, checkpoint, logs, say, changed, updating, offer)
 
     @property
     def first(self) -> ServedState:
@@ -88,15 +112,14 @@ class Fleet:
 
     def arms(self) -> list[Arm]:
         """The engines as the gateway asks them. In its event loop."""
-        return [
-            Arm(
-                each.served,
-                EngineClient(
-                    each.base_url, each.key, each.served.model, self._gateway, each.served.health.breaker
-                ),
-            )
-            for each in self.engines
-        ]
+        found = []
+        for each in self.engines:
+            breaker = each.served.health.breaker
+            client = EngineClient(each.base_url, each.key, each.served.model, self._gateway, breaker)
+            if isinstance(each, Supervisor):
+                each.moved = client.move
+            found.append(Arm(each.served, client))
+        return found
 
     async def start(self) -> None:
         """Start all at a time; returns when each is ready or has failed. Raises RtrlError when none is."""

@@ -52,16 +52,23 @@ class HoldbackEngine:
         self._start = start
         self._last_seq = last_seq
         self._changed = changed
+        self._busy = asyncio.Lock()
+        self._ended = False
         self.engine: ExtraEngine | None = None
 
     async def follow(self, drain_s: float) -> None:
         """Bring the engine to what settings and registry say. Raises RtrlError when it does not start."""
+        async with self._busy:
+            if not self._ended:
+                await self._follow(drain_s)
+
+    async def _follow(self, drain_s: float) -> None:
         line = self._arms.live.served.line
         wanted = await asyncio.to_thread(self._wanted, line)
         serving = self.engine.arm.served.checkpoint.digest if self.engine else ""
         if (wanted.digest if wanted else "") == serving:
             return
-        await self.close(drain_s)
+        await self._close(drain_s)
         if wanted is None:
             return
         engine = await self._start(wanted, line=line, arm=HOLDBACK)
@@ -86,8 +93,14 @@ class HoldbackEngine:
             return None
         return Checkpoint(anchor.digest, self._store.checkpoint_folder(anchor))
 
-    async def close(self, drain_s: float) -> None:
-        """Its users to the live arm at once; then stop it. The record stays."""
+    async def end(self, drain_s: float) -> None:
+        """Its users to the live arm, for good; the record stays."""
+        async with self._busy:
+            self._ended = True
+            await self._close(drain_s)
+
+    async def _close(self, drain_s: float) -> None:
+        """Its users to the live arm at once; then stop it."""
         self._arms.holdback = None
         engine, self.engine = self.engine, None
         if engine is not None:

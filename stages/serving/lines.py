@@ -10,8 +10,10 @@ Not for: the main line's own engine and canary (`stages/serve.py`), who goes whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stages.engine.process import EngineProcess
@@ -26,11 +28,13 @@ from stages.serving.announce import Announcer
 from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.extra import ExtraEngine
 from stages.serving.holdback import HoldbackEngine
-from stages.serving.reconcile import EVERY_S, keep_reconciled, live_checkpoint, target_lock
+from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
 from stages.target.switch import complete, end_interrupted
 from stages.workspace import Workspace
+
+EVERY_S = 2.0
 
 
 @dataclass(eq=False)
@@ -66,6 +70,7 @@ class Lines:
         self._workspace, self._store, self._arms = workspace, store, arms
         self._last_seq, self._say, self._changed = last_seq, say, changed
         self._hosts: dict[str, LineEngine] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}  # until when, and how long that is
         self._busy = asyncio.Lock()
         self.announcer: Announcer | None = None
         settings = workspace.settings
@@ -78,18 +83,31 @@ class Lines:
     async def keep(self) -> None:
         """Follow settings and registry until cancelled; failures are said, and tried again."""
         while True:
-            for line in self._workspace.settings.populations:
-                await self._try(line, self._follow(line))
-            for line, holdback in [("", self._holdback), *((n, h.holdback) for n, h in self._hosts.items())]:
-                await self._try(f"{line} holdback".strip(), holdback.follow(self._drain_s))
+            holdbacks = {"holdback": self._holdback}
+            holdbacks |= {f"{line}/holdback": host.holdback for line, host in self._hosts.items()}
+            await asyncio.gather(
+                *(
+                    self._try(line, partial(self._follow, line))
+                    for line in self._workspace.settings.populations
+                ),
+                *(self._try(what, partial(each.follow, self._drain_s)) for what, each in holdbacks.items()),
+            )
             await asyncio.sleep(EVERY_S)
 
-    async def _try(self, what: str, doing: Any) -> None:
+    async def _try(self, what: str, follow: Callable[[], Awaitable[None]]) -> None:
+        """Unless it failed a moment ago: an engine that does not start is not started over and over."""
+        now, (until, pause) = time.monotonic(), self._pauses.get(what, (0.0, 0.0))
+        if now < until:
+            return
         try:
             with classified():
-                await doing
+                await follow()
+            self._pauses.pop(what, None)
         except (RtrlError, ApiError, SwapError) as error:
-            self._say(f"{what}: {error.message}")
+            engine = self._workspace.settings.engine
+            pause = min(max(2 * pause, engine.restart_backoff_s), engine.restart_backoff_max_s)
+            self._pauses[what] = (time.monotonic() + pause, pause)
+            self._say(f"{what}: {error.message}; tried again in {pause:.0f} s")
 
     async def require(self, line: str) -> LineEngine:
         """The line's engine, started on its live checkpoint when there is none (for its first canary).
@@ -131,7 +149,7 @@ class Lines:
 
     async def close(self) -> None:
         """Stop them all; nobody is answered by them any more."""
-        await self._holdback.close(0.1)
+        await self._holdback.end(0.1)
         for line in list(self._hosts):
             await self._close(line, 0.1)
 
@@ -194,7 +212,7 @@ class Lines:
             task.cancel()
         await asyncio.gather(*host.tasks, return_exceptions=True)
         await host.canary.close(drain_s)
-        await host.holdback.close(drain_s)
+        await host.holdback.end(drain_s)
         await host.engine.stop(drain_s)
         self._changed(None)
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl
@@ -19,6 +23,8 @@ from stages.gateway.served import ServedState
 from stages.serving.supervisor import POLL_S, Say, probe
 from stages.target.config import TargetConfig
 
+Offer = Callable[[str], Any]
+
 
 class Outside:
     """One such engine.
@@ -26,16 +32,25 @@ class Outside:
     Args:
         config: the served engine's settings: name, dtype, patience.
         served: shared with the gateway; `checkpoint` says what it is to hold.
+        offer: sees that a checkpoint (digest) is in the store that the helper fetches from.
     """
 
     def __init__(
-        self, name: str, target: TargetConfig, config: EngineConfig, served: ServedState, say: Say
+        self,
+        name: str,
+        target: TargetConfig,
+        config: EngineConfig,
+        served: ServedState,
+        say: Say,
+        offer: Offer = lambda _: None,
     ) -> None:
         self.name, self.target, self.config, self.served = name, target, config, served
         self.key = _token(target.key_file)
         self.verification: Verification | None = None
         self.way = Way("in place, full weights", "it reads the store's folder itself")
-        self._say = say
+        self._say, self._offer = say, offer
+        self._prepared = Path()
+        self._helper_key = _token(target.helper_key_file)
         self.control = EngineControl(self.base_url, self.key, config, served.checkpoint.path)
 
     @property
@@ -54,7 +69,8 @@ class Outside:
                     hint=f"start it, or remove [targets.{self.name}]",
                 )
             try:
-                self.verification = await self.control.verify(checkpoint.path)
+                seen_as = await self.prepare(checkpoint.path)
+                self.verification = await self.control.verify(checkpoint.path, seen_as)
             except IntegrityError:
                 self.verification = await self.update(checkpoint.path)
         except RtrlError:
@@ -67,8 +83,46 @@ class Outside:
 
     async def update(self, path: Path) -> Verification:
         """New weights into it, verified. Raises RtrlError."""
-        self.verification = await self.control.update(path)
+        self.verification = await self.control.update(path, await self.prepare(path))
         return self.verification
+
+    async def prepare(self, path: Path) -> str:
+        """The checkpoint's folder as the engine sees it, fetched by its helper; "" for the same path.
+
+        Raises DependencyDownError (13), IntegrityError (12).
+        """
+        if not self.target.helper:
+            return ""
+        digest = f"sha256:{path.name}"  # as the registry names its folders
+        try:
+            answer = await self._fetch(digest)
+            if answer.status_code == 409:  # not in the store, as far as the helper can tell
+                await asyncio.to_thread(self._offer, digest)
+                answer = await self._fetch(digest)
+        except httpx.HTTPError as error:
+            raise DependencyDownError(
+                f"the helper of {self.name} at {self.target.helper} does not answer: {type(error).__name__}",
+                hint="start it: python -m stages.delivery --help",
+            ) from error
+        found = answer.json()
+        if answer.status_code != 200:
+            told = found.get("error", {})
+            kind = DependencyDownError if told.get("exit_code") == 13 else IntegrityError
+            raise kind(f"the helper of {self.name}: {told.get('message')}", hint=told.get("hint") or "")
+        if path == self._prepared and not found["bytes"]:
+            return str(found["path"])  # fetched a moment ago
+        self._prepared = path
+        how = f"its helper fetched {found['bytes']:,} bytes" if found["bytes"] else "its helper had it"
+        self.way = Way("in place by delta" if found["links"] else "in place, full weights", how)
+        return str(found["path"])
+
+    async def _fetch(self, digest: str) -> httpx.Response:
+        async with httpx.AsyncClient(trust_env=False, timeout=self.config.update_timeout_s) as client:
+            return await client.post(
+                f"{self.target.helper.rstrip('/')}/fetch",
+                json={"checkpoint": digest},
+                headers={"authorization": f"Bearer {self._helper_key}"},
+            )
 
     async def watch(self) -> None:
         """Until cancelled: notice that it stopped answering or holds unknown weights, and check it again."""

@@ -25,12 +25,15 @@ from stages.gateway import logs
 from stages.gateway.rolling import Way
 from stages.gateway.served import ServedState
 from stages.records import CANARY
+from stages.serving.second import in_the_way, start_second, too_small
 from stages.serving.warmup import warm_up
 
 POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
+
+IN_PLACE = Way("in place, full weights", "it runs here and reads the store's folder")
 
 Say = Callable[[str], None]
 
@@ -64,6 +67,8 @@ class Supervisor:
         log: the engine's output, appended to over restarts.
         say: one line for people about what happened.
         changed: called with each newly started process (to note its pid).
+        moved: (attribute) called with URL and key when another process answers from now on.
+        way: (attribute) how it took the last weights.
     """
 
     def __init__(
@@ -84,17 +89,22 @@ class Supervisor:
         self._key = secrets.token_urlsafe(24)
         self._stopping = False
         self._process: EngineProcess | None = None
+        self._second: EngineProcess | None = None
+        self._replacing = False
+        self._ending: set[asyncio.Task[int]] = set()
+        self.way = IN_PLACE
+        self.moved: Callable[[str, str], None] = lambda _url, _key: None
         self._heard = 0.0  # when a probe was last answered well
         self.control = EngineControl(self.base_url, self._key, config, served.checkpoint.path)
 
     @property
     def base_url(self) -> str:
-        """Where the engine listens; the same over restarts."""
+        """Where the engine listens; the same over restarts, another after a switch to a second one."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def key(self) -> str:
-        """What the engine's port wants as bearer token; the same over restarts."""
+        """What the engine's port wants as bearer token."""
         return self._key
 
     @property
@@ -138,16 +148,63 @@ class Supervisor:
         seconds = round(time.monotonic() - began, 3)
         self._log(self.served.engine, pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
-    @property
-    def way(self) -> Way:
-        """How it gets other weights."""
-        return Way("in place, full weights", "it runs here and reads the store's folder")
+    async def prepare(self, path: Path) -> None:
+        """Before requests are held: a second engine, where this one cannot take these weights.
+
+        Raises RtrlError when that does not start; the running one is as it was.
+        """
+        self._drop_second()
+        why = in_the_way(self.control.started_with, path)
+        if why and not too_small(self.process.pid):
+            self._second = await start_second(path, self.config, self.log, self._say)
 
     async def update(self, path: Path) -> Verification:
-        """New weights into the running engine, verified. For the gateway's swap, which holds requests."""
-        self.verification = await self.control.update(path)
+        """Serve other weights, verified. For the gateway's swap, which holds requests."""
+        why = in_the_way(self.control.started_with, path)
+        if not why:
+            self.way = IN_PLACE
+            self.verification = await self.control.update(path)
+        elif self._second is not None and self._second.checkpoint_dir == path:
+            self.way = Way("second engine and traffic switch", why)
+            self.verification = await self._switch(self._second)
+        else:
+            small = too_small(self.process.pid) or "there was no time for a second one"
+            self.way = Way("restart", f"{why}; no second engine: {small}")
+            self.verification = await self._start_anew(path)
         await self._warm_up(path, self.config.warmup_update_requests)
         return self.verification
+
+    async def _switch(self, second: EngineProcess) -> Verification:
+        """Traffic to the second engine; the first one ends afterwards."""
+        first, self._second = self.process, None
+        await self.control.close()
+        self._process, self._port, self._key = second, second.port, second.key
+        self.control = EngineControl(self.base_url, self._key, self.config, second.checkpoint_dir)
+        self.moved(self.base_url, self._key)
+        self._changed(second)
+        ending = asyncio.create_task(asyncio.to_thread(first.kill))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        return await self.control.verify(second.checkpoint_dir)
+
+    async def _start_anew(self, path: Path) -> Verification:
+        self._replacing = True
+        try:
+            self.process.kill()
+            await self.control.close()
+            self._process = EngineProcess.start(path, self.config, self.log, port=self._port, key=self._key)
+            self.control.started_with = path
+            self._changed(self._process)
+            await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping)
+            return await self.control.verify(path)
+        finally:
+            self._replacing = False
+
+    def _drop_second(self) -> None:
+        """One that nobody came for."""
+        if self._second is not None:
+            self._second.kill()
+            self._second = None
 
     async def _warm_up(self, path: Path, requests: int) -> float:
         return await warm_up(self.base_url, self._key, self.config, path, requests)
@@ -183,6 +240,9 @@ class Supervisor:
         self._heard = time.monotonic()
         next_probe = self._heard + self.config.health_every_s
         while True:
+            if self._replacing:
+                await asyncio.sleep(POLL_S)
+                continue
             if self._process is None:
                 return "it could not be started"
             status = self._process.exit_status()
@@ -230,6 +290,7 @@ class Supervisor:
         SIGTERM for long, and nobody waits for its answers)."""
         self._stopping = True
         self.served.engine = "down"
+        self._drop_second()
         await self.control.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.stop if patient else self._process.kill)

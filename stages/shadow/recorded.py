@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.errors import RtrlError
+from stages.populations import Whose
 from stages.records import LIVE, Generation, Sampling
 from stages.spool import Damage, Spool
 from stages.spool.chains import ChainReader
@@ -51,15 +52,15 @@ class Found:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def recent(spool_dir: Path, keys_dir: Path, line: str, wanted: int) -> Found:
-    """At most `wanted` requests that the live arm of `line` answered last."""
+def recent(spool_dir: Path, keys_dir: Path, whose: Whose, wanted: int) -> Found:
+    """At most `wanted` of a line's requests that a live arm answered last."""
     found = Found()
     if not spool_dir.is_dir():
         return found
     spool, vault = Spool.open(spool_dir), Vault.open(keys_dir)
     try:
         reader = spool.chains(vault)
-        for generation, sealed in _spread(spool, line, wanted, found.left_out):
+        for generation, sealed in _spread(spool, whose, wanted, found.left_out):
             if len(found.requests) >= wanted:
                 break
             if opened := _open(reader, generation, sealed, found.left_out):
@@ -71,7 +72,7 @@ def recent(spool_dir: Path, keys_dir: Path, line: str, wanted: int) -> Found:
 
 
 def _spread(
-    spool: Spool, line: str, wanted: int, left_out: Counter[str]
+    spool: Spool, whose: Whose, wanted: int, left_out: Counter[str]
 ) -> Iterator[tuple[Generation, bytes]]:
     """The newest records by turns: each user's last one, then each user's last but one, ..."""
     of_user: dict[str, list[tuple[Generation, bytes]]] = {}
@@ -79,7 +80,7 @@ def _spread(
     for row in reversed(spool.segments()):
         rows = list(spool.generations(row.first_seq, row.last_seq, on_damage=_skip))
         for _, generation, sealed in reversed(rows):
-            if generation.line != line or generation.arm != LIVE:
+            if generation.arm != LIVE or not whose.has(generation.line, generation.population):
                 continue
             if reason := _unfit(generation):
                 left_out[reason] += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import GateRejectedError
+from stages.populations import whose
 from stages.registry.looks import record_shadow
 from stages.registry.store import Store
 from stages.shadow.compare import Tolerance, compare
@@ -34,7 +35,6 @@ def shadow(
     workspace: Workspace,
     store: Store,
     *,
-    line: str,
     deployment: str,
     checkpoint: Path,
     engine: EngineAt,
@@ -51,7 +51,7 @@ def shadow(
         ShadowFailedError: (exit 3) it failed.
     """
     config: ShadowConfig = workspace.settings.deploy
-    found = recent(workspace.spool_dir, workspace.keys_dir, line, config.shadow_requests)
+    found = recent(workspace.spool_dir, workspace.keys_dir, whose(workspace.settings), config.shadow_requests)
     told: dict[str, Any] = {"left_out": dict(sorted(found.left_out.items()))}
     if len(found.requests) < config.shadow_least:
         told |= {"passed": None, "requests": len(found.requests), "reason": _too_few(found.requests, config)}

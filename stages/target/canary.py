@@ -125,7 +125,6 @@ def _shadow(
         return shadow(
             workspace,
             store,
-            line=switch.line,
             deployment=deployment.id,
             checkpoint=store.checkpoint_folder(switch.target),
             engine=engine,

@@ -18,3 +18,10 @@ class TargetConfig(BaseModel):
         description="base URL of its API and of its weight routes, without `/v1`",
     )
     key_file: str = Field("", description="file with the bearer token it wants; default none")
+    helper: str = Field(
+        "",
+        pattern=r"^(https?://[^\s]+)?$",
+        description="base URL of the helper beside it (`python -m stages.delivery`), which fetches weights "
+        "from `deploy.store`; without one it has to see this workspace's store under the same path",
+    )
+    helper_key_file: str = Field("", description="file with the bearer token the helper wants")

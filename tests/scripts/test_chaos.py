@@ -71,7 +71,7 @@ def verdict() -> Iterator[ModuleType]:
 class World(StubWorld):
     """What the judge looks at, with records as a test wants them."""
 
-    engine = "stub"
+    engine, holdback = "stub", 0.0
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -20,11 +20,11 @@ max_header_bytes = 4096
 max_headers = 40
 max_connections = 40
 max_connections_per_peer = 30
-header_timeout_s = 1.0
-body_timeout_s = 1.0
+header_timeout_s = 0.6
+body_timeout_s = 0.6
 body_bytes_per_s = 65536
-idle_timeout_s = 2.0
-send_timeout_s = 1.0
+idle_timeout_s = 1.0
+send_timeout_s = 0.5
 [engine]
 program = "stub"
 """

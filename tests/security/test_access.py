@@ -15,7 +15,9 @@ from stages.errors import UsageError
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import bind_unix
 from stages.workspace import Workspace
+from tests import processes
 from tests.security.wire import CHAT, Site, chat, head, statuses
+from tests.stages.gateway.rig import running
 
 ADMIN = (
     "/admin/served",
@@ -251,3 +253,49 @@ def test_what_is_captured_is_its_owners_alone(site: Site, tmp_path: Path) -> Non
     workspace.spool_dir.chmod(0o777)
     workspace.close_to_others()
     assert stat.S_IMODE(workspace.spool_dir.stat().st_mode) == 0o700, "of an older workspace too"
+
+
+async def test_populations_share_no_cached_prefix(tmp_path: Path) -> None:
+    """Each has a salt of its own; nobody without a population, and no client, can name it."""
+    async with running(tmp_path) as rig:
+        keys = {
+            name: ApiKeys.create(tmp_path / "keys", name, population=name[:4])
+            for name in ("acme", "acme-2", "beta")
+        }
+        rig.gateway._keys._next_check = 0.0
+        for key in keys.values():
+            headers = {"authorization": f"Bearer {key}"}
+            assert (await rig.chat("hi", headers=headers, cache_salt="x")).status_code == 200
+        await rig.chat("hi")
+        acme, same, beta, none = (request.get("cache_salt", "") for request in rig.stub.requests)
+    assert acme == same
+    assert len({acme, beta, "x", none}) == 4
+    assert len(acme) == 64
+    assert none == ""
+
+
+async def test_a_page_in_a_browser_does_not_reach_an_admin_port(tmp_path: Path) -> None:
+    """Its own name resolves to this machine, and the browser takes the answer for the page's own."""
+    async with running(tmp_path) as rig:
+        for host in ("evil.example", "evil.example:8100", "127.0.0.1.evil.example", "[::1].evil.example"):
+            answer = await rig.admin.get("/metrics", headers={"host": host})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_host")
+        for host in ("127.0.0.1:80", "localhost", "[::1]:99"):
+            assert (await rig.admin.get("/metrics", headers={"host": host})).status_code == 200
+
+
+def test_doctor_says_who_else_can_look_in(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "ws", "")
+
+    def check() -> dict[str, Any]:
+        done = processes.rtrl("doctor", "--json", "-w", str(workspace.root), timeout=60)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["metrics"]["checks"]
+        return {one["name"]: one for one in found}
+
+    assert check()["private"]["ok"]
+    workspace.keys_dir.chmod(0o755)
+    (workspace.root / "rtrl.toml").write_text('[gateway]\nhost = "0.0.0.0"\n')
+    found = check()
+    assert (found["private"]["ok"], found["private"]["level"]) == (False, "error")
+    assert "keys" in found["private"]["detail"]
+    assert (found["tls"]["ok"], found["tls"]["level"]) == (False, "warning"), "plain HTTP beyond this machine"

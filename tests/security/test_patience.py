@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.security.wire import CHAT, Site, chat, head, read, statuses
+from tests.stages.gateway.rig import running
 
 
 def timed(site: Site, *pieces: bytes, pause: float = 0.0) -> tuple[bytes, float]:
@@ -39,7 +42,7 @@ DRIPS = {
 @pytest.mark.parametrize(("pieces", "status"), DRIPS.values(), ids=DRIPS)
 def test_slow_headers_are_not_waited_for(site: Site, pieces: list[bytes], status: int) -> None:
     """Each piece comes well within the time-out; all together do not."""
-    answer, seconds = timed(site, *pieces, pause=0.2)
+    answer, seconds = timed(site, *pieces, pause=0.12)
     assert statuses(answer) in ([status], []), "told, or cut off while it still wrote"
     assert seconds < 4.5
     assert site.alive()
@@ -47,7 +50,7 @@ def test_slow_headers_are_not_waited_for(site: Site, pieces: list[bytes], status
 
 def test_a_slow_body_is_not_waited_for(site: Site) -> None:
     sent = head("POST", CHAT, f"Authorization: Bearer {site.key}", "Content-Length: 60000", close=False)
-    answer, seconds = timed(site, sent, *[b"x"] * 12, pause=0.2)
+    answer, seconds = timed(site, sent, *[b"x"] * 12, pause=0.12)
     assert statuses(answer) in ([408], [])
     assert seconds < 4.5
 
@@ -58,13 +61,13 @@ def test_a_body_that_comes_as_fast_as_it_must_is_waited_for(site: Site) -> None:
     cut = body.index(b"\r\n\r\n") + 4
     step = 10_000
     pieces = [body[:cut], *[body[n : n + step] for n in range(cut, len(body), step)]]
-    answer, _ = timed(site, *pieces, pause=0.2)
+    answer, _ = timed(site, *pieces, pause=0.12)
     assert statuses(answer) == [200]
 
 
 def test_who_has_been_refused_is_not_listened_to_for_long(site: Site) -> None:
     sent = head("POST", CHAT, "Authorization: Bearer nobody", "Content-Length: 60000", close=False)
-    answer, seconds = timed(site, sent, *[b"x"] * 10, pause=0.2)
+    answer, seconds = timed(site, sent, *[b"x"] * 10, pause=0.12)
     assert statuses(answer) == [401], "told before the body came"
     assert seconds < 4.5
 
@@ -140,9 +143,23 @@ def test_who_does_not_take_its_answer_is_cut_off(site: Site) -> None:
         sock.settimeout(5)
         sock.connect(site.address)
         sock.sendall(chat(site.key, "stub:tokens=40000", stream=True, logprobs=True, return_token_ids=True))
-        time.sleep(2.5)
+        time.sleep(1.5)
         began = time.monotonic()
         answer = read(sock)
     assert b"[DONE]" not in answer
     assert time.monotonic() - began < 5, "what the kernel held, then the end"
     assert site.alive()
+
+
+async def test_bodies_of_all_together_are_bounded(tmp_path: Path) -> None:
+    """Each is as long as it may be; what is refused now is taken when the others are answered."""
+    async with running(tmp_path, max_body_bytes=200_000, max_bodies_bytes=500_000) as rig:
+        asked = [rig.chat("stub:delay=0.4", metadata={"more": "x" * 150_000}) for _ in range(6)]
+        answers = await asyncio.gather(*asked)
+        found = sorted(answer.status_code for answer in answers)
+        assert found == [200, 200, 200, 429, 429, 429]
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.json()["error"]["code"] == "too_many_requests"
+        assert int(refused.headers["retry-after"]) > 0
+        assert (await rig.chat("x", metadata={"more": "x" * 150_000})).status_code == 200
+        assert rig.gateway._bodies.held == 0

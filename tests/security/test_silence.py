@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import re
 import time
@@ -10,6 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from stages.gateway.config import GatewayConfig
+from stages.gateway.http import Receive, Scope, Send
+from stages.gateway.server import Listener, bind_tcp, quiet_loop
 from tests.security.wire import CHAT, Site, chat, head, read, statuses
 
 SECRET = "XYZZY-PRIVATE"  # what users write here
@@ -143,3 +148,38 @@ def test_a_failure_shows_no_place_in_the_code(site: Site) -> None:
     assert statuses(answer) == [503]
     assert b"Traceback" not in answer
     assert b".py" not in answer
+
+
+async def test_a_failure_nobody_waits_for_quotes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A task's exception may hold what a user wrote; asyncio logs it as it is."""
+    loop = asyncio.get_running_loop()
+    quiet_loop(loop)
+
+    async def fails() -> None:
+        raise ValueError(SECRET)
+
+    task = loop.create_task(fails())
+    await asyncio.wait({task})
+    del task
+    gc.collect()
+    loop.call_soon(int, SECRET)
+    await asyncio.sleep(0.01)
+    assert caplog.text.count("ValueError in the event loop") == 2
+    assert "in fails" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_an_application_that_fails_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(scope: Scope, _receive: Receive, _send: Send) -> None:
+        if scope["type"] == "http":
+            raise ValueError(SECRET)
+
+    listener = Listener(broken, [bind_tcp("127.0.0.1", 0)], GatewayConfig(shutdown_timeout_s=1))
+    await listener.start()
+    reader, writer = await asyncio.open_connection(*listener.address)
+    writer.write(head("GET", f"/{SECRET}"))
+    assert statuses(await reader.read()) == [500]
+    writer.close()
+    await listener.stop()
+    assert "ValueError in the application" in caplog.text
+    assert SECRET not in caplog.text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import ssl
 from pathlib import Path
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,7 +21,10 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.gateway.tls import Certificate
+from stages.serve import serve
+from stages.serving.detach import start_detached, stop
 from tests.security.wire import head, statuses
+from tests.stages.serving.conftest import StubWorld
 
 
 def write_pair(
@@ -102,11 +107,11 @@ async def test_only_the_newest_where_that_is_asked_for(tmp_path: Path) -> None:
 async def test_handshakes_that_never_end_keep_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.gateway.accepting.HANDSHAKE_S", 0.5)
+    monkeypatch.setattr("stages.gateway.accepting.HANDSHAKE_S", 0.3)
     listener = await listening(tmp_path, write_pair(tmp_path))
     try:
         waiting = [await asyncio.open_connection(*listener.address) for _ in range(20)]
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.6)
         assert statuses(await ask(listener.address, client(tmp_path))) == [200]
         for _, writer in waiting:
             writer.close()
@@ -122,11 +127,11 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     try:
         before = client(tmp_path)
         (tmp_path / "key.pem").write_text("half of a key")
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.8)
         assert "is not taken" in caplog.text
         assert statuses(await ask(listener.address, before)) == [200], "the one before is served on"
         write_pair(tmp_path, "renewed.test")
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.8)
         with pytest.raises(ssl.SSLCertVerificationError):
             await ask(listener.address, before)
         assert statuses(await ask(listener.address, client(tmp_path), "renewed.test")) == [200]
@@ -168,3 +173,32 @@ def test_what_clients_will_refuse_is_told_before(tmp_path: Path) -> None:
     assert Certificate(config, tmp_path).warning() == ""
     (tmp_path / "key.pem").chmod(0o644)
     assert "chmod 600" in Certificate(config, tmp_path).warning()
+
+
+def test_rtrl_serve_speaks_https_or_says_why_not(tmp_path: Path) -> None:
+    world = StubWorld(tmp_path / "site")
+    root = world.workspace.root
+    (root / "rtrl.toml").write_text(
+        '[gateway]\nport = 0\ntls_cert = "cert.pem"\ntls_key = "key.pem"\n[engine]\nprogram = "stub"\n'
+    )
+    umask = os.umask(0o022)
+    try:
+        with pytest.raises(UsageError, match=r"the TLS certificate .* is missing") as caught:
+            serve(world.workspace, world.store, say=print, ready=print)
+    finally:
+        os.umask(umask)
+    assert caught.value.hint
+    write_pair(root)
+    endpoint = start_detached(world.workspace)
+    try:
+        assert endpoint.url.startswith("https://")
+        context = client(root)
+        context.check_hostname = False
+        headers = {"authorization": f"Bearer {world.key}"}
+        answer = httpx.get(f"{endpoint.url}/v1/models", headers=headers, verify=context)
+        assert answer.status_code == 200
+        plain = endpoint.url.replace("https", "http")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{plain}/v1/models", headers=headers)
+    finally:
+        stop(world.workspace)

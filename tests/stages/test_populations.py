@@ -74,6 +74,10 @@ def test_whose_generations_are_whose() -> None:
     assert whose(Settings.parse("", source="t")) == Whose(("auto",))
     assert Whose.of(whose(load()).facts(), "auto") == whose(load())
     assert Whose.of(None, "other") == Whose(("other",))
+    acme, plain = whose(load("workspace.line=acme")), whose(load())
+    asked = [("auto", "acme-ci"), ("acme", "acme-ide"), ("auto", ""), ("auto", "else"), ("other", "")]
+    assert [acme.has(*each) for each in asked] == [True, True, False, False, False]
+    assert [plain.has(*each) for each in asked] == [False, False, True, True, False]
     lines = [line_of(load(), label) for label in ("acme-ci", "review", "acme", "")]
     assert lines == ["acme", "review", "", ""]
 

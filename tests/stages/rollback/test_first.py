@@ -148,3 +148,16 @@ def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tm
     assert (states(world), read_intent(tmp_path, "auto")) == (before, None)
     (tmp_path / "rollback-auto.json").write_text("{")
     assert not complete(world.store, tmp_path, "auto")
+
+
+def test_nothing_is_written_where_the_store_is_not(deployed: StubWorld) -> None:
+    store = deployed.workspace.store_dir
+    away = store.with_name("away")
+    store.rename(away)
+    store.mkdir()  # what is left of a disk that is not mounted
+    try:
+        assert move_first(deployed.workspace.root, "test") is None
+        assert list(store.iterdir()) == []
+    finally:
+        store.rmdir()
+        away.rename(store)

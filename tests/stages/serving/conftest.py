@@ -44,14 +44,20 @@ class StubWorld:
         self.report(self.second, self.first)
 
     def checkpoint(
-        self, name: str, parent: str | None, *, fingerprint: bool = True, words: str = ""
+        self,
+        name: str,
+        parent: str | None,
+        *,
+        fingerprint: bool = True,
+        words: str = "",
+        config: str = "{}",
     ) -> Artifact:
         source = self.root / name
         source.mkdir()
         if words:  # what the stub engine does with requests that do not say
             (source / "stub.txt").write_text(words)
-        for file in ("config.json", "tokenizer.json"):
-            (source / file).write_text("{}")
+        (source / "config.json").write_text(config)
+        (source / "tokenizer.json").write_text("{}")
         (source / "model.safetensors").write_bytes(name.encode())
         child = [[-1.0, -2.0 if parent else -3.0]]
         document = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +56,8 @@ class LinesWorld(StubWorld):
             headers={"Authorization": f"Bearer {key or self.key}", "X-Rtrl-User": user},
             timeout=30,
         )
+        if answer.status_code == 503:  # it was sent to an engine that died just then
+            return ""
         assert answer.status_code == 200, answer.text
         return str(answer.json()["system_fingerprint"])
 
@@ -101,14 +102,13 @@ def test_a_population_has_what_its_line_has_and_nobody_else_does(world: LinesWor
 def test_its_engine_is_down_and_the_main_line_answers_until_it_is_back(world: LinesWorld) -> None:
     first, second = short(world.first.digest), short(world.second.digest)
     os.kill(world.endpoint.others["acme"].pid, signal.SIGKILL)
-    time.sleep(0.5)  # what was sent to it before the gateway saw that it is gone gets 503
     seen: list[str] = []
 
     def back() -> bool:
         seen.append(world.by("user-1", world.acme_key))
         return seen[-1] == second and first in seen
 
-    assert wait_for(back)
+    assert wait_for(back), seen
 
 
 def test_it_has_a_canary_of_its_own(world: LinesWorld) -> None:

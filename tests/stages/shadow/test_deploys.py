@@ -11,6 +11,7 @@ from rtrl_cli import shadow_view
 from stages.deploy.run import DeployStage
 from stages.errors import DependencyDownError
 from stages.forget.forget import forget
+from stages.populations import Whose
 from stages.registry.looks import shadows_of
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -112,14 +113,14 @@ def test_shadow_replay_before_a_canary_and_before_everybody(serving: StubWorld) 
 def test_who_is_forgotten_is_not_asked_for_again(serving: StubWorld) -> None:
     workspace = serving.workspace
     wanted = {f"user-{number}" for number in range(USERS)}
-    found = recent(workspace.spool_dir, workspace.keys_dir, "auto", 1000)
+    found = recent(workspace.spool_dir, workspace.keys_dir, Whose(("auto",)), 1000)
     assert {request.user for request in found.requests} == wanted
     assert [request.user for request in found.requests[:USERS]] == sorted(
         wanted, key=lambda name: -int(name.removeprefix("user-"))
     )  # everybody's last one first
-    assert recent(workspace.spool_dir, workspace.keys_dir, "other", 10).requests == []
+    assert recent(workspace.spool_dir, workspace.keys_dir, Whose(("other",)), 10).requests == []
     forget(workspace, serving.store, "user-3", by="test")
-    found = recent(workspace.spool_dir, workspace.keys_dir, "auto", 1000)
+    found = recent(workspace.spool_dir, workspace.keys_dir, Whose(("auto",)), 1000)
     assert {request.user for request in found.requests} == wanted - {"user-3"}
     assert found.left_out["forgotten"] > 0
 

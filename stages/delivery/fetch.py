@@ -1,0 +1,114 @@
+"""The weights of a checkpoint in a folder of this machine, whole, from a store of deltas.
+
+    CACHE/<digest>/    whole checkpoints, as an engine loads them; the last KEEP that were asked for
+    CACHE/tmp-*/       on their way; what a kill left is removed by the next fetch
+
+Only what is not here is fetched: down the chain to the first checkpoint that is. What is here is given
+without asking the store, so that going back to an earlier checkpoint needs no network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.delivery.depot import Depot
+from stages.delta import SUFFIX
+from stages.delta.rebuild import delta_files, rebuild
+from stages.delta.source import DeltaWeights, Weights, WholeWeights
+from stages.errors import IntegrityError
+from stages.registry.objects import files_of
+
+KEEP = 4  # whole checkpoints: what is served, what was before, and what is coming, with one to spare
+LONGEST = 64  # deltas in a row; longer chains are somebody's mistake
+WORK = "tmp-"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Where the checkpoint is, how many bytes came for it, and how many deltas that was."""
+
+    path: Path
+    bytes: int
+    links: int
+
+
+def fetch(url: str, digest: str, cache: Path) -> Fetched:
+    """The checkpoint's folder in `cache`. One fetch at a time in a cache.
+
+    Raises:
+        DependencyDownError (13): it is not here and the store cannot be reached.
+        IntegrityError (12): it is not in the store, damaged there, or does not rebuild to its sha256.
+    """
+    here = cache / digest.removeprefix("sha256:")
+    if here.is_dir():
+        os.utime(here)
+        return Fetched(here, 0, 0)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in cache.glob(f"{WORK}*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=WORK, ignore_cleanup_errors=True) as name:
+        work = Path(name)
+        moved, links = _download(Depot(url), digest, cache, work)
+        whole = work / "whole"
+        _put_together(work, links, cache, whole)
+        for path in files_of(whole):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        whole.rename(here)
+    _prune(cache, here)
+    return Fetched(here, moved, sum(base is not None for _, base in links))
+
+
+def _download(depot: Depot, digest: str, cache: Path, work: Path) -> tuple[int, list[tuple[str, str | None]]]:
+    """What is not here: bytes, and the links of the chain (digest, base), the wanted one first."""
+    links: list[tuple[str, str | None]] = []
+    moved, wanted = 0, digest
+    while True:
+        manifest = depot.manifest(wanted)
+        moved += depot.get(wanted, manifest, work / wanted.removeprefix("sha256:"))
+        base = manifest.get("base")
+        links.append((wanted, base))
+        if base is None or (cache / base.removeprefix("sha256:")).is_dir():
+            return moved, links
+        if len(links) > LONGEST:
+            raise IntegrityError(
+                f"{digest} is a chain of more than {LONGEST} deltas", hint="publish it whole"
+            )
+        wanted = base
+
+
+def _put_together(work: Path, links: list[tuple[str, str | None]], cache: Path, whole: Path) -> None:
+    """The wanted checkpoint's whole folder, from the links downloaded and the one below them."""
+    top = work / links[0][0].removeprefix("sha256:")
+    bottom, base = links[-1]
+    if base is None and len(links) == 1:
+        top.rename(whole)
+        return
+    below = work / bottom.removeprefix("sha256:") if base is None else cache / base.removeprefix("sha256:")
+    weights: Weights = WholeWeights(sorted(below.glob("*.safetensors")))
+    deltas = [link for link in reversed(links) if link[1] is not None]
+    found: DeltaWeights | None = None
+    for link, _ in deltas:
+        found = DeltaWeights(delta_files(work / link.removeprefix("sha256:")), found or weights)
+    assert found is not None
+    whole.mkdir()
+    rebuild(found, whole)
+    for path in files_of(top):
+        name = path.relative_to(top)
+        if path.suffix != SUFFIX:
+            (whole / name).parent.mkdir(parents=True, exist_ok=True)
+            path.rename(whole / name)
+
+
+def _prune(cache: Path, keep: Path) -> None:
+    """Remove the checkpoints that were asked for longest ago."""
+    folders = [path for path in cache.iterdir() if path.is_dir() and not path.name.startswith(WORK)]
+    folders.sort(key=lambda path: (path == keep, path.stat().st_mtime), reverse=True)
+    for old in folders[KEEP:]:
+        gone = cache / f"{WORK}{old.name}"
+        old.rename(gone)
+        shutil.rmtree(gone)

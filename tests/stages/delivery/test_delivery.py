@@ -1,0 +1,173 @@
+"""Chains of deltas through a store to an engine's machine: bit by bit, checked, no network needed after."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import fsspec
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from stages.delivery import fetch as fetching
+from stages.delivery.__main__ import Helper
+from stages.delivery.depot import Depot
+from stages.delivery.fetch import fetch
+from stages.delivery.push import offering, push
+from stages.errors import DependencyDownError, IntegrityError, UsageError
+from stages.registry.store import Store
+from stages.stage import Artifact, Output
+from stages.train.delta import as_delta
+from stages.workspace import Workspace
+
+NAME = "model.safetensors"
+
+
+class Family:
+    """A line of checkpoints, each a small step from the one before; the first and every fourth are whole."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = Store.open(Workspace.create(root / "ws", "").store_dir)
+        self.bytes: dict[str, bytes] = {}
+        rng = np.random.default_rng(0)
+        self.weights = rng.normal(0, 1, (64, 64)).astype(np.float32)
+        self.made: list[Artifact] = []
+
+    def grow(self) -> Artifact:
+        number = len(self.made)
+        folder = self.root / f"c{number}"
+        (folder / "sub").mkdir(parents=True)
+        self.weights = self.weights.copy()
+        self.weights[number % 64] += np.float32(0.001)
+        save_file({"w": self.weights}, folder / NAME)
+        (folder / "config.json").write_text(f'{{"n": {number}}}')
+        (folder / "sub" / "more.json").write_text("{}")
+        whole = (folder / NAME).read_bytes()
+        base = as_delta(folder, self.made[-1], self.store, longest=3).base if self.made else None
+        outputs = {"checkpoint": (Output("checkpoint", {}, base), folder)}
+        self.made.append(self.store.publish_external(outputs, line="auto")["checkpoint"])
+        self.bytes[self.made[-1].digest] = whole
+        return self.made[-1]
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    made = Family(tmp_path_factory.mktemp("family"))
+    for _ in range(6):
+        made.grow()
+    return made
+
+
+@pytest.fixture(params=["file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"file://{tmp_path}/depot" if request.param == "file" else f"memory://{tmp_path.name}"
+
+
+def test_chains_are_bounded_by_a_whole_one(family: Family) -> None:
+    assert [artifact.base is None for artifact in family.made] == [True, False, False, False, True, False]
+
+
+def test_what_is_fetched_is_what_was_published(family: Family, url: str, tmp_path: Path) -> None:
+    depot, cache = Depot(url), tmp_path / "cache"
+    first, last = family.made[0], family.made[3]
+    whole = push(family.store, first, depot)
+    assert fetch(url, first.digest, cache).links == 0
+    moved = push(family.store, last, depot)
+    assert moved < whole / 2, "three deltas"
+    assert push(family.store, last, depot) == 0
+    found = fetch(url, last.digest, cache)
+    assert (found.path / NAME).read_bytes() == family.bytes[last.digest]
+    assert (found.path / "config.json").read_text() == '{"n": 3}'
+    assert (found.path / "sub" / "more.json").exists()
+    assert found.links == 3
+    assert found.bytes < whole / 2, "the base was there"
+    alone = fetch(url, last.digest, tmp_path / "empty")
+    assert (alone.path / NAME).read_bytes() == family.bytes[last.digest]
+
+
+def test_going_back_needs_no_store(family: Family, tmp_path: Path) -> None:
+    depot = tmp_path / "depot"
+    url, cache = f"file://{depot}", tmp_path / "cache"
+    for artifact in family.made[:3]:
+        push(family.store, artifact, Depot(url))
+        fetch(url, artifact.digest, cache)
+    shutil.rmtree(depot)
+    back = fetch(url, family.made[1].digest, cache)
+    assert (back.bytes, (back.path / NAME).read_bytes()) == (0, family.bytes[family.made[1].digest])
+    with pytest.raises(IntegrityError, match="has no"):
+        fetch(url, family.made[4].digest, cache)
+
+
+def test_the_last_ones_are_kept(family: Family, url: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    (cache / "tmp-killed").mkdir(parents=True)
+    for artifact in family.made:
+        push(family.store, artifact, Depot(url))
+        fetch(url, artifact.digest, cache)
+    kept = {path.name for path in cache.iterdir()}
+    assert len(kept) == fetching.KEEP
+    assert {each.digest.removeprefix("sha256:") for each in family.made[-2:]} <= kept
+
+
+@pytest.mark.parametrize("what", ["manifest.json", NAME + ".delta", "config.json"])
+def test_what_was_changed_in_the_store_is_refused(family: Family, tmp_path: Path, what: str) -> None:
+    url, digest = f"file://{tmp_path}/depot", family.made[1].digest
+    push(family.store, family.made[1], Depot(url))
+    path = tmp_path / "depot" / digest.removeprefix("sha256:") / what
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1] + b"~")
+    with pytest.raises(IntegrityError, match="was changed"):
+        fetch(url, digest, tmp_path / "cache")
+    assert [each.name for each in (tmp_path / "cache").iterdir() if each.name.startswith("tmp-")] == []
+
+
+def test_a_push_that_was_killed_is_no_checkpoint_and_is_completed(family: Family, tmp_path: Path) -> None:
+    url, digest = f"file://{tmp_path}/depot", family.made[0].digest
+    folder = tmp_path / "depot" / digest.removeprefix("sha256:")
+    push(family.store, family.made[0], Depot(url))
+    (folder / "manifest.json").unlink()
+    (folder / NAME).write_bytes(b"half")
+    assert not Depot(url).has(digest)
+    push(family.store, family.made[0], Depot(url))
+    fetch(url, digest, tmp_path / "cache")
+
+
+def test_a_store_that_is_away_is_a_dependency(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DependencyDownError, match="cannot be used"):
+        Depot("no-such-protocol://x")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("no network")
+
+    memory = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(memory), "cat_file", refuse)
+    with pytest.raises(DependencyDownError, match="no network") as caught:
+        push(family.store, family.made[0], Depot("memory://away"))
+    assert (caught.value.code, bool(caught.value.hint)) == (13, True)
+    with pytest.raises(UsageError):
+        offering(family.store, "")(family.made[0].digest)
+
+
+async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/depot"
+    push(family.store, family.made[1], Depot(url))
+    helper = Helper(url, tmp_path / "cache", "k")
+    transport = httpx.ASGITransport(helper)
+    async with httpx.AsyncClient(transport=transport, base_url="http://h") as client:
+        assert (await client.get("/health")).status_code == 401
+        client.headers["authorization"] = "Bearer k"
+        assert (await client.get("/health")).status_code == 200
+        asked = [client.post("/fetch", json={"checkpoint": family.made[1].digest}) for _ in range(2)]
+        first, second = await asyncio.gather(*asked)
+        assert (first.json()["links"], second.json()["bytes"]) == (1, 0)
+        path = Path(first.json()["path"])
+        assert (path / NAME).read_bytes() == family.bytes[family.made[1].digest]
+        missing = await client.post("/fetch", json={"checkpoint": family.made[4].digest})
+        assert (missing.status_code, missing.json()["error"]["exit_code"]) == (409, 12)
+        assert (await client.post("/fetch", json={"checkpoint": "../../etc"})).status_code == 400
