@@ -21,7 +21,7 @@ STREAMS = (32, 256)
 CONNECTIONS = 64
 SOAK_RATE = 50  # whole answers per second, beside them
 SOAK_STREAMS = 16
-SAMPLE_S = 1.0
+SAMPLE_S = 0.25
 MIB = 1 << 20
 
 Measured = tuple[list[dict[str, Any]], list[str], int]
@@ -69,9 +69,14 @@ def streams(started: Servers, runs: int, seconds: float) -> Measured:
 def saturation(started: Servers, runs: int, seconds: float) -> Measured:
     """Whole answers per second from connections that send the next request at once."""
     by: dict[str, list[Any]] = {}
+    process, cpu_ms = psutil.Process(started.gateway), []
     for server in turns(started, runs, f"{CONNECTIONS} connections, as fast as it goes"):
+        used = sum(process.cpu_times()[:2])
         result = Load("_load.py", started.url(server), started.key, f"x{CONNECTIONS}", seconds).result()
         by.setdefault(server, []).append(result)
+        if server == "gateway":
+            used = sum(process.cpu_times()[:2]) - used
+            cpu_ms.append(used * 1000 / max(1, len(result["ids"])))
     rates = {server: [len(one["ms"]) / seconds for one in results] for server, results in by.items()}
     found = [
         figure(
@@ -79,6 +84,8 @@ def saturation(started: Servers, runs: int, seconds: float) -> Measured:
         )
         for server, values in rates.items()
     ]
+    what = "processor time per answer, gateway"
+    found.append(figure("gateway.cpu_ms_per_answer", what, cpu_ms, "ms", ""))
     if "litellm" in rates:
         ours, theirs = rates["gateway"], rates["litellm"]
         ratio = [a / b for a, b in zip(ours, theirs, strict=True)]

@@ -88,7 +88,8 @@ class Load:
         """A short conversation of one of the users, in words never seen before."""
         text = " ".join(self.random.choices(TEXT.split(), k=80))
         message = {"role": "user", "content": text}
-        body = {"model": "rtrl", "messages": [message], "user": f"user{self.random.randrange(USERS)}"}
+        user = f"user{self.random.randrange(USERS)}"
+        body: dict[str, object] = {"model": "rtrl", "messages": [message], "user": user}
         if self.returning:
             name = f"s{self.random.randrange(SESSIONS)}"
             body |= {"user": f"user-of-{name}", "metadata": {"rtrl_session": name, "rtrl_episode": name}}
