@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from cursorbench.errors import UsageError
-from cursorbench.harness.tool_schema import BadSchemaError, ToolSchema
+from cursorbench.harness.tool_schema import Allowance, BadSchemaError, ToolSchema
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -156,14 +156,15 @@ class ToolSet:
         """The tools' names in the order given."""
         return tuple(self._schemas)
 
-    def check(self, call: RawCall) -> CallError:
-        """What is wrong with a call: "" for nothing. A schema that cannot be applied fits nothing."""
+    def check(self, call: RawCall, allowance: Allowance | None = None) -> CallError:
+        """What is wrong with a call: "" for nothing. A schema that cannot be applied fits nothing, nor does
+        anything when the `allowance` of several calls is used up."""
         if call.error:
             return call.error
         schema = self._schemas.get(call.name)
         if schema is None:
             return "unknown_tool"
-        return "" if schema.fits(call.arguments) else "schema"
+        return "" if schema.fits(call.arguments, allowance) else "schema"
 
 
 def check(call: RawCall, tools: Sequence[Tool] | ToolSet) -> CallError:

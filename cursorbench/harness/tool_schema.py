@@ -19,6 +19,7 @@ from typing import Any
 
 STEPS = 100_000  # of one check: a third of a second. An ordinary one takes a few dozen
 SCHEMA_STEPS = 300_000  # to find that a schema is one: 500 properties take 120,000
+ANSWER_STEPS = 50_000  # of all calls of an answer, where others wait for it: a sixth of a second
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNJUDGED = ("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties")
 _NOT_MONOTONE = ("not", "if", "disallow", "maxContains")
@@ -27,6 +28,13 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
 
 class BadSchemaError(ValueError):
     """It is no JSON schema, or one that takes too long to apply."""
+
+
+@dataclass
+class Allowance:
+    """What the checks of several calls may cost together, in steps."""
+
+    left: int = ANSWER_STEPS
 
 
 @dataclass
@@ -69,23 +77,39 @@ class ToolSchema:
             # KeyError, OverflowError, ValueError of a URL
             raise BadSchemaError(f"it cannot be read: {type(error).__name__}") from error
 
-    def fits(self, arguments: str) -> bool:
-        """Whether a call's arguments (JSON text) do. What cannot be applied fits nothing."""
+    def fits(self, arguments: str, allowance: Allowance | None = None) -> bool:
+        """Whether a call's arguments (JSON text) do. What cannot be applied fits nothing.
+
+        Args:
+            allowance: of this and further checks; what is used is taken off.
+        """
         try:
             value = json.loads(arguments)
             per_anchor = 1 + self._size // 16
+            steps = STEPS if allowance is None else min(STEPS, allowance.left)
             return isinstance(value, dict) and self._applied(
-                self._validator, value, STEPS, per_anchor, self._size + len(arguments)
+                self._validator, value, steps, per_anchor, self._size + len(arguments), allowance
             )
         except Exception:  # noqa: BLE001  see above; also arguments nested too deep, numbers too long
             return False
 
-    def _applied(self, validator: Any, value: object, steps: int, per_anchor: int, length: int) -> bool:
-        token = _WORK.set(_Work(steps, per_anchor, 1 + (length >> 10)))
+    def _applied(
+        self,
+        validator: Any,
+        value: object,
+        steps: int,
+        per_anchor: int,
+        length: int,
+        allowance: Allowance | None = None,
+    ) -> bool:
+        work = _Work(steps, per_anchor, 1 + (length >> 10))
+        token = _WORK.set(work)
         try:
             return bool(validator.is_valid(value))
         finally:
             _WORK.reset(token)
+            if allowance is not None:
+                allowance.left -= steps - max(work.left, 0)
 
 
 def _size(schema: object) -> int:

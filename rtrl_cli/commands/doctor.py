@@ -91,12 +91,19 @@ def _workspace(folder: Path | None) -> list[Check]:
         return [*checks, Check("store", False, error.message, error.hint)]
     dead = [run["id"] for run in seen["running"] if not run["alive"]]
     left = sum(seen["unfinished"].values()) + len(dead)
-    mode = found.keys_dir.stat().st_mode & 0o077 if found.keys_dir.is_dir() else 0
+    private = (found.keys_dir, found.spool_dir, found.inbox_dir, found.run_dir)
+    loose = [path.name for path in private if path.is_dir() and path.stat().st_mode & 0o077]
     return [
         *checks,
         Check("store", True, f"{sum(each['count'] for each in seen['artifacts'].values())} artifacts"),
         Check("left over", not left, str(left), "the next stage, or `rtrl verify`, clears it up", "warning"),
         Check(
-            "keys", not mode, "only the owner reads them" if not mode else "others can read them", "chmod 700"
+            "private",
+            not loose,
+            f"others can look into {', '.join(loose)}"
+            if loose
+            else "only the owner looks into keys and data",
+            "chmod 700, or start `rtrl serve`, which does it",
+            "error" if found.keys_dir.name in loose else "warning",
         ),
     ]

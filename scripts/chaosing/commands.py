@@ -89,6 +89,8 @@ def killed(command: str, point: str, arena: Arena) -> None:
     world = arena.world
     if command in ("promote", "canary-rollback") and open_canary(arena) is None:
         return
+    if command == "rollback":
+        arena.expect(world.deploy(world.other()), (0,))
     arena.sticky_until()
     ended = _do(world, command, {"RTRL_FAULT": point})
     arena.gone()

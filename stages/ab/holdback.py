@@ -87,7 +87,7 @@ def _row(
     name: str, held: Users, live: Users, config: AbConfig, planned: float, level: float
 ) -> dict[str, Any]:
     found = difference(held, live)
-    gain = found.value if METRICS[name][0] == "higher" else -found.value
+    gain = found.value if METRICS[name][0] == "higher" else 0.0 - found.value
     known = min(found.users) >= config.min_users and planned > 0 and found.information > 0
     at_least = lower_bound(gain, found.information, planned, level) if known else None
     at_most = upper_bound(gain, found.information, planned, level) if known else None

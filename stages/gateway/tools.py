@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from cursorbench.harness import hermes
+from cursorbench.harness.tool_schema import Allowance
 from stages.records import ToolCall
 
 _DECODER = json.JSONDecoder()
@@ -26,11 +27,13 @@ class Answer:
         content: the text without well-formed calls.
         calls: well-formed calls as the OpenAI API has them.
         records: all calls, broken ones included, without arguments (they are content).
+        allowance: what checking its calls may still cost: nobody else is answered meanwhile.
     """
 
     content: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     records: list[ToolCall] = field(default_factory=list)
+    allowance: Allowance = field(default_factory=Allowance, compare=False)
 
     @property
     def invalid(self) -> int:
@@ -42,7 +45,7 @@ class Answer:
         if call.error:
             self.records.append(ToolCall("", "", "", "unparsable"))
             return None
-        error = tools.check(call)
+        error = tools.check(call, self.allowance)
         call_id = f"call_{uuid4().hex[:24]}"
         # the name of a tool that does not exist is the model's text, hence content
         self.records.append(ToolCall(call_id, "" if error == "unknown_tool" else call.name, "", error))

@@ -93,10 +93,11 @@ class CanaryEngine:
             assert self.supervisor.verification is not None
             return self.supervisor.verification
 
-    async def close(self, drain_s: float) -> str:
+    async def close(self, drain_s: float, *, patient: bool = True) -> str:
         """Everybody to the live arm at once; then let its requests end, and stop it.
 
-        Those that are not done after `drain_s` are cut short. The deployment's id, "" without a canary.
+        Those that are not done after `drain_s` are cut short. Without patience the engine is not asked to
+        end: one that hangs would not. The deployment's id, "" without a canary.
         """
         async with self._busy:
             self.opened.clear()
@@ -107,7 +108,7 @@ class CanaryEngine:
                     async with ended.arm.served.gate.exclusive(drain_s, cut=True):
                         ended.arm.served.engine = "down"
                 await ended.arm.engine.close()
-            await self._stop(patient=ended is not None)
+            await self._stop(patient=patient and ended is not None)
         return ended.deployment if ended is not None else ""
 
     async def _stop(self, *, patient: bool) -> None:
@@ -183,7 +184,8 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
                     failed = (arms.canary.deployment, f"its engine: {trouble.result()}")
                     say(f"canary {failed[0]} is rolled back: {failed[1]}")
                     # users first, then the record; what is only slow may finish its answers
-                    await engine.close(drain_s if arms.collapsed() else 0.1)
+                    slow = bool(arms.collapsed())  # not dead: it may finish what it has begun
+                    await engine.close(drain_s if slow else 0.1, patient=slow)
                 trouble = None
     finally:
         if trouble is not None:

@@ -15,6 +15,7 @@ from stages.errors import UsageError
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import bind_unix
 from stages.workspace import Workspace
+from tests import processes
 from tests.security.wire import CHAT, Site, chat, head, statuses
 from tests.stages.gateway.rig import running
 
@@ -281,3 +282,20 @@ async def test_a_page_in_a_browser_does_not_reach_an_admin_port(tmp_path: Path) 
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_host")
         for host in ("127.0.0.1:80", "localhost", "[::1]:99"):
             assert (await rig.admin.get("/metrics", headers={"host": host})).status_code == 200
+
+
+def test_doctor_says_who_else_can_look_in(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "ws", "")
+
+    def check() -> dict[str, Any]:
+        done = processes.rtrl("doctor", "--json", "-w", str(workspace.root), timeout=60)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["metrics"]["checks"]
+        return {one["name"]: one for one in found}
+
+    assert check()["private"]["ok"]
+    workspace.keys_dir.chmod(0o755)
+    (workspace.root / "rtrl.toml").write_text('[gateway]\nhost = "0.0.0.0"\n')
+    found = check()
+    assert (found["private"]["ok"], found["private"]["level"]) == (False, "error")
+    assert "keys" in found["private"]["detail"]
+    assert (found["tls"]["ok"], found["tls"]["level"]) == (False, "warning"), "plain HTTP beyond this machine"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evals.ab.arms import Users
+from rtrl_cli.commands.ab import text
 from stages.ab import look
 from stages.ab.config import GUARDS, METRICS
 from stages.ab.observe import ArmSeen
@@ -69,6 +71,23 @@ def test_what_is_held_at_its_horizon_is_ended_when_nobody_promotes_it(
     assert told[3]["ends_in_s"] == pytest.approx(3600, abs=30)
     assert told[-1]["ends_in_s"] == 0
     world.store.deployments.end_canary(deployment, "not promoted", by="test")
+
+
+def test_what_people_are_shown(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = [arm(0.9, 1, 400), arm(0.2, 2, 400)]
+    for index, one in enumerate(arms):
+        kept = one.metrics[NAMES[0]]
+        before = np.random.default_rng(index).random(400)
+        arms[index] = replace(one, metrics={**one.metrics, NAMES[0]: replace(kept, before=before)})
+    monkeypatch.setattr(look, "observe", lambda *_: arms)
+    deployment = opened(world)
+    seen = look.take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    shown = text(seen)
+    assert f"{deployment} of line auto" in shown
+    assert "edit_persistence 0% less variance, 800 users" in shown
+    assert "not measured  dissatisfied_followup" in shown
+    assert shown.splitlines()[-1].startswith("roll back: edit_persistence is worse by")
+    world.store.deployments.end_canary(deployment, "shown", by="test")
 
 
 def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cursorbench.harness.hermes import ToolSet
+from cursorbench.harness.hermes import ToolSet, render
 from stages.gateway.tools import Answer, ToolStream, read_answer
 
 TOOLS = ToolSet(
@@ -83,3 +83,24 @@ def test_without_tools_text_stays_text() -> None:
     text = '<tool_call>{"name": "read_file", "arguments": {}}</tool_call>'
     assert read_answer(text, None).content == text
     assert ToolStream(None).feed(text) == [text]
+
+
+def test_calls_of_an_answer_are_checked_in_bounded_work() -> None:
+    """A schema that doubles at each level, called as often as one likes, keeps the others waiting."""
+    levels: dict[str, Any] = {"l0": {"type": "object"}}
+    for n in range(1, 30):
+        levels[f"l{n}"] = {"allOf": [{"$ref": f"#/$defs/l{n - 1}"}] * 2}
+    schema = {"$defs": levels, "type": "object", "properties": {"a": {"$ref": "#/$defs/l29"}}}
+    tools = ToolSet([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    call = render("f", {"a": {}})
+    answer = read_answer(call * 200, tools)
+    assert answer.allowance.left <= 0
+    assert [record.error for record in answer.records] == ["schema"] * 200
+    stream = ToolStream(tools)
+    stream.feed(call * 200)
+    stream.finish()
+    assert stream.answer.records[0].error == "schema"
+    plain = {"properties": {"a": {"type": "object"}}}
+    ordinary = ToolSet([{"type": "function", "function": {"name": "f", "parameters": plain}}])
+    answer = read_answer(call * 1000, ordinary)
+    assert answer.invalid == 0, "a thousand ordinary ones cost less"

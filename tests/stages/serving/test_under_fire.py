@@ -72,12 +72,14 @@ class Engine(CanaryEngine):
     def __init__(self, arms: Arms) -> None:
         super().__init__(EngineConfig(), GatewayConfig(), arms, Path("/dev/null"), print)
         self.ended: list[str] = []
+        self.patient: list[bool] = []
 
-    async def close(self, drain_s: float) -> str:
+    async def close(self, drain_s: float, *, patient: bool = True) -> str:
         ended = self._arms.close()
         self.opened.clear()
         self.supervisor = None
         self.ended.append(ended.deployment if ended else "")
+        self.patient.append(patient)
         return self.ended[-1]
 
 
@@ -124,7 +126,7 @@ async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(
     world.workspace.store_dir.rename(away)
     task = asyncio.create_task(keep_canary(world.store, engine, arms, 1, said.append))
     await until(lambda: arms.canary is None and len(said) > 2)
-    assert engine.ended == [made.id]
+    assert (engine.ended, engine.patient) == ([made.id], [False]), "an engine that hangs is not asked"
     assert not world.workspace.store_dir.exists(), "nothing is written where the store was"
     away.rename(world.workspace.store_dir)
     await until(lambda: world.store.deployments.get(made.id).state == "rolled_back")
