@@ -1,8 +1,9 @@
 """Measure what the documentation states: `python scripts/bench.py NAME... --json`.
 
-Each NAME is a module of scripts/benches with `figures() -> list[dict]`; without a NAME, those there are
-are listed. One JSON document with --json, a table without. Exit 0 whether or not a bar holds; not 0
-only when a measurement failed.
+Each NAME is a module of scripts/benches with `figures() -> list[dict]`, or with `add_arguments(parser)` and
+`figures(arguments)`; `bench.py NAME --help` lists what it takes. Without a NAME, those there are are listed.
+One JSON document with --json, a table without. Exit 0 whether or not a bar holds; not 0 only when a
+measurement failed.
 """
 
 from __future__ import annotations
@@ -92,14 +93,16 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def run(wanted: list[str]) -> tuple[list[dict[str, Any]], bool]:
+def run(wanted: list[str], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
     """All figures of the benches, and whether every measurement worked."""
     figures: list[dict[str, Any]] = []
     worked = True
     for name in wanted:
         print(f"bench {name}", file=sys.stderr, flush=True)
         try:
-            found = load(name).figures()
+            module = load(name)
+            takes = hasattr(module, "add_arguments")
+            found = module.figures(arguments) if takes else module.figures()
             for figure in found:
                 missing = [field for field in FIELDS if field not in figure]
                 if missing:
@@ -118,6 +121,9 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(names())}")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    for name in {name for name in sys.argv[1:] if name in names()}:
+        if hasattr(module := load(name), "add_arguments"):
+            module.add_arguments(parser)
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in names()]
     if unknown:
@@ -125,7 +131,7 @@ def main() -> int:
     if not arguments.names:
         print("\n".join(names()))
         return 0
-    figures, worked = run(arguments.names)
+    figures, worked = run(arguments.names, arguments)
     document = {"bench": " ".join(arguments.names), "machine": machine(), "figures": figures}
     print(json.dumps(document, indent=2, ensure_ascii=False) if arguments.json else table(figures))
     return 0 if worked else 1

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
@@ -38,7 +38,7 @@ from stages.errors import InputMissingError, UsageError
 from stages.eval.config import EvalConfig
 from stages.gateway.config import GatewayConfig
 from stages.monitor.config import MonitorConfig
-from stages.population_config import NAME, OWN, PopulationConfig
+from stages.population_config import NAME, OWN, PopulationConfig, labels_of
 from stages.rollback.config import RollbackConfig
 from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
@@ -84,6 +84,19 @@ class Settings(BaseModel):
     populations: dict[str, PopulationConfig] = Field(
         default_factory=dict, description="populations with a line of their own, by its name"
     )
+
+    @model_validator(mode="after")
+    def _one_line_each(self) -> Settings:
+        if self.workspace.serves in self.populations:
+            raise ValueError(f"workspace.serves is {self.workspace.serves}, which is a population's line")
+        named = [(label, name) for name, each in self.populations.items() for label in labels_of(name, each)]
+        for label, name in named:
+            lines = sorted({line for other, line in named if other == label})
+            if len(lines) > 1:
+                raise ValueError(
+                    f"population {label} is of the lines {' and '.join(lines)}: name it in {name} only"
+                )
+        return self
 
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:

@@ -1,99 +1,152 @@
-"""What the gateway costs: latency against the stub engine alone and against the LiteLLM proxy.
+"""What the gateway costs and bears: latency beside the stub engine alone and beside the LiteLLM proxy,
+concurrent streams, throughput at saturation, and memory over a soak.
 
 Stub, gateway, peer and load generator are processes of their own, measured in turn within one run, so
 that a change in the machine's load meets all of them. Capture is on: at the end every answered
-generation is looked for in the spool.
+generation is looked for in the spool. LiteLLM (PyPI, `litellm[proxy]`) is installed into
+build/bench-litellm on the first run.
 
-LiteLLM (PyPI, `litellm[proxy]`) is installed into build/bench-litellm on the first run.
+    --part latency      50, 200, 500 and 1,000 requests/s
+    --part streams      32 and 256 streams open at a time
+    --part saturation   as much as each server gives, 64 connections that never wait
+    --part soak         memory of the gateway under a steady load, --soak-seconds long (600)
+
+Without --part all of them. --runs (5) says how often each is repeated but the soak, --seconds how long one
+measurement takes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import argparse
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[2]
-PEER_HOME = ROOT / "build" / "bench-litellm"
-PEER = "litellm[proxy]>=1.106,<2"
-RATES = (50, 200, 500)
-RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "5"))
-SECONDS = {50: 10.0, 200: 6.0, 500: 6.0}  # of each run, after two seconds of warm-up
-START_S = 300.0  # the LiteLLM proxy takes 15 s on an idle machine
+from _gateway_servers import Load, figure, install_peer, missing, quantile, servers
+
+if TYPE_CHECKING:
+    from _gateway_servers import Servers
+
+PARTS = ("latency", "streams", "saturation", "soak")
+RATES = (50, 200, 500, 1000)
+PEER_RATES = (50, 200)  # beyond them the proxy's queue only grows
+SECONDS = {50: 10.0, 200: 6.0, 500: 6.0, 1000: 6.0}  # of each run, after two seconds of warm-up
 PEER_RATE = 50
+RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "5"))
 
 
-def figures() -> list[dict[str, Any]]:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be chosen on the command line."""
+    parser.add_argument("--part", action="append", choices=PARTS, help="gateway: only this; repeatable")
+    parser.add_argument("--runs", type=int, default=RUNS, help="gateway: repetitions (%(default)s)")
+    parser.add_argument("--seconds", type=float, help="gateway: of each measurement")
+    parser.add_argument("--soak-seconds", type=float, default=600.0, help="gateway: (%(default)s)")
+    parser.add_argument("--no-peer", action="store_true", help="gateway: without LiteLLM, to try something")
+
+
+def figures(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Everything in `docs/` about the gateway's speed."""
-    from stages.engine.process import free_port
+    from _gateway_bearing import saturation, soak, streams
 
-    peer = install_peer()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        home = Path(folder)
-        key = make_key(home)
-        ports = [free_port() for _ in range(3)]
-        command = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(ports[0])]
-        stack.enter_context(running(command, ports[0], "/health"))
-        server = str(Path(__file__).with_name("_gateway_server.py"))
-        gateway = [sys.executable, server, folder, str(ports[0]), str(ports[1])]
-        with running(gateway, ports[1], "/health"):
-            stack.enter_context(running_peer(peer, home, ports[0], ports[2]))
-            measured = measure(dict(zip(("stub", "gateway", "litellm"), ports, strict=True)), key)
-        lost = missing(home, measured.pop("ids"))
-    return [*ratios(measured), lost_figure(lost, measured), *plain(measured)]
+    parts = arguments.part or PARTS
+    peer = None if arguments.no_peer else install_peer()
+    found: list[dict[str, Any]] = []
+    ids: list[str] = []
+    unanswered = 0
+    for part in (name for name in PARTS if name in parts):
+        with servers(None if part == "soak" else peer) as started:
+            if part == "latency":
+                measured = measure(started, arguments)
+                more, answered, failed = told(measured), measured["ids"], measured["failed"]
+            elif part == "streams":
+                more, answered, failed = streams(started, arguments.runs, arguments.seconds or 6.0)
+            elif part == "saturation":
+                more, answered, failed = saturation(started, arguments.runs, arguments.seconds or 6.0)
+            else:
+                more, answered, failed = soak(started, arguments.soak_seconds)
+            started.stop_gateway()
+            not_there = missing(started.home, answered)
+            if failed or not_there:
+                print(f"{part}: {failed} not answered, {not_there} not in the spool", file=sys.stderr)
+            found += more
+            unanswered += failed + not_there
+            ids += answered
+    return [*found, lost_figure(unanswered, len(ids), arguments.runs)]
 
 
-def measure(ports: dict[str, int], key: str) -> dict[str, Any]:
+def measure(started: Servers, arguments: argparse.Namespace) -> dict[str, Any]:
     """Latencies in ms by (server, rate): one sorted list per run; and ids of all answers of the gateway."""
-    found: dict[str, Any] = {"ids": [], "failed": 0}
-    for run in range(RUNS):
+    found: dict[str, Any] = {"ids": [], "failed": 0, "lost_1000": [], "refused_1000": []}
+    for run in range(arguments.runs):
         for rate in RATES:
-            servers = ("stub", "gateway", "litellm") if rate == PEER_RATE else ("stub", "gateway")
-            for server in servers if run % 2 == 0 else reversed(servers):
-                print(f"run {run + 1} of {RUNS}: {server} at {rate}/s", file=sys.stderr, flush=True)
-                result = load(ports[server], key, rate)
+            wanted = ("stub", "gateway", "litellm") if rate in PEER_RATES else ("stub", "gateway")
+            here = [name for name in wanted if name in started.ports]
+            for server in here if run % 2 == 0 else reversed(here):
+                print(f"run {run + 1} of {arguments.runs}: {server} at {rate}/s", file=sys.stderr, flush=True)
+                seconds = arguments.seconds or SECONDS[rate]
+                result = Load("_load.py", started.url(server), started.key, rate, seconds).result()
                 found.setdefault(f"{server}/{rate}", []).append(sorted(result["ms"]))
                 if server == "gateway":
                     found["ids"] += result["ids"]
                     found["failed"] += result["failed"]
+                    if rate == 1000:
+                        found["lost_1000"].append(float(result["failed"]))
+                        found["refused_1000"].append(float(result["refused"]))
                 elif result["failed"]:
                     print(f"{server} at {rate}/s failed {result['failed']} requests", file=sys.stderr)
     return found
 
 
-def load(port: int, key: str, rate: int) -> dict[str, Any]:
-    """One run of the load generator."""
-    script = str(Path(__file__).with_name("_load.py"))
-    command = [sys.executable, script, f"http://127.0.0.1:{port}", key, str(rate), str(SECONDS[rate])]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    result = json.loads(done.stdout)
-    assert isinstance(result, dict)
-    return result
+def told(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """Figures of the latency part."""
+    what = "at 1,000 requests/s, by the gateway"
+    return [
+        *ratios(measured),
+        figure("gateway.lost_1000", f"neither answered nor told when to come back, {what}",
+               measured["lost_1000"], "requests", "== 0"),
+        figure("gateway.refused_1000", f"answered 429 with Retry-After, {what}",
+               measured["refused_1000"], "requests", ""),
+        *added(measured),
+        *plain(measured),
+    ]  # fmt: skip
 
 
 def ratios(measured: dict[str, Any]) -> list[dict[str, Any]]:
     """The two figures with a bar on latency: per run, then the median of the runs."""
     stub, ours = p99s(measured, "stub", 500), p99s(measured, "gateway", 500)
     over_stub = [a / b for a, b in zip(ours, stub, strict=True)]
-    idle = p99s(measured, "stub", PEER_RATE)
-    added = [a - b for a, b in zip(p99s(measured, "gateway", PEER_RATE), idle, strict=True)]
-    theirs = [a - b for a, b in zip(p99s(measured, "litellm", PEER_RATE), idle, strict=True)]
-    over_peer = [a / b for a, b in zip(added, theirs, strict=True)]
-    return [
+    found = [
         figure("gateway.p99_vs_stub_500", "p99 through the gateway over p99 of the stub engine alone, 500/s",
-               over_stub, "ratio", "<= 4", ours, stub),
-        figure("gateway.p99_vs_litellm_50", "added p99 over the LiteLLM proxy's added p99, 50/s",
-               over_peer, "ratio", "<= 0.1", added, theirs),
+               over_stub, "ratio", "<= 4", ours, stub)
     ]  # fmt: skip
+    for rate in PEER_RATES:
+        if f"litellm/{rate}" in measured:
+            mine, theirs = over(measured, "gateway", rate, 0.99), over(measured, "litellm", rate, 0.99)
+            ratio = [a / b for a, b in zip(mine, theirs, strict=True)]
+            bar = "<= 0.1" if rate == PEER_RATE else ""
+            what = f"added p99 over the LiteLLM proxy's added p99, {rate}/s"
+            found.append(figure(f"gateway.p99_vs_litellm_{rate}", what, ratio, "ratio", bar, mine, theirs))
+    return found
+
+
+def over(measured: dict[str, Any], server: str, rate: int, q: float) -> list[float]:
+    """What a server adds to the stub's quantile in each run, ms."""
+    there = [quantile(run, q) for run in measured[f"{server}/{rate}"]]
+    alone = [quantile(run, q) for run in measured[f"stub/{rate}"]]
+    return [a - b for a, b in zip(there, alone, strict=True)]
+
+
+def added(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """p50 and p99 over the stub's, in milliseconds."""
+    found = []
+    for name in measured:
+        server, _, rate = name.partition("/")
+        if rate and server != "stub":
+            for q, label in ((0.5, "p50"), (0.99, "p99")):
+                what = f"{label} added at {rate} requests/s, {server}"
+                values = over(measured, server, int(rate), q)
+                found.append(figure(f"gateway.added_{label}_{server}_{rate}", what, values, "ms", ""))
+    return found
 
 
 def plain(measured: dict[str, Any]) -> list[dict[str, Any]]:
@@ -110,133 +163,18 @@ def plain(measured: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def figure(
-    name: str,
-    what: str,
-    values: list[float],
-    unit: str,
-    bar: str,
-    ours: list[float] | None = None,
-    theirs: list[float] | None = None,
-) -> dict[str, Any]:
-    """The median over the runs, with their spread."""
-    found = {
-        "id": name,
-        "what": what,
-        "value": round(statistics.median(values), 4),
-        "unit": unit,
-        "bar": bar,
-        "runs": len(values),
-        "spread": [round(min(values), 4), round(max(values), 4)],
-    }
-    for label, side in (("ours", ours), ("theirs", theirs)):
-        if side is not None:
-            found[label] = round(statistics.median(side), 4)
-    return found
-
-
-def lost_figure(lost: int, measured: dict[str, Any]) -> dict[str, Any]:
-    """Answered and not in the spool; requests that were not answered count too."""
+def lost_figure(lost: int, answered: int, runs: int) -> dict[str, Any]:
+    """Answered and not in the spool; requests that were not answered count too (429 is an answer)."""
     return {
         "id": "gateway.lost",
-        "what": "generations answered but not in the spool, and requests not answered",
-        "value": lost + measured["failed"],
+        "what": f"generations answered but not in the spool, and requests not answered, of {answered}",
+        "value": lost,
         "unit": "generations",
         "bar": "== 0",
-        "runs": RUNS,
+        "runs": runs,
     }
 
 
 def p99s(measured: dict[str, Any], server: str, rate: int) -> list[float]:
     """The p99 of each run, ms."""
     return [quantile(run, 0.99) for run in measured[f"{server}/{rate}"]]
-
-
-def quantile(values: list[float], q: float) -> float:
-    """Of sorted values, the nearest rank."""
-    return values[min(len(values) - 1, int(q * len(values)))]
-
-
-def missing(home: Path, ids: list[str]) -> int:
-    """How many of `ids` the spool does not hold."""
-    from stages.spool import Spool
-
-    spool = Spool.open(home / "spool")
-    there = {g.id for _, g, _ in spool.generations(0, 1 << 60)}
-    spool.close()
-    return len(set(ids) - there)
-
-
-def make_key(home: Path) -> str:
-    """An API key of the gateway under test."""
-    from stages.gateway.keys import ApiKeys
-
-    return ApiKeys.create(home / "keys", "bench")
-
-
-@contextlib.contextmanager
-def running(command: list[str], port: int, path: str, **environment: str) -> Iterator[None]:
-    """A server until the block ends; waits until it answers."""
-    log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
-    process = subprocess.Popen(
-        command,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        deadline = time.monotonic() + START_S
-        while not answers(f"http://127.0.0.1:{port}{path}"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                log.seek(0)
-                raise RuntimeError(f"{command[0]} did not start:\n{log.read()[-2000:]}")
-            time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
-
-
-def answers(url: str) -> bool:
-    """Whether a GET gets 200."""
-    try:
-        with urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def running_peer(python: Path, home: Path, engine: int, port: int) -> contextlib.AbstractContextManager[None]:
-    """The LiteLLM proxy before the same stub, one worker, no keys, no database."""
-    config = home / "litellm.yaml"
-    config.write_text(
-        "model_list:\n  - model_name: rtrl\n    litellm_params:\n      model: openai/rtrl\n"
-        f"      api_base: http://127.0.0.1:{engine}/v1\n      api_key: none\n"
-    )
-    command = [str(python.parent / "litellm"), "--config", str(config), "--port", str(port)]
-    return running(
-        [*command, "--host", "127.0.0.1", "--num_workers", "1"],
-        port,
-        "/health/liveliness",
-        PYTHONPATH="",
-        LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY="true",
-        LITELLM_LOCAL_MODEL_COST_MAP="True",
-        LITELLM_TELEMETRY="False",
-        LITELLM_LOG="ERROR",
-    )
-
-
-def install_peer() -> Path:
-    """The Python of LiteLLM's own environment; made on the first run."""
-    python = PEER_HOME / "bin" / "python"
-    if not (PEER_HOME / "bin" / "litellm").exists():
-        print("installing the LiteLLM proxy into build/bench-litellm", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEER_HOME)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", PEER]
-        subprocess.run(install, check=True, stdout=sys.stderr)
-    return python

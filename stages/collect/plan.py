@@ -10,7 +10,7 @@ Not for: reading or writing anything.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ EVENT_REASONS = {
     "foreign_key": "sent by another API key than the one that made the generation",
 }
 TAKEN = "taken"
+# what no later checkpoint changes: consumed, too old, unrelated, or not to be read
+_SETTLED = ("no_train", "forgotten", "consumed", "unrelated", "lag")
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         take_generation=take,
         reseal=take & (scan.g_prefix > 0) & ~in_episode,
         take_event=take_event,
-        resume_seq=_resume(scan, left, first_row),
+        resume_seq=_resume(scan, [conditions[name] for name in _SETTLED], first_row),
     )
 
 
@@ -239,11 +241,9 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     return np.where(told | (found < 0) | ~readable[found], -1, found)
 
 
-def _resume(scan: Scan, left: Ints, first_row: Ints) -> int:
-    """Everything before is settled for good: consumed, too old, unrelated, or not to be read."""
-    settled = {"no_train", "forgotten", "consumed", "unrelated", "lag"}
-    open_ = ~np.isin(left, [code for code, reason in enumerate(REASONS) if reason in settled])
-    rows = first_row[open_]
+def _resume(scan: Scan, settled: Sequence[Bools], first_row: Ints) -> int:
+    """Everything before is settled for good, by any of these reasons: another arm's episode too."""
+    rows = first_row[~np.any(settled, axis=0)]
     if not len(scan.g_seq):
         return 0
     return int(scan.g_seq[rows].min()) if len(rows) else int(scan.g_seq[-1]) + 1

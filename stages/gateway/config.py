@@ -106,7 +106,7 @@ class GatewayConfig(BaseModel):
     engine_timeout_s: float = Field(600.0, gt=0, description="for one whole answer of the engine")
     engine_connections: int = Field(512, ge=1, description="requests in flight to the engine; more wait")
     max_queue: int = Field(
-        512, ge=0, description="generations accepted beyond engine_connections, which wait; more get 429"
+        256, ge=0, description="generations accepted beyond engine_connections, which wait; more get 429"
     )
     max_streams: int = Field(512, ge=1, description="streamed answers at a time; more get 429")
     breaker: BreakerConfig = Field(

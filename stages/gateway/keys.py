@@ -74,7 +74,7 @@ class ApiKeys:
     def __init__(self, keys_dir: Path) -> None:
         self._path = keys_dir / FILE
         self._keys: dict[str, list[tuple[str, ApiKey]]] = {}
-        self._stamp = 0
+        self._stamp = (0, 0, 0)
         self._next_check = 0.0
         self._refresh()
 
@@ -199,9 +199,11 @@ class ApiKeys:
     def _refresh(self) -> None:
         self._next_check = time.monotonic() + _RECHECK_S
         try:
-            stamp = self._path.stat().st_mtime_ns
+            found_at = self._path.stat()
         except FileNotFoundError:
             raise InputMissingError(f"no API keys at {self._path}", hint="`rtrl init` makes one") from None
+        # two changes may come within one tick of the file system's clock: each is another file
+        stamp = (found_at.st_mtime_ns, found_at.st_ino, found_at.st_size)
         if stamp != self._stamp:
             found: dict[str, list[tuple[str, ApiKey]]] = {}
             for key in _read(self._path):

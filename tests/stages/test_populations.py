@@ -55,6 +55,8 @@ def test_a_population_has_its_own_settings_above_the_files_and_below_flags() -> 
         ("[populations.acme.collect]\nmin_episode = 1", r"collect.min_episode "),
         ("[populations.Acme]\n", "cannot name a population"),
         ("[populations]\nacme = 1", "must be a section"),
+        ('[populations.acme]\n[populations.b]\nlabels = ["acme"]', "of the lines acme and b"),
+        ('[workspace]\nserves = "acme"\n[populations.acme]', "a population's line"),
     ],
 )
 def test_what_is_wrong_in_one_is_said(text: str, message: str) -> None:

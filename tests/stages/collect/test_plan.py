@@ -97,6 +97,19 @@ def test_only_the_key_that_made_a_generation_may_speak_of_it() -> None:
     assert decided.take_event.tolist() == [False]
 
 
+def test_an_old_canary_does_not_hold_the_window_back() -> None:
+    made = [
+        generation("1", "old canary", 0, arm="canary", spans=(Span(0, 2, "c"),)),
+        generation("2", "e3", 0),
+        generation("3", "canary", 0, arm="canary", spans=(Span(0, 2, "b"),)),  # near enough
+        generation("4", "ok", 0),
+    ]
+    found = scanned(made, [])
+    decided = decide(found)
+    assert reasons(found, decided) == {"old canary": "arm", "e3": "consumed", "canary": "arm", "ok": "taken"}
+    assert decided.resume_seq == 3
+
+
 def test_an_empty_window() -> None:
     found = scanned([], [])
     decided = decide(found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stages.gateway.errors import ApiError
 from stages.gateway.keys import ApiKey, ApiKeys
 from stages.gateway.rates import Rates
-from tests.stages.gateway.rig import Rig
+from tests.stages.gateway.rig import Rig, running
 
 
 def refusal(rates: Rates, key: ApiKey) -> ApiError | None:
@@ -66,3 +68,13 @@ async def test_a_client_is_told_when_to_come_again(rig: Rig, route: str) -> None
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
     assert int(answer.headers["retry-after"]) == 100
     assert (await rig.http.get("/v1/models")).status_code == 200, "others are not slowed down"
+
+
+async def test_the_gateways_rate_is_for_keys_without_one(tmp_path: Path) -> None:
+    async with running(tmp_path, key_rate=0.01, key_burst=2) as rig:
+        found = [(await rig.http.get("/v1/models")).status_code for _ in range(3)]
+        assert found == [200, 200, 429]
+        assert (await rig.http.get("/health")).status_code == 200, "which takes no key"
+        free = {"authorization": f"Bearer {ApiKeys.create(tmp_path / 'keys', 'free', rate=0.0)}"}
+        rig.gateway._keys._next_check = 0.0
+        assert [(await rig.http.get("/v1/models", headers=free)).status_code for _ in range(5)] == [200] * 5

@@ -68,6 +68,18 @@ async def test_keys_are_hashed_at_rest_and_can_be_revoked(rig: Rig) -> None:
     assert (await rig.http.get("/v1/models")).status_code == 401
 
 
+def test_a_key_revoked_in_the_tick_it_was_made_in_is_refused(tmp_path: Path) -> None:
+    """The file's time is the same, and so is its size, but for the date of the end."""
+    key = ApiKeys.create(tmp_path, "ide")
+    keys = ApiKeys.open(tmp_path)
+    path = tmp_path / "api_keys.json"
+    before = path.stat()
+    ApiKeys.rotate(tmp_path, "ide")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    keys._next_check = 0.0
+    assert keys.identify(key) is None
+
+
 def test_a_missing_or_broken_key_file(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError) as missing:
         ApiKeys.open(tmp_path)
