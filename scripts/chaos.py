@@ -130,7 +130,7 @@ def _in_the_end(world: World) -> list[str]:
         if warnings := ended.document.get("warnings"):
             problems += [f"rtrl {command[0]} warns: {text}" for text in warnings]
     ended = world.keeper.stop()
-    if ended.code != 143:
+    if ended.code != 0:
         problems.append(f"the end: {ended}")
     problems += [f"left running: {name}" for one in world.keeper.ended for name in one.orphans]
     return problems + stuck_locks(world.path) + left_over(world.path)

@@ -134,7 +134,7 @@ class _Host:
         self.swapper.told = self.announcer.swapped
         self.announcer.engines = [each.served for each in self.fleet.engines]
         self.addresses = Addresses(workspace.run_dir, self.config, tls=self.certificate is not None)
-        self.is_ready = False
+        self.is_ready = self.is_ending = False
         self.edge: Edge | None = None
 
     async def run(self, ready: Callable[[Ready], None]) -> int:
@@ -256,6 +256,7 @@ class _Host:
         self, listeners: list[Listener], edge: Edge, background: list[asyncio.Task[Any]]
     ) -> None:
         """Background work first, then the listeners, the engine last."""
+        self.is_ending = True
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
@@ -264,7 +265,7 @@ class _Host:
         await asyncio.gather(edge.canary.close(0.1), edge.lines.close(), self.fleet.stop())
 
     def _engine_started(self, _process: EngineProcess | None = None) -> None:
-        if not self.is_ready:
+        if not self.is_ready or self.is_ending:
             return
         try:
             self._note()

@@ -46,7 +46,7 @@ def command(
         from_run,
     )
     moved = None
-    if not (refs or offline or dry_run or from_run or overrides):
+    if not (refs or offline or dry_run or from_run or overrides or line):  # of the main line only
         from stages.rollback.first import move_first
 
         moved = move_first(workspace, reason, lock_timeout)

@@ -44,6 +44,7 @@ program = "{engine}"
 max_model_len = 1024
 replicas = {replicas}
 silence_s = {silence}
+restart_backoff_max_s = 4  # faults come one soon after the other, each for a reason of its own
 extra_args = {extra}
 
 [ab]

@@ -45,8 +45,8 @@ def check_headers(scope: Scope, limit: int, most: int) -> None:
     """One meaning, whoever reads it: a proxy in between may have looked at another of two headers.
 
     Raises:
-        ApiError: 431 when the header section is too long, 400 when it says something twice, 415 for a body
-            in a transfer coding but chunks.
+        ApiError: 431 when the header section is too long, 400 when it says something twice, names no host, or
+            has a body for another protocol, 415 for a body in a transfer coding but chunks.
     """
     seen, size = set[bytes](), 0
     for name, value in scope["headers"]:
@@ -61,6 +61,13 @@ def check_headers(scope: Scope, limit: int, most: int) -> None:
                 place = dashed.decode("ascii", "replace").title()
                 raise invalid(f"{place} is sent more than once", param=place, code="repeated_header")
             seen.add(dashed)
+    if b"host" not in seen and scope["http_version"] == "1.1":
+        raise invalid("HTTP/1.1 wants a Host header", param="Host")
+    if header(scope, b"upgrade") and seen & {b"content-length", b"transfer-encoding"}:
+        # its body is not read (httptools), so nothing can be made of it
+        raise invalid(
+            "HTTP/1.1 is spoken here: leave Upgrade away", param="Upgrade", code="unsupported_upgrade"
+        )
     if size > limit or len(scope["headers"]) > most:
         message = f"headers are limited to {most}, of {limit} bytes together"
         raise ApiError(431, "invalid_request_error", "headers_too_large", message)

@@ -123,6 +123,19 @@ def test_another_protocol_is_not_spoken(site: Site) -> None:
     assert b"connection: close" in answer
 
 
+def test_a_body_for_another_protocol_is_refused_with_the_reason(site: Site) -> None:
+    """Java's HttpClient asks for HTTP/2 that way, in the clear, with its first request."""
+    sent = chat(site.key, "hi", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", close=False)
+    answer = site.send(sent + head("GET", "/v1/models", f"Authorization: Bearer {site.key}"))
+    assert statuses(answer) == [400]
+    assert b"unsupported_upgrade" in answer
+
+
+def test_a_request_without_a_host_is_refused(site: Site) -> None:
+    assert statuses(site.send(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")) == [400]
+    assert statuses(site.send(b"GET /health HTTP/1.0\r\n\r\n")) == [200], "HTTP/1.0 knew none"
+
+
 def test_garbage_after_a_request_does_not_cut_into_its_answer(site: Site) -> None:
     answer = site.send(
         chat(site.key, "stub:gap=0.005", close=False, stream=True), b"\0garbage\r\n\r\n", pause=0.1
