@@ -127,6 +127,7 @@ def publish_child(
     write_fingerprint(folder, parent=above)
     published = as_delta(folder, parent, store, longest=8)
     child = publish(root, store, folder, parent, published.base)
+    store.checkpoint_folder(child)  # whole again, since `rtrl eval` had to read it
     report = root / f"report-{number}"
     report.mkdir()
     (report / "report.json").write_text(json.dumps({"number": number}))

@@ -5,7 +5,7 @@
 prints {"ms": [latency of each answer], "ids": [generation ids], "refused": n, "failed": n}. A latency counts
 from the moment the request was due, so that a server that stalls does not hide it. Refused is 429 with
 Retry-After. RATE x64 is a closed loop in its place: 64 connections, each sending as soon as it was answered.
-With `returning` the requests are of 1,000 conversations that come again and again. Speaks just enough
+With `returning` the requests are of 200 conversations that come again and again. Speaks just enough
 HTTP/1.1 on bare sockets to be much lighter than what it measures.
 """
 
@@ -25,7 +25,7 @@ import uvloop
 
 ID_HEADER = b"x-rtrl-generation-id: "
 USERS = 50
-SESSIONS = 1000
+SESSIONS = 200
 MOST = 20_000  # requests prepared; a soak sends them again
 TOLD_LATER = -429
 TEXT = "the function should return a sum of both arguments and not their difference please fix"

@@ -2,7 +2,7 @@
 
 For each model a line is served with clients asking all the time, and then
 
-    in place   `rtrl deploy` of a child whose weights were never rebuilt here, and `rtrl rollback`, RUNS times
+    in place   `rtrl deploy` of a child that the engine never held, and `rtrl rollback`, RUNS times
     restart    `rtrl serve --stop`, `rtrl deploy --offline`, `rtrl serve --detach`, once
 
 Seconds count from the start of the command to the first token of the new weights at a client. Client

@@ -27,7 +27,7 @@ from stages.engine.verification import (
     judge_probes,
     read_fingerprint,
 )
-from stages.engine.weights_file import file_mismatch
+from stages.engine.weights_file import Signature, file_mismatch, signature
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
 
 # Keys of config.json that say nothing about how the model computes or reads text.
@@ -72,8 +72,7 @@ class EngineControl:
     """The weights of one vLLM server. Not for concurrent use: one update at a time.
 
     Args:
-        base_url: `http://127.0.0.1:PORT`.
-        key: what the engine's port wants as bearer token.
+        base_url, key: where it listens, and the bearer token its port wants.
         config: the engine's settings.
         started_with: the checkpoint folder the process was started on; its tokenizer stays.
     """
@@ -84,6 +83,8 @@ class EngineControl:
         self.started_with = started_with
         self._headers = {"Authorization": f"Bearer {key}"}
         self._client: httpx.AsyncClient | None = None
+        self._prepared: Path | None = None
+        self._sound: dict[Path, Signature] = {}  # files that were what they should be, as they stood then
 
     async def __aenter__(self) -> EngineControl:
         return self
@@ -107,6 +108,12 @@ class EngineControl:
             return "silent"
         return "ok" if answer.status_code == 200 else "sick"
 
+    async def prepare(self, checkpoint_dir: Path) -> None:
+        """What an update can do while requests are still answered. Raises as `update`."""
+        expected = read_fingerprint(checkpoint_dir)
+        await asyncio.gather(self._look(checkpoint_dir, expected), self._cached(expected))
+        self._prepared = checkpoint_dir
+
     async def update(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
@@ -122,8 +129,10 @@ class EngineControl:
         """
         expected = read_fingerprint(checkpoint_dir)
         looking = self._look(checkpoint_dir, expected)
+        prepared, self._prepared = self._prepared, None
         try:
-            await self._cached(expected)  # whatever is cached of it now must be gone after
+            if prepared != checkpoint_dir:
+                await self._cached(expected)  # whatever is cached of it now must be gone after
             await self._post("/pause?mode=abort")
             try:
                 await self.load_weights(checkpoint_dir, seen_as)
@@ -213,8 +222,14 @@ class EngineControl:
     def _file_mismatch(self, checkpoint_dir: Path, expected: Fingerprint) -> tuple[str, ...]:
         if self.config.program == "stub":  # it has no weights, and says itself what it was given
             return ()
+        known = signature(checkpoint_dir)
+        if self._sound.get(checkpoint_dir) == known:
+            return ()
         sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        return file_mismatch(checkpoint_dir, sums)
+        found = file_mismatch(checkpoint_dir, sums)
+        if not found:
+            self._sound[checkpoint_dir] = known
+        return found
 
     async def probe(self, probes: list[list[int]]) -> list[list[float]]:
         """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""

@@ -20,6 +20,18 @@ from stages.errors import IntegrityError
 PIECE = 1 << 22  # bytes read at a time
 
 
+Signature = tuple[tuple[str, int, int, int, int], ...]
+
+
+def signature(directory: Path) -> Signature:
+    """Name, device, inode, size and time of the weights files: as long as it is the same, so are they."""
+    found = []
+    for path in sorted(directory.glob("*.safetensors")):
+        stat = path.stat()
+        found.append((path.name, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
+
+
 def file_mismatch(directory: Path, expected: Mapping[str, str]) -> tuple[str, ...]:
     """Names of tensors whose values are not what `expected` (sha256 by name) says, or that are missing.
 

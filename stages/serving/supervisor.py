@@ -149,13 +149,15 @@ class Supervisor:
         self._log(self.served.engine, pid=self.process.pid, seconds=seconds, warm_up_s=round(warm_up_s, 3))
 
     async def prepare(self, path: Path) -> None:
-        """Before requests are held: a second engine, where this one cannot take these weights.
+        """Before requests are held: look at the files; where it cannot take them, start a second engine.
 
         Raises RtrlError when that does not start; the running one is as it was.
         """
         self._drop_second()
         why = in_the_way(self.control.started_with, path)
-        if why and not too_small(self.process.pid):
+        if not why:
+            await self.control.prepare(path)
+        elif not too_small(self.process.pid):
             self._second = await start_second(path, self.config, self.log, self._say)
 
     async def update(self, path: Path) -> Verification:

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from safetensors.numpy import save_file
 
+from stages.engine import update
 from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl, UpdateImpossibleError, require_same_model
 from stages.errors import DependencyDownError, IntegrityError
@@ -137,6 +138,22 @@ async def test_update_loads_resets_then_verifies(
     engine.cached = 128
     with pytest.raises(IntegrityError, match="keys and values of the old weights"):
         await control.update(child)
+
+
+async def test_what_was_prepared_is_not_done_again(
+    engine: Engine, control: EngineControl, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+    really = update.file_mismatch
+    monkeypatch.setattr(update, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
+    await control.prepare(checkpoint)
+    assert [path for path, _ in engine.asked] == ["/v1/completions"]
+    await control.update(checkpoint)
+    assert engine.asked[1][0] == "/pause"
+    assert looked == [checkpoint]
+    save_file({"w": np.zeros(4, np.float32)}, checkpoint / "model.safetensors")
+    with pytest.raises(IntegrityError, match="not what was published"):
+        await control.update(checkpoint)
 
 
 async def test_a_file_that_is_not_what_was_published_fails_the_update(

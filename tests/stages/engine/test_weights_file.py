@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from stages.engine import weights_file
-from stages.engine.weights_file import as_float32, file_mismatch
+from stages.engine.weights_file import as_float32, file_mismatch, signature
 from stages.errors import IntegrityError
 
 VALUES = np.array([[1.0, -2.5, 0.0], [0.15625, 3.0, -1.0]], np.float32)  # all of them bfloat16 and float16
@@ -34,3 +34,13 @@ def test_bfloat16_is_the_upper_half_of_float32() -> None:
     assert as_float32(halves, "BF16") == VALUES.tobytes()
     with pytest.raises(IntegrityError, match="I8"):
         as_float32(b"", "I8")
+
+
+def test_a_file_that_was_replaced_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"w": VALUES}, path)
+    before = signature(tmp_path)
+    assert signature(tmp_path) == before
+    path.rename(tmp_path / "old")
+    save_file({"w": VALUES}, path)
+    assert signature(tmp_path) != before

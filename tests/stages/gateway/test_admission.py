@@ -145,3 +145,27 @@ async def test_each_request_is_one_line(tmp_path: Path, caplog: pytest.LogCaptur
     assert lines[2]["request_id"] == failed.headers["x-request-id"] == failed.json()["request_id"]
     assert lines[0]["ms"] > 0
     assert lines[0]["key"].startswith("key_")
+
+
+async def test_updates_under_load_drop_nothing(rig: Rig) -> None:
+    """Whole answers and streams, more than the engine takes at a time, while weights change four times."""
+    rig.load_s = 0.05
+    folders = [rig.root / name for name in "bcde"]
+    for folder in folders:
+        folder.mkdir()
+
+    async def client(number: int) -> list[httpx.Response]:
+        words = "stub:gap=0.005 stub:tokens=20" if number % 2 else "stub:delay=0.05"
+        return [await rig.chat(words, stream=bool(number % 2)) for _ in range(6)]
+
+    clients = [asyncio.create_task(client(number)) for number in range(24)]
+    for folder in folders:
+        await asyncio.sleep(0.1)
+        body = {"checkpoint": f"sha256:{folder.name}", "path": str(folder)}
+        assert (await rig.admin.post("/admin/swap", json=body)).status_code == 200
+    answers = [answer for each in await asyncio.gather(*clients) for answer in each]
+    assert [answer.status_code for answer in answers] == [200] * 144
+    assert all("[DONE]" in a.text for a in answers if "event-stream" in a.headers["content-type"])
+    recorded = {g.id: g.spans[0].checkpoint for g in rig.generations()}
+    assert {a.headers["x-rtrl-generation-id"] for a in answers} == set(recorded)
+    assert len(set(recorded.values())) > 1
