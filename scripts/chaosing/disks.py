@@ -152,9 +152,9 @@ def registry_written(arena: Arena) -> None:
     deploying = world.begin(*world.deploying(world.other()))
     with _locked(world.path / "store" / "registry.db", "BEGIN IMMEDIATE"):
         time.sleep(AWAY_S)
-    arena.gone()
     arena.expect(deploying.ended(60), (0,))
     arena.expect(world.rtrl("rollback", "--json"), (0,))
+    arena.gone()
 
 
 def rollback_with_registry_written(arena: Arena) -> None:
