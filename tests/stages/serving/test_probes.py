@@ -83,13 +83,13 @@ async def test_warm_up_asks_what_it_was_told_with_the_checkpoints_own_probes(
         "tensors": {"w": {"sha256": "w", "numel": 4}},
     }
     (tmp_path / "served_fingerprint.json").write_text(json.dumps(document))
-    assert await warm_up(url, "", EngineConfig(), tmp_path, 3) > 0
+    assert await warm_up(url, "key", EngineConfig(), tmp_path, 3) > 0
     assert [body["prompt"] for body in engine.requests] == [[1, 2, 3], [4, 5], [1, 2, 3]]
     assert {body["max_tokens"] for body in engine.requests} == {TOKENS}
-    assert await warm_up(url, "", EngineConfig(), tmp_path, 0) == 0
+    assert await warm_up(url, "key", EngineConfig(), tmp_path, 0) == 0
     assert len(engine.requests) == 3
     engine.up = False
     with pytest.raises(RtrlError, match="warm-up"):
-        await warm_up(url, "", EngineConfig(), tmp_path, 1)
+        await warm_up(url, "key", EngineConfig(), tmp_path, 1)
     with pytest.raises(RtrlError, match="warm-up"):
-        await warm_up("http://127.0.0.1:9", "", EngineConfig(), tmp_path, 1)
+        await warm_up("http://127.0.0.1:9", "key", EngineConfig(), tmp_path, 1)
