@@ -26,9 +26,10 @@ from cursorbench.harness.chat import ChatRequest, assistant_message
 from evals.suites.base import TextRequest
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
+from stages.engine.identity import identity_of, require_same_model
 from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import environment, open_log, require_checkpoint
-from stages.engine.update import require_same_model, tensor_report
+from stages.engine.update import tensor_report
 from stages.engine.verification import Verification, judge_probes, read_fingerprint
 from stages.errors import DependencyDownError, IntegrityError
 
@@ -61,7 +62,7 @@ class InProcessEngine:
         require_checkpoint(checkpoint_dir)
         self.config = config
         self.sampling = dict(sampling or {})
-        self.started_with = checkpoint_dir
+        self._identity = identity_of(checkpoint_dir)
         self.checkpoint_dir = checkpoint_dir
         self._temporary = Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp"))
         self._keep_log = log is not None
@@ -124,7 +125,7 @@ class InProcessEngine:
 
         Raises IntegrityError (12); after that the engine serves nothing trustworthy: load again or close.
         """
-        require_same_model(self.started_with, checkpoint_dir)
+        require_same_model(self._identity, checkpoint_dir)
         self._call("load", str(checkpoint_dir), timeout=self.config.update_timeout_s)
         self.verification = self._verify(checkpoint_dir)
         self.checkpoint_dir = checkpoint_dir
@@ -192,7 +193,7 @@ class InProcessEngine:
                 start_new_session=True,
             )
         connection = Connection(ours.detach())
-        connection.send((str(self.started_with), self.config.model_dump(mode="json")))
+        connection.send((str(self.checkpoint_dir), self.config.model_dump(mode="json")))
         return connection, process
 
     def _call(self, method: str, *arguments: Any, timeout: float | None) -> Any:

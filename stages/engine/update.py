@@ -18,6 +18,7 @@ from typing import Any, Literal
 import httpx
 
 from stages.engine.config import EngineConfig
+from stages.engine.identity import Identity, identity_of, require_same_model
 from stages.engine.verification import (
     Fingerprint,
     ProbeReport,
@@ -30,42 +31,10 @@ from stages.engine.verification import (
 from stages.engine.weights_file import Signature, file_mismatch, signature
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
 
-# Keys of config.json that say nothing about how the model computes or reads text.
-VOLATILE_KEYS = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
 Health = Literal["ok", "sick", "silent"]
 CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
 RESUME_S = 2.0
 FEW = 2  # probes that are asked first: 126 tokens tell child from parent but for the smallest steps
-SAME_FILES = ("tokenizer.json", "chat_template.jinja")
-
-
-class UpdateImpossibleError(IntegrityError):
-    """The checkpoint differs in more than its weights: this engine cannot take it in place."""
-
-    kind = "update_impossible"
-
-
-def require_same_model(started_with: Path, checkpoint_dir: Path) -> None:
-    """Raise UpdateImpossibleError unless architecture, tokenizer and template are the started ones.
-
-    A weight update replaces tensors only; the engine goes on with the tokenizer it started with.
-    """
-    hint = "stop `rtrl serve`, run the command with --offline, start `rtrl serve` again"
-    if _architecture(started_with) != _architecture(checkpoint_dir):
-        raise UpdateImpossibleError(f"config.json of {checkpoint_dir} is not the running engine's", hint=hint)
-    for name in SAME_FILES:
-        old, new = started_with / name, checkpoint_dir / name
-        if (old.read_bytes() if old.is_file() else None) != (new.read_bytes() if new.is_file() else None):
-            raise UpdateImpossibleError(f"{name} of {checkpoint_dir} is not the running engine's", hint=hint)
-
-
-def _architecture(directory: Path) -> dict[str, Any]:
-    path = directory / "config.json"
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise IntegrityError(f"{path} cannot be read: {error}", hint="run `rtrl verify --full`") from error
-    return {key: value for key, value in config.items() if key not in VOLATILE_KEYS}
 
 
 class EngineControl:
@@ -80,11 +49,22 @@ class EngineControl:
     def __init__(self, base_url: str, key: str, config: EngineConfig, started_with: Path) -> None:
         self.base_url = base_url
         self.config = config
-        self.started_with = started_with
+        self.start_with(started_with)
         self._headers = {"Authorization": f"Bearer {key}"}
         self._client: httpx.AsyncClient | None = None
         self._prepared: Path | None = None
         self._sound: dict[Path, Signature] = {}  # files that were what they should be, as they stood then
+
+    def start_with(self, checkpoint_dir: Path) -> None:
+        """The process was started anew, on this folder."""
+        self._started: Path | Identity = checkpoint_dir
+
+    @property
+    def started_with(self) -> Identity:
+        """Of the checkpoint that the process was started on. Raises IntegrityError (12)."""
+        if isinstance(self._started, Path):
+            self._started = identity_of(self._started)
+        return self._started
 
     async def __aenter__(self) -> EngineControl:
         return self
@@ -173,6 +153,7 @@ class EngineControl:
 
     async def verify(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Prove that the engine serves this checkpoint: held tensors and probe logprobs. See `require`."""
+        _ = self.started_with  # its folder may be gone at the next update
         expected = read_fingerprint(checkpoint_dir)
         looking = self._look(checkpoint_dir, expected)
         try:

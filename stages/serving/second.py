@@ -14,14 +14,15 @@ from pathlib import Path
 import psutil
 
 from stages.engine.config import EngineConfig
+from stages.engine.identity import Identity, UpdateImpossibleError, require_same_model
 from stages.engine.process import EngineProcess, free_port
-from stages.engine.update import EngineControl, UpdateImpossibleError, require_same_model
+from stages.engine.update import EngineControl
 from stages.errors import RtrlError
 
 HEADROOM = 1.2  # of what the running engine takes
 
 
-def in_the_way(started_with: Path, path: Path) -> str:
+def in_the_way(started_with: Identity, path: Path) -> str:
     """Why an engine that was started on one checkpoint cannot take another's weights; "" when it can."""
     try:
         require_same_model(started_with, path)

@@ -130,7 +130,7 @@ class Supervisor:
                 self._process = EngineProcess.start(
                     checkpoint.path, self.config, self.log, port=self._port, key=self._key
                 )
-                self.control.started_with = checkpoint.path
+                self.control.start_with(checkpoint.path)
                 self._changed(self._process)
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
                     return
@@ -195,7 +195,7 @@ class Supervisor:
             self.process.kill()
             await self.control.close()
             self._process = EngineProcess.start(path, self.config, self.log, port=self._port, key=self._key)
-            self.control.started_with = path
+            self.control.start_with(path)
             self._changed(self._process)
             await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping)
             return await self.control.verify(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from safetensors.numpy import save_file
 
 from stages.engine import update
 from stages.engine.config import EngineConfig
-from stages.engine.update import EngineControl, UpdateImpossibleError, require_same_model
+from stages.engine.identity import UpdateImpossibleError, identity_of, require_same_model
+from stages.engine.update import EngineControl
 from stages.errors import DependencyDownError, IntegrityError
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -117,10 +119,13 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 async def test_update_loads_resets_then_verifies(
-    engine: Engine, control: EngineControl, tmp_path: Path
+    engine: Engine, control: EngineControl, checkpoint: Path, tmp_path: Path
 ) -> None:
     child = write_checkpoint(tmp_path / "child", transformers_version="6")
     engine.cache_resets_refused = 2
+    await control.verify(checkpoint)
+    engine.asked.clear()
+    shutil.rmtree(checkpoint)  # rebuilt from deltas, and not needed any more
     found = await control.update(child)
     assert found.probes.verdict == "child"
     asked = [(path, body["method"] if body and "method" in body else None) for path, body in engine.asked]
@@ -232,13 +237,13 @@ async def test_a_refusal_carries_the_engines_words(control: EngineControl, check
 def test_only_weights_may_differ(checkpoint: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "wider", hidden_size=8)
     with pytest.raises(UpdateImpossibleError, match=r"config\.json") as caught:
-        require_same_model(checkpoint, other)
+        require_same_model(identity_of(checkpoint), other)
     assert "--offline" in caught.value.hint
     same = write_checkpoint(tmp_path / "same", dtype="bfloat16")
-    require_same_model(checkpoint, same)
+    require_same_model(identity_of(checkpoint), same)
     (same / "tokenizer.json").write_text("[]")
     with pytest.raises(UpdateImpossibleError, match=r"tokenizer\.json"):
-        require_same_model(checkpoint, same)
+        require_same_model(identity_of(checkpoint), same)
     (same / "config.json").write_text("{")
     with pytest.raises(IntegrityError):
-        require_same_model(checkpoint, same)
+        require_same_model(identity_of(checkpoint), same)
