@@ -23,7 +23,7 @@ from stages.gateway.attribution import attribute
 from stages.gateway.capture import Recorder
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, no_model
 from stages.gateway.events import EventIntake
 from stages.gateway.exchange import Exchange
 from stages.gateway.http import (
@@ -47,7 +47,7 @@ from stages.gateway.otlp_http import LOGS, METRICS, TRACES
 from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
 from stages.gateway.received import Intake
-from stages.gateway.request import Api, no_model, parse_request
+from stages.gateway.request import Api, parse_request
 from stages.gateway.served import ServedState
 from stages.gateway.streaming import Stream
 from stages.gateway.telemetry import Telemetry

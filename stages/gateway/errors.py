@@ -55,3 +55,12 @@ def invalid(message: str, *, param: str | None = None, code: str = "invalid_valu
 def unavailable(code: str, message: str, *, retry_after: int = 2) -> ApiError:
     """503: the request is fine; try again."""
     return ApiError(503, "service_unavailable", code, message, retry_after=retry_after)
+
+
+def no_model(asked: Any, model: str) -> ApiError:
+    """What a client is told that asks for a model other than `model`, or for none."""
+    if not isinstance(asked, str):
+        return invalid("model is required", param="model")
+    return ApiError(
+        404, "invalid_request_error", "model_not_found", f"the model served here is {model}", param="model"
+    )  # fmt: skip

@@ -19,7 +19,7 @@ import orjson
 from cursorbench.errors import UsageError
 from cursorbench.harness.hermes import ToolSet
 from stages.gateway.config import DefaultSampling
-from stages.gateway.errors import ApiError, invalid
+from stages.gateway.errors import invalid, no_model
 from stages.records import Sampling
 
 Api = Literal["chat", "completions"]
@@ -297,12 +297,3 @@ def _tools(given: Mapping[str, Any]) -> tuple[ToolSet | None, str, int]:
 def _compile(canonical: bytes) -> ToolSet:
     """An agent sends the same tools with every request: compile their schemas once."""
     return ToolSet(orjson.loads(canonical))
-
-
-def no_model(asked: Any, model: str) -> ApiError:
-    """What a client is told that asks for a model other than `model`, or for none."""
-    if not isinstance(asked, str):
-        return invalid("model is required", param="model")
-    return ApiError(
-        404, "invalid_request_error", "model_not_found", f"the model served here is {model}", param="model"
-    )  # fmt: skip

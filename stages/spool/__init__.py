@@ -15,7 +15,8 @@ from stages.spool.chains import ChainReader, Tokens
 from stages.spool.damage import Damage, SpoolDamagedError
 from stages.spool.journal import SpoolFullError
 from stages.spool.reader import Spool, SpoolRange, open_event
-from stages.spool.writer import EventResult, SpoolWriter
+from stages.spool.told import EventResult
+from stages.spool.writer import SpoolWriter
 
 __all__ = [
     "ChainReader",

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,25 +25,10 @@ from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits
 from stages.spool.pending import Pending, forget_key, left_over, pending_user
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
+from stages.spool.told import EventResult, Owner
 from stages.vault import UserForgottenError, Vault
 
 LOCK_WAIT_S = 5.0  # a reader that puts a killed writer's spool in order holds the lock for a moment
-
-
-class EventResult(NamedTuple):
-    """What became of one event. `reason` tells why it was rejected."""
-
-    status: Literal["accepted", "duplicate", "pending", "rejected"]
-    reason: str = ""
-
-
-class Owner(NamedTuple):
-    """Whose a generation is. `recorded` is False while it is still being made."""
-
-    key_id: str
-    user: str
-    plain: bool  # no-train: nothing of it or its events is written
-    recorded: bool
 
 
 class SpoolWriter:

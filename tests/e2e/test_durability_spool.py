@@ -46,6 +46,7 @@ spool = writer(Path(sys.argv[1]))
 print([r.status for r in spool.append_events([event("e1", "g1", data={"text": "still wrong"})])])
 spool.flush()
 spool.append_generation(generation("g1"), tokens([1, 2], [3]), "q", "a")
+print("appended", flush=True)
 spool.close()
 """
 
@@ -54,11 +55,17 @@ spool.close()
 def test_the_key_of_a_waiting_event_goes_only_when_the_event_is_safe(tmp_path: Path, point: str) -> None:
     """The event is sealed again for its user; the key it waited under must not die before that is on disk,
     and must not live on after a kill in between."""
-    killed = processes.python("-c", _WAITS_FOR_ITS_GENERATION, str(tmp_path), env={"RTRL_FAULT": point})
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    writer(tmp_path).close()
-    vault = Vault.open(tmp_path / "keys")
-    spool = Spool.open(tmp_path / "spool")
+    for attempt in range(8):  # its thread may come to the point before there is a generation
+        root = tmp_path / str(attempt)
+        root.mkdir()
+        killed = processes.python("-c", _WAITS_FOR_ITS_GENERATION, str(root), env={"RTRL_FAULT": point})
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        if "appended" in killed.stdout:
+            break
+    assert "appended" in killed.stdout
+    writer(root).close()
+    vault = Vault.open(root / "keys")
+    spool = Spool.open(root / "spool")
     found = [open_event(e, user, sealed, vault) for _, e, user, sealed in spool.events(0, 1 << 60)]
     assert [(e.id, e.data) for e in found] == [("e1", {"text": "still wrong"})]
     assert vault.users(PENDING_PREFIX) == []
