@@ -90,17 +90,9 @@ def command(
     Exit 5 or 4 when there is nothing yet. A path may be a file, a folder or a git repository whose branches
     and notes hold sessions; docs/sources.md lists the kinds.
     """
+    settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace,
-        inputs or (),
-        as_json,
-        dry_run,
-        force,
-        options.settings(overrides, line),
-        lock_timeout,
-        quiet,
-        from_run,
-        seed,
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
     )
     if received:
         if paths or from_run is not None or any(one is not None for one in (kind, user, timezone)):

@@ -50,16 +50,9 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Serve the newest checkpoint with a passing report against what is live, or the one named by --input."""
+    settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace,
-        inputs or (),
-        as_json,
-        dry_run,
-        force,
-        options.settings(overrides, line),
-        lock_timeout,
-        quiet,
-        from_run,
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run
     )
     run_command(
         "deploy",

@@ -20,16 +20,8 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Compare a candidate with the live checkpoint. Exit 0 pass, 3 regressed, 4 inconclusive."""
+    settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace,
-        inputs or (),
-        as_json,
-        dry_run,
-        force,
-        options.settings(overrides, line),
-        lock_timeout,
-        quiet,
-        from_run,
-        seed,
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
     )
     run_command("eval", flags)

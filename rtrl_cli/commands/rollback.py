@@ -34,17 +34,8 @@ def command(
 ) -> None:
     """Serve the checkpoint that was live before, and take its line state back. No report is asked for."""
     refs = [*(inputs or ()), *([to] if to else [])]
-    flags = StageFlags(
-        workspace,
-        refs,
-        as_json,
-        dry_run,
-        force,
-        options.settings(overrides, line),
-        lock_timeout,
-        quiet,
-        from_run,
-    )
+    settings = options.settings(overrides, line)
+    flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
     moved = None
     if not (refs or offline or dry_run or from_run or overrides or line):  # of the main line only
         from stages.rollback.first import move_first

@@ -55,17 +55,9 @@ def command(
         from stages.train.worker import follow
 
         raise typer.Exit(follow())
+    settings = options.settings(overrides, line)
     flags = StageFlags(
-        workspace,
-        inputs or (),
-        as_json,
-        dry_run,
-        force,
-        options.settings(overrides, line),
-        lock_timeout,
-        quiet,
-        from_run,
-        seed,
+        workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
     )
     outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
     if explain is not None:

@@ -26,21 +26,20 @@ def engine_hung(arena: Arena) -> None:
 
 
 def engine_killed_in_deploy(arena: Arena) -> None:
-    live, pid = arena.world.live, arena.serving().engine.pid
-    deploying = _loading(arena)
-    os.kill(pid, signal.SIGKILL)
-    arena.gone()
-    ended = arena.expect(deploying.ended(120), (*DOWN, *(0,) * (arena.world.replicas > 1)))
-    if ended.code and arena.world.live != live:
-        arena.problem("the registry moved although the deploy failed")
+    _signalled_in_deploy(arena, signal.SIGKILL, 120)
 
 
 def engine_hung_in_deploy(arena: Arena) -> None:
+    _signalled_in_deploy(arena, signal.SIGSTOP, 300)
+
+
+def _signalled_in_deploy(arena: Arena, number: signal.Signals, seconds: float) -> None:
+    """The deploy has to end within so long, and to leave the registry alone when it fails."""
     live, pid = arena.world.live, arena.serving().engine.pid
     deploying = _loading(arena)
-    os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, number)
     arena.gone()
-    ended = arena.expect(deploying.ended(300), (*DOWN, *(0,) * (arena.world.replicas > 1)))
+    ended = arena.expect(deploying.ended(seconds), (*DOWN, *(0,) * (arena.world.replicas > 1)))
     if ended.code and arena.world.live != live:
         arena.problem("the registry moved although the deploy failed")
 

@@ -84,6 +84,7 @@ def test_a_revoked_key_is_refused_within_a_second(site: Site) -> None:
     site.until(lambda: statuses(site.send(asked)) == [200])
     ApiKeys.revoke(site.world.workspace.keys_dir, "leaver")
     site.until(lambda: statuses(site.send(asked)) == [401])
+    assert statuses(site.send(asked)) == [401]  # and it stays so
 
 
 def test_a_rate_holds_for_its_key_alone(site: Site) -> None:

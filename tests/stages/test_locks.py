@@ -62,4 +62,6 @@ def test_a_holder_that_wrote_nothing_is_unknown(tmp_path: Path) -> None:
 def test_what_a_killed_holder_was_just_starting_is_waited_for(tmp_path: Path) -> None:
     """Between its fork and its exec a child has its parent's descriptors, close-on-exec or not."""
     with held_for_a_moment(tmp_path / "a.lock"):
+        assert not locks.is_free(tmp_path / "a.lock")
         locks.acquire(tmp_path / "a.lock", what="a").release()
+    assert locks.is_free(tmp_path / "a.lock")

@@ -196,8 +196,9 @@ def test_a_killed_build_goes_on(tmp_path: Path) -> None:
 def test_what_a_killed_build_was_just_starting_is_waited_for(tmp_path: Path) -> None:
     with State(tmp_path).held():
         pass
+    began = time.monotonic()
     with held_for_a_moment(tmp_path / ".build" / "lock"), State(tmp_path).held():
-        pass
+        assert time.monotonic() - began >= 0.1  # it did wait
 
 
 def test_one_build_at_a_time(tmp_path: Path) -> None:

@@ -60,3 +60,4 @@ async def test_signs_of_life(manager: socket.socket) -> None:
 def test_nobody_to_tell_and_a_manager_that_is_gone(tmp_path: Path) -> None:
     Notifier().ready("x")
     Notifier(str(tmp_path / "gone")).ready("x")
+    assert not list(tmp_path.iterdir())  # nothing was made in its place
