@@ -8,6 +8,7 @@ again. No text is kept, and nothing of it reaches the spool. Not for: starting t
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from stages.errors import GateRejectedError
 from stages.populations import whose
 from stages.registry.looks import record_shadow
 from stages.registry.store import Store
-from stages.shadow.compare import Tolerance, compare
+from stages.shadow.compare import Tolerance, Verdict, compare
 from stages.shadow.config import ShadowConfig
-from stages.shadow.recorded import recent
+from stages.shadow.recorded import Recorded, recent
 from stages.shadow.replay import recorded_answer, replay
 from stages.shadow.tools import KnownTools, decoder
 from stages.stage import Progress
@@ -57,26 +58,8 @@ def shadow(
         told |= {"passed": None, "requests": len(found.requests), "reason": _too_few(found.requests, config)}
         record_shadow(store, deployment, "skipped", told, by=getpass.getuser())
         return told
-    progress.start("shadow replay", len(found.requests))
     tools = KnownTools(decoder(checkpoint))
-    answers = replay(
-        found.requests,
-        url=engine.url,
-        key=engine.key,
-        model=workspace.settings.engine.served_name,
-        context=workspace.settings.engine.max_model_len,
-        side_by_side=config.shadow_side_by_side,
-        timeout_s=config.shadow_timeout_s,
-        tools=tools.of,
-        asked=progress.advance,
-    )
-    live = [recorded_answer(each, tools.of(each)) for each in found.requests]
-    verdict = compare(
-        [each.user for each in found.requests],
-        live,
-        answers,
-        Tolerance(config.shadow_rate, config.shadow_length, config.shadow_latency),
-    )
+    verdict = _compared(workspace, found.requests, engine, tools, progress)
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
         "generations": [each.id for each in found.requests],
@@ -91,6 +74,35 @@ def shadow(
             'or take the responsibility: --override --reason "..."',
         )
     return told
+
+
+def _compared(
+    workspace: Workspace,
+    requests: Sequence[Recorded],
+    engine: EngineAt,
+    tools: KnownTools,
+    progress: Progress,
+) -> Verdict:
+    """Ask the candidate all of them, beside what was answered when they were recorded."""
+    config: ShadowConfig = workspace.settings.deploy
+    progress.start("shadow replay", len(requests))
+    answers = replay(
+        requests,
+        url=engine.url,
+        key=engine.key,
+        model=workspace.settings.engine.served_name,
+        context=workspace.settings.engine.max_model_len,
+        side_by_side=config.shadow_side_by_side,
+        timeout_s=config.shadow_timeout_s,
+        tools=tools.of,
+        asked=progress.advance,
+    )
+    return compare(
+        [each.user for each in requests],
+        [recorded_answer(each, tools.of(each)) for each in requests],
+        answers,
+        Tolerance(config.shadow_rate, config.shadow_length, config.shadow_latency),
+    )
 
 
 def _too_few(requests: list[Any], config: ShadowConfig) -> str:
