@@ -26,8 +26,8 @@ class Size:
     seeds: int = 5
     cycles: int = 12
     users: int = 200
-    requests: int = 600
-    heldout: int = 300
+    requests: int = 480
+    heldout: int = 240
     heldout_ends: int = 1200
 
 
@@ -78,7 +78,7 @@ def spec_text(name: str) -> str:
     return (SPECS / f"{name}.toml").read_text("utf-8")
 
 
-PLANTED_AFTER = (6, 10)  # cycles of the clean chain
+PLANTED_AFTER = (6, 8, 10)  # cycles of the clean chain
 PLANTED_CYCLES = 5
 
 DEFAULT = Variant("default", "the shipped reward and the settings of `rtrl init --tiny`", keep=PLANTED_AFTER)

@@ -46,11 +46,11 @@ class Setup:
     cycles: int
     signals: str = ""
     users: int = 200
-    requests: int = 600
+    requests: int = 480
     lag: int = 0
     gate: bool = False
     without: str = ""
-    heldout: int = 300
+    heldout: int = 240
     heldout_ends: int = 1200
     settings: tuple[str, ...] = ()
     base: str = ""
