@@ -43,9 +43,9 @@ def test_values_are_converted_by_type() -> None:
         ("[workspac]\n", (), "unknown section [workspac] in rtrl.toml", "'workspace'"),
         ("[workspace]\nsed = 1\n", (), "unknown setting workspace.sed in rtrl.toml", "'seed'"),
         ("[workspace]\nzzz = 1\n", (), "unknown setting workspace.zzz", "known: line, seed"),
-        ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed=1", "'seed'"),
+        ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed", "'seed'"),
         ("[workspace]\nseed = -1\n", (), "setting workspace.seed in rtrl.toml: ", ""),
-        ("", ("workspace.seed=x",), "setting workspace.seed in --set workspace.seed=x: ", ""),
+        ("", ("workspace.seed=x",), "setting workspace.seed in --set workspace.seed: ", ""),
         ("seed = 1\n", (), "unknown section [seed]", ""),
         ("workspace = 1\n", (), "is a value", "[workspace]"),
         ("[workspace\n", (), "rtrl.toml is not valid TOML", ""),
@@ -91,7 +91,7 @@ def test_layers() -> None:
     assert environment_layers({"RTRL_TRAIN__USER_CAP": "1", "OTHER__X": "2", "RTRL_X": "3"}) == [
         ("environment variable RTRL_TRAIN__USER_CAP", {"train": {"user_cap": "1"}})
     ]
-    assert override_layer("a.b=c=d") == ("--set a.b=c=d", {"a": {"b": "c=d"}})
+    assert override_layer("a.b=c=d") == ("--set a.b", {"a": {"b": "c=d"}})
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
