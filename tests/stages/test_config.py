@@ -64,6 +64,22 @@ def test_what_is_wrong_is_said_with_its_place(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ("engine_connections = 800\nmax_queue = 225\n", "max_connections_per_peer to 1025"),
+        ("max_connections_per_peer = 100\n", "max_connections_per_peer to 768"),
+        ("max_connections = 767\n", "max_connections to 768"),
+    ],
+)
+def test_more_is_not_accepted_than_one_peer_may_hold_open(values: str, limit: str) -> None:
+    with pytest.raises(UsageError, match=f"setting gateway in rtrl.toml: .* raise {limit} or more") as caught:
+        parse(f"[gateway]\n{values}")
+    assert caught.value.code == 2
+    fits = parse("[gateway]\nengine_connections = 800\nmax_queue = 224\n").gateway
+    assert fits.engine_connections + fits.max_queue == fits.max_connections_per_peer
+
+
 def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[gateway.sampling]\ntop_p = 0.9\ntemperature = 1.2\n[eval.margins]\n'harness.turns' = 1.0\n"
     monkeypatch.setenv("RTRL_GATEWAY__SAMPLING", '{"top_k": 20}')
