@@ -34,6 +34,13 @@ def medians(state: LineState) -> dict[str, Medians]:
         ) from error
 
 
+def with_medians_of(state: LineState, other: LineState) -> LineState:
+    """The state, with the other one's medians of the size classes that it has none of."""
+    mine, theirs = medians(state), medians(other)
+    known = {signal: {**theirs.get(signal, {}), **mine.get(signal, {})} for signal in _TIMES}
+    return msgspec.structs.replace(state, latency=msgspec.to_builtins(known))
+
+
 def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     """The two latency signals of a window, by the medians from before it."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())

@@ -46,8 +46,14 @@ class DistillStage:
     """See the module. Inputs: interactions, and the line state of the checkpoint they are for.
 
     Interactions read from session logs are for no checkpoint: there is no line state, before or after.
+
+    Attributes:
+        medians_of: a line state whose latency medians are taken of the size classes that the line has met
+            nothing of. Without it such a class is held against its own window, so that two arms would each
+            be held against themselves.
     """
 
+    medians_of: Artifact | None = None
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
     takes: tuple[Kind, ...] = ("interactions", "line_state")
@@ -75,6 +81,8 @@ class DistillStage:
         assert isinstance(config, DistillConfig)
         spec, text = load(config.spec, workspace.root)
         facts: dict[str, Any] = {"spec": {"digest": spec.digest, "text": text}}
+        if self.medians_of is not None:
+            facts["medians_of"] = self.medians_of.digest
         if signals := own.load(spec, workspace.root):
             facts["own"] = {s.name: {"function": s.function, "digest": s.digest} for s in signals}
         return facts
@@ -104,6 +112,8 @@ class DistillStage:
             )
         before = inputs.get("line_state")
         state = LineState() if before is None else LineState.load(before.path)
+        if self.medians_of is not None:
+            state = memory.with_medians_of(state, LineState.load(self.medians_of.path))
         scored = score(measured, state, spec)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
         ctx.log.write("distill.exclusion", rows=audit)

@@ -23,7 +23,7 @@ from stages.gateway.served import ServedState
 from stages.serving.supervisor import POLL_S, Say, probe
 from stages.target.config import TargetConfig
 
-Offer = Callable[[str], Any]
+Offer = Callable[[str, str], Any]
 
 
 class Outside:
@@ -32,7 +32,8 @@ class Outside:
     Args:
         config: the served engine's settings: name, dtype, patience.
         served: shared with the gateway; `checkpoint` says what it is to hold.
-        offer: sees that a checkpoint (digest) is in the store that the helper fetches from.
+        offer: sees that a checkpoint (digest) is in the store that the helper fetches from, and of its chain
+            the one (digest) that is lost there.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Outside:
         config: EngineConfig,
         served: ServedState,
         say: Say,
-        offer: Offer = lambda _: None,
+        offer: Offer = lambda *_: None,
     ) -> None:
         self.name, self.target, self.config, self.served = name, target, config, served
         self.key = _token(target.key_file)
@@ -96,9 +97,10 @@ class Outside:
             return ""
         digest = f"sha256:{path.name}"  # as the registry names its folders
         try:
-            answer = await self._fetch(digest)
-            if answer.status_code == 409:  # not in the store, as far as the helper can tell
-                await asyncio.to_thread(self._offer, digest)
+            answer, offered = await self._fetch(digest), set[str]()
+            while (lost := _lost(answer)) and lost not in offered:
+                offered.add(lost)
+                await asyncio.to_thread(self._offer, digest, lost)
                 answer = await self._fetch(digest)
         except httpx.HTTPError as error:
             raise DependencyDownError(
@@ -165,6 +167,11 @@ class Outside:
         if error.message != getattr(self, "_last", ""):
             self._say(f"engine {self.name}: {error.message}")
         self._last = error.message
+
+
+def _lost(answer: httpx.Response) -> str:
+    """The checkpoint (digest) that the store lacks or has damaged, as the helper says; "" when none is."""
+    return str(answer.json()["error"].get("lost") or "") if answer.status_code == 409 else ""
 
 
 def _token(path: str) -> str:
