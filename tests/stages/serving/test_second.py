@@ -12,7 +12,8 @@ import pytest
 from stages.deploy.run import DeployStage
 from stages.engine.config import EngineConfig
 from stages.errors import IntegrityError
-from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import Swapper
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving import second, supervisor
