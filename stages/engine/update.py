@@ -66,6 +66,7 @@ class EngineControl(EnginePort):
         """The process was started anew, on this folder."""
         self._started: Path | Identity = checkpoint_dir
         self._sampled = Sampled()
+        self._ahead: tuple[Path, asyncio.Task[tuple[str, ...]]] | None = None
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
 
     @property
@@ -86,8 +87,10 @@ class EngineControl(EnginePort):
     async def prepare(self, checkpoint_dir: Path) -> None:
         """What an update can do while requests are still answered. Raises as `update`."""
         expected = read_fingerprint(checkpoint_dir)
-        looks = [] if weights_key(expected) == self._kept else [self._look(checkpoint_dir, expected)]
-        await asyncio.gather(*looks, self._cached(expected))
+        self._ahead = None
+        if weights_key(expected) != self._kept:  # goes on while the engine loads: it has another core
+            self._ahead = checkpoint_dir, self._look(checkpoint_dir, expected)
+        await self._cached(expected)
         self._prepared = checkpoint_dir
 
     async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
@@ -125,7 +128,7 @@ class EngineControl(EnginePort):
         self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, pause: str, *, file: bool
     ) -> Verification:
         """`update`, from the engine's memory where it has the weights, or from the `file`."""
-        looking = self._look(checkpoint_dir, expected) if file else None
+        looking = self._looked(checkpoint_dir, expected) if file else None
         try:
             await self._post(f"/pause?mode={pause}")
             try:
@@ -234,6 +237,11 @@ class EngineControl(EnginePort):
             return report
         served = await self.probe(expected.probes)
         return judge_probes(expected.logprobs, served, self.config.dtype)
+
+    def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
+        """The look that `prepare` began, or another."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead and ahead[0] == checkpoint_dir else self._look(checkpoint_dir, expected)
 
     def _look(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
         """Begin to look at the checkpoint's files. Whoever gives up may leave the task alone."""

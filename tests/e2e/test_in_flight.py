@@ -16,7 +16,6 @@ from stages.spool import Spool
 from stages.stage import Artifact
 from stages.target.admin import Admin
 from stages.vault import Vault
-from tests import processes
 from tests.e2e.conftest import World
 from tests.stages.spool.spool_records import full_tokens
 
@@ -30,7 +29,7 @@ in_flight = "continue"
 max_num_seqs = 8
 max_model_len = 16384
 """
-TOKENS = 6000
+TOKENS = 8000
 
 
 def logprobs(world: World, checkpoint: Artifact, ids: list[int], begin: int, end: int) -> list[float]:
@@ -62,9 +61,20 @@ def test_each_token_is_recorded_with_the_weights_that_sampled_it(tmp_path: Path)
         asking = [threading.Thread(target=ask, args=(world, stream, answers)) for stream in (True, False)]
         for each in asking:
             each.start()
-        time.sleep(2.0)
-        done = processes.rtrl("deploy", "-w", str(world.workspace.root), "--quiet")
-        assert (done.returncode, not answers) == (0, True), done.stderr
+        with Admin(world.endpoint) as admin:
+            while admin.served().in_flight < 2:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            target = world.second
+            told = admin.swap(
+                line="auto",
+                checkpoint=target.digest,
+                path=world.store.checkpoint_folder(target),
+                deployment="",
+                drain_s=1,
+                timeout_s=120,
+            )
+        assert (told["engines"][0]["why"].endswith("2 answers went on"), answers) == (True, [])
         for each in asking:
             each.join()
         assert [answer.status_code for answer in answers] == [200, 200]
