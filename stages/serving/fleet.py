@@ -39,7 +39,7 @@ class Fleet:
         logs: folder of the engines' output.
         changed: called with each newly started process.
         updating: put around each engine's update.
-        offer: sees that a checkpoint (digest) is in `deploy.store`.
+        offer: as `Outside`'s.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Fleet:
         say: Say,
         changed: Callable[[EngineProcess], None],
         updating: Callable[[Update], Update] = lambda update: update,
-        offer: Offer = lambda _: None,
+        offer: Offer = lambda *_: None,
     ) -> None:
         self._gateway = gateway
         self.engines: list[Engine] = []
