@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stages.gateway import pace as pacing
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.pace import WINDOW_S, Pace
+from stages.gateway.served import Checkpoint, ServedState
+
+ENGINE: Any = object()
+
+
+def arm(name: str, pace: Pace) -> Arm:
+    served = ServedState("auto", "rtrl", Checkpoint(f"sha256:{name}", Path("/")), engine="ready", arm=name)
+    return Arm(served, ENGINE, pace)
 
 
 def collapsed(live: Pace, canary: Pace, factor: float) -> str:
@@ -53,3 +65,35 @@ def test_a_few_slow_answers_are_no_collapse_and_old_ones_are_forgotten() -> None
     now = WINDOW_S + 1
     assert slow.recent() == []
     assert collapsed(live, slow, 5.0) == ""
+
+
+def test_the_live_arm_is_held_against_the_canary_over_the_same_time() -> None:
+    now = 0.0
+    live, canary = Pace(lambda: now), Pace(lambda: now)
+    arms = Arms(arm("live", live))
+    arms.collapse = 5.0
+    for now in range(100):  # a quiet machine, and no canary yet
+        live.add(200, 50)
+    arms.open(Canary(arm("canary", canary), "d", "salt", 0.5))
+    for now in range(100, 140):  # two engines share it: both arms take six times as long
+        live.add(1200, 50)
+        canary.add(1200, 50)
+    assert arms.collapsed() == ""
+    for now in range(140, 230):  # the live arm alone is quick again
+        live.add(200, 50)
+        canary.add(1200, 50)
+    assert "24 ms a token where the live arm takes 4" in arms.collapsed()
+
+
+def test_busy_arms_are_known_over_the_whole_window_too() -> None:
+    now = 0.0
+    busy = Pace(lambda: now)
+    for tick in range(600 * 50):  # fifty answers a second, slow ones from 300 s to 400 s
+        now = tick / 50
+        busy.add(1200 if 300 <= now < 400 else 200, 50)
+    took = [ms for ms, _ in busy.recent()]
+    assert len(took) == pacing.A_SECOND * WINDOW_S
+    assert sum(ms == 1200 for ms in took) == pytest.approx(len(took) / 3, rel=0.02)
+    assert len(busy.recent(since=now - 9.5)) == pytest.approx(10 * pacing.A_SECOND, abs=pacing.A_SECOND)
+    assert busy.began() == pytest.approx(now - WINDOW_S - 1.2, abs=0.2)
+    assert Pace().began() is None
