@@ -29,7 +29,7 @@ from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
-from stages.monitor.charts import Updated
+from stages.populations import line_flag
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class DistillStage:
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(measured)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
-        found = found if watched is None else _with_monitors(found, watched)
+        if watched is not None:
+            found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
         return with_judge(found, config.judge, judged) if judged else found
 
 
@@ -263,12 +264,6 @@ def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
     )
     metrics = {**found.metrics, "feedback_not_used": named}
     return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
-
-
-def _with_monitors(found: Outcome, watched: Updated) -> Outcome:
-    metrics = {**found.metrics, "monitor": monitored.told(watched)}
-    warnings = [*found.warnings, *monitored.warnings(watched), *watched.notes]
-    return replace(found, metrics=metrics, warnings=warnings)
 
 
 def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:

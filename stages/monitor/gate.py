@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, standing
+from stages.populations import line_flag
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -35,10 +36,12 @@ def alarmed(
     if not waiting:
         return None
     ids = " ".join(alarm["id"] for alarm in waiting)
+    flag = line_flag(workspace.settings)
     more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     return GateRejectedError(
         f"alarm {waiting[0]['id']}{more} waits for somebody to look at it: {waiting[0]['text']}",
-        hint=f'`rtrl monitor` shows it; then `rtrl monitor ack {ids} --reason "..."`, or `rtrl rollback`',
+        hint=f'`rtrl monitor{flag}` shows it; then `rtrl monitor ack {ids}{flag} --reason "..."`, or '
+        f"`rtrl rollback{flag}`",
     )
 
 

@@ -18,7 +18,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError
-from stages.gateway.rolling import Way
+from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
 from stages.serving.supervisor import POLL_S, Say, probe
 from stages.target.config import TargetConfig
@@ -48,7 +48,7 @@ class Outside:
         self.name, self.target, self.config, self.served = name, target, config, served
         self.key = _token(target.key_file)
         self.verification: Verification | None = None
-        self.way = Way("in place, full weights", "it reads the store's folder itself")
+        self.way = self._read = Way(FULL, "it reads the store's folder itself")
         self._say, self._offer = say, offer
         self._prepared = Path()
         self._helper_key = _token(target.helper_key_file)
@@ -85,6 +85,7 @@ class Outside:
     async def update(self, path: Path) -> Verification:
         """New weights into it, verified. Raises RtrlError."""
         self.verification = await self.control.update(path, await self.prepare(path))
+        self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 
     async def prepare(self, path: Path) -> str:
@@ -115,7 +116,7 @@ class Outside:
             return str(found["path"])  # fetched a moment ago
         self._prepared = path
         how = f"its helper fetched {found['bytes']:,} bytes" if found["bytes"] else "its helper had it"
-        self.way = Way("in place by delta" if found["links"] else "in place, full weights", how)
+        self._read = Way("in place by delta" if found["links"] else FULL, how)
         return str(found["path"])
 
     async def _fetch(self, digest: str) -> httpx.Response:
