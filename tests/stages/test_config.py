@@ -102,7 +102,7 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_number_is_no_setting(setting: str) -> None:
     """A margin of nan let nothing pass and nothing regress, and broke the report when all was done."""
-    with pytest.raises(UsageError, match="finite|at least 0"):
+    with pytest.raises(UsageError, match=r"finite|at least 0"):
         Settings.parse("", source="rtrl.toml", overrides=[setting])
 
 
