@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
 from stages.distill.spec import PRICE, RewardSpec, parse
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
 
@@ -69,10 +69,13 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id:
     """Every term of an episode's reward.
 
     Raises:
+        UsageError: (exit 2) the reference is of another kind.
         InputMissingError: no such experience, or it does not hold the episode.
         IntegrityError: its files are damaged.
     """
     experience = store.resolve(experience_ref, workspace.settings.workspace.line)
+    if experience.kind != "experience":
+        raise UsageError(f"{experience.ref} is no experience", hint="name experience@vN")
     spec = _spec(experience)
     schema = schemas.experience_episodes((*spec.names, PRICE))
     row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
