@@ -21,7 +21,11 @@ def command(
     inputs: options.Input = None,
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="EPISODE", help="Print every term of one episode's reward."),
+        typer.Option(
+            "--explain",
+            metavar="EPISODE",
+            help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
+        ),
     ] = None,
     engine: Annotated[
         str | None,
