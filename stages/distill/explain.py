@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stages import rows, schemas, tables
 from stages.distill.spec import PRICE, RewardSpec, parse
 from stages.episode_names import episode_of, no_such
-from stages.errors import IntegrityError
+from stages.errors import IntegrityError, UsageError
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
 
@@ -70,10 +70,13 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, name: str) 
     """Every term of an episode's reward; `name` is the episode's, or the id of one of its generations.
 
     Raises:
+        UsageError: (exit 2) the reference is of another kind.
         InputMissingError: no such experience, or it does not hold the episode.
         IntegrityError: its files are damaged.
     """
     experience = store.resolve(experience_ref, workspace.settings.workspace.line)
+    if experience.kind != "experience":
+        raise UsageError(f"{experience.ref} is no experience", hint="name experience@vN")
     spec = _spec(experience)
     schema = schemas.experience_episodes((*spec.names, PRICE))
     episode_id = episode_of(store, experience, name)
