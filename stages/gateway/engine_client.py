@@ -178,7 +178,7 @@ def _object(content: bytes) -> dict[str, Any] | None:
 
 
 # parts of vLLM's refusals that name no field, and what they mean in words of ours: theirs repeat values
-_REASONS = (
+_REASONS: tuple[tuple[str, str, str | None], ...] = (
     ("is not a multimodal model", "the model takes text only, and messages hold something else", "messages"),
     ("may be provided in one prompt", "messages hold more images or sounds than the model takes", "messages"),
     ("out of vocabulary", "the prompt holds an id that is not in the model's vocabulary", "prompt"),
@@ -202,8 +202,8 @@ def refused(status: int, content: bytes) -> ApiError:
         result = invalid(
             "prompt and max_tokens do not fit the model's context", code="context_length_exceeded"
         )
-    elif known := next((each for words, *each in _REASONS if words in said), None):
-        result = invalid(known[0], param=known[1], code="engine_refused")
+    elif known := next((each for each in _REASONS if each[0] in said), None):
+        result = invalid(known[1], param=known[2], code="engine_refused")
     else:
         field = _known_field(param) or _known_field(said)
         result = invalid(f"the engine refused {field or 'the request'}", param=field, code="engine_refused")
