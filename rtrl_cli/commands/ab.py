@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import make_progress, pairs, show, table
+from rtrl_cli.output import make_progress, message, pairs, show, table
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def command(
 ) -> None:
     """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
     from stages.ab.act import act
+    from stages.ab.ended import ended
     from stages.ab.look import take_look
     from stages.errors import InconclusiveError, RtrlError, UsageError
     from stages.result import StageResult, attach_result, status_of
@@ -59,10 +60,15 @@ def command(
         if watch is None:
             return
         time.sleep(watch)
+    watched = ""
     while True:
+        if watched and ended(store, watched):
+            message(f"{watched} was promoted meanwhile")
+            return
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
             seen = take_look(found, store, progress, by=getpass.getuser(), deciding=decide)
+        watched = seen.deployment
         result = StageResult(
             "ab", "succeeded", metrics={"deployment": seen.deployment, "action": seen.action}
         )

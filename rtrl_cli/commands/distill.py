@@ -21,7 +21,11 @@ def command(
     inputs: options.Input = None,
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="EPISODE", help="Print every term of one episode's reward."),
+        typer.Option(
+            "--explain",
+            metavar="EPISODE",
+            help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
+        ),
     ] = None,
     engine: Annotated[
         str | None,
@@ -54,7 +58,7 @@ def command(
                 f"--explain shows an episode as it was distilled; {named} would change nothing of that",
                 hint=f"leave {named} away",
             )
-        _explain(workspace, inputs or [], explain, as_json)
+        _explain(workspace, line, inputs or [], explain, as_json)
         return
     sets = [*options.settings(overrides, line), *([f"distill.engine={engine}"] if engine is not None else [])]
     flags = StageFlags(
@@ -62,7 +66,7 @@ def command(
     )
     run_command("distill", flags)
     if not dry_run and from_run is None:
-        for warning in tell_alarms(*open_store(workspace)):
+        for warning in tell_alarms(*open_store(workspace, sets)):
             message(warning, kind="warning")
 
 
@@ -73,11 +77,16 @@ def tell_alarms(workspace: Workspace, store: Store) -> list[str]:
     return tell(workspace, store)
 
 
-def _explain(folder: Path | None, inputs: list[str], episode: str, as_json: bool) -> None:
+def _explain(folder: Path | None, line: str | None, inputs: list[str], episode: str, as_json: bool) -> None:
     from stages.distill.explain import explain
 
-    workspace, store = open_store(folder)
-    ref = next((ref for ref in inputs if ref.startswith(("experience", "sha256:"))), "experience@latest")
+    if strange := [ref for ref in inputs if not ref.startswith(("experience", "sha256:"))] or inputs[1:]:
+        raise UsageError(
+            f"--explain reads one experience; {strange[0]} is none, or another",
+            hint="--input experience@vN; the newest without it",
+        )
+    workspace, store = open_store(folder, options.settings((), line))
+    ref = inputs[0] if inputs else "experience@latest"
     found = explain(workspace, store, ref, episode)
     document = envelope("distill", "succeeded", inputs={"experience": ref}, metrics=found.to_dict())
     show(as_json, document, lambda: "\n".join(found.lines()))

@@ -150,7 +150,9 @@ class Fleet:
 
 def engine_at(supervisor: Engine) -> EngineAt:
     """What `run/serve.json` says of an engine."""
-    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
+    if not isinstance(supervisor, Supervisor):
+        return EngineAt(pid=0, url=supervisor.base_url, key=supervisor.key, log="", temporary="")
+    if supervisor.pid is None:
         return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
     return EngineAt(
         pid=supervisor.process.pid,

@@ -91,6 +91,21 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
         parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'eval.margins={"harness.edit_persistence": NaN}',
+        'eval.drift_margins={"harness.edit_persistence": Infinity}',
+        'ab.harm={"latency": NaN}',
+        "collect.horizon_s=inf",
+    ],
+)
+def test_no_number_is_no_setting(setting: str) -> None:
+    """A margin of nan let nothing pass and nothing regress, and broke the report when all was done."""
+    with pytest.raises(UsageError, match=r"finite|at least 0"):
+        Settings.parse("", source="rtrl.toml", overrides=[setting])
+
+
 def test_the_example_of_a_setting_is_one() -> None:
     with pytest.raises(UsageError) as caught:
         parse("", "nonsense")
