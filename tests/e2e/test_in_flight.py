@@ -29,7 +29,8 @@ in_flight = "continue"
 max_num_seqs = 8
 max_model_len = 16384
 """
-TOKENS = 8000
+TOKENS = 6000
+NEAR = 40  # tokens looked at on each side of a turn
 
 
 def logprobs(world: World, checkpoint: Artifact, ids: list[int], begin: int, end: int) -> list[float]:
@@ -88,12 +89,12 @@ def test_each_token_is_recorded_with_the_weights_that_sampled_it(tmp_path: Path)
     for generation in found:
         tokens = full_tokens(spool, generation.id, vault)
         assert (generation.defect, generation.output_tokens) == ("", TOKENS)
-        samplers = [span.checkpoint for span in generation.spans]
-        assert samplers == [world.first.digest, world.second.digest]
-        turn = generation.spans[0].end
-        assert generation.spans[1].start == turn > 0
+        # nothing of it is in the registry: `rtrl serve` goes back after some seconds, which is a third span
+        assert [span.checkpoint for span in generation.spans[:2]] == [world.first.digest, world.second.digest]
         ids, before = [*tokens.prompt.tolist(), *tokens.output.tolist()], len(tokens.prompt)
-        near = [(max(0, turn - 40), turn, world.first), (turn, min(TOKENS, turn + 40), world.second)]
-        for begin, end, checkpoint in near:
-            expected = logprobs(world, checkpoint, ids, before + begin, before + end)
-            assert tokens.logprobs[begin:end].tolist() == pytest.approx(expected, abs=2e-3)
+        for span in generation.spans:
+            checkpoint = world.first if span.checkpoint == world.first.digest else world.second
+            for begin in (span.start, max(span.start, span.end - NEAR)):
+                end = min(begin + NEAR, span.end)
+                expected = logprobs(world, checkpoint, ids, before + begin, before + end)
+                assert tokens.logprobs[begin:end].tolist() == pytest.approx(expected, abs=2e-3)
