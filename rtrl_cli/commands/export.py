@@ -33,6 +33,7 @@ def command(
     parent: Parent = "checkpoint@live",
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -44,7 +45,7 @@ def command(
     from stages.train.outside.handover import export_experience
 
     started = time.monotonic()
-    found, store = open_store(workspace, overrides or ())
+    found, store = open_store(workspace, options.settings(overrides, line))
     with make_progress(quiet) as progress:
         result = export_experience(
             found,

@@ -18,7 +18,8 @@ Explain = Annotated[
     typer.Option(
         "--explain",
         metavar="EPISODE",
-        help="Print the loss of one episode, token by token; train nothing.",
+        help="Print the loss of one episode (its name, or the id of an answer in it), token by token; "
+        "train nothing.",
     ),
 ]
 ImportDir = Annotated[

@@ -20,9 +20,9 @@ from typing import Any, Literal
 from evals.ab.arms import Difference, Users, difference
 from evals.ab.decision import AbMetric, AbRules, Action, Look, look, planned_information
 from stages.ab.config import GUARDS, METRICS, AbConfig
+from stages.ab.ended import no_canary
 from stages.ab.observe import ArmSeen, observe
 from stages.ab.past import enough, known_before
-from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.looks import looks_of, record_look
 from stages.registry.store import Store
@@ -51,9 +51,7 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     line = workspace.settings.workspace.line
     canary = canary_of(store, line)
     if canary is None:
-        raise InputMissingError(
-            f"no canary of line {line} is open", hint="`rtrl deploy --canary 0.1` opens one"
-        )
+        raise no_canary(store, line)
     config = workspace.settings.ab
     live, treated = observe(workspace, store, canary, progress)
     earlier = looks_of(store, canary.id)

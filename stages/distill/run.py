@@ -123,14 +123,16 @@ class DistillStage:
         quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
-        watched = None
+        watched, heard = None, memory.heard(measured)
+        told = measured.filter(pa.array(heard))
         if before is not None:
             checkpoint = interactions.meta["checkpoint"]
-            cycle = cycle_of(measured, scored.rewards.reward, spec, checkpoint, scored.why_not)
+            exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
+            cycle = cycle_of(told, scored.rewards.reward[heard], spec, checkpoint, exits_of)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history)
             after.save(out_dir / "line_state", carry=before.path)
-        window = memory.behaviour(measured)
+        window = memory.behaviour(told)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
         if watched is not None:
             found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))

@@ -78,9 +78,9 @@ def _all(store: Store, line: str) -> list[Standing]:
 
 
 def _one(known: Sequence[Standing], name: str) -> Standing:
-    found = [one for one in known if one.alarm["id"].startswith(name)]
+    found = [one for one in known if name and one.alarm["id"].startswith(name)]
     if not found:
-        raise InputMissingError(f"there is no alarm {name}", hint="`rtrl monitor` lists them")
+        raise InputMissingError(f"there is no alarm {name!r}", hint="`rtrl monitor` lists them")
     if len(found) > 1:
         raise UsageError(f"{name} stands for {len(found)} alarms", hint="write more of it")
     return found[0]

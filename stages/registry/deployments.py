@@ -173,7 +173,7 @@ class Deployments:
         last = self._select(*of_it, col(DeploymentRow.state) != "failed", limit=1)
         return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
 
-    def history(self, line: str, limit: int = 20) -> list[Deployment]:
+    def history(self, line: str, limit: int | None = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)
 
