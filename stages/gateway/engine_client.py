@@ -177,6 +177,15 @@ def _object(content: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+# parts of vLLM's refusals that name no field, and what they mean in words of ours: theirs repeat values
+_REASONS: tuple[tuple[str, str, str | None], ...] = (
+    ("is not a multimodal model", "the model takes text only, and messages hold something else", "messages"),
+    ("may be provided in one prompt", "messages hold more images or sounds than the model takes", "messages"),
+    ("out of vocabulary", "the prompt holds an id that is not in the model's vocabulary", "prompt"),
+    ("grammar specification", "the schema or grammar of the request cannot be applied", None),
+)
+
+
 def refused(status: int, content: bytes) -> ApiError:
     """The client's error for an engine's answer that is not 200.
 
@@ -193,6 +202,8 @@ def refused(status: int, content: bytes) -> ApiError:
         result = invalid(
             "prompt and max_tokens do not fit the model's context", code="context_length_exceeded"
         )
+    elif known := next((each for each in _REASONS if each[0] in said), None):
+        result = invalid(known[1], param=known[2], code="engine_refused")
     else:
         field = _known_field(param) or _known_field(said)
         result = invalid(f"the engine refused {field or 'the request'}", param=field, code="engine_refused")
