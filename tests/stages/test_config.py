@@ -105,6 +105,12 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
         parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
 
 
+def test_monitors_remember_enough_to_alarm() -> None:
+    with pytest.raises(UsageError, match="no window would ever alarm"):
+        parse("[distill]\nhistory = 5\nwarm_up = 6")
+    assert parse("[distill]\nhistory = 6\nwarm_up = 6").distill.history == 6
+
+
 @pytest.mark.parametrize(
     "setting",
     [
