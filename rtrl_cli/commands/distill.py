@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 
+Explain = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="EPISODE",
+        help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="local|ray", help="Who measures; the same as distill.engine."),
+]
+
+
 def command(
     inputs: options.Input = None,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            "--explain",
-            metavar="EPISODE",
-            help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="local|ray", help="Who measures; the same as distill.engine."),
-    ] = None,
+    explain: Explain = None,
+    engine: Engine = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,

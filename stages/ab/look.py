@@ -81,16 +81,6 @@ def judge(
     at_horizon: bool,
 ) -> tuple[dict[str, Any], Look]:
     """The look's numbers, and the decision. `earlier` are the records of looks before, oldest first."""
-    metrics = [
-        AbMetric(
-            name,
-            _direction(name),
-            config.harm.get(name, 0.0),
-            config.margins.get(name, margin),
-            span=None if name == "latency" else 1.0,
-        )
-        for name, (_, margin) in METRICS.items()
-    ]
     share = float(canary.data["canary"]["share"])
     arms = {
         name: enough(live.metrics[name], treated.metrics[name], config.min_users)
@@ -98,7 +88,7 @@ def judge(
     }
     planned = fix_planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
     found = look(
-        metrics,
+        _metrics(config),
         {name: arms[name] for name in METRICS},
         (live.users, treated.users),
         (1 - share, share),
@@ -123,6 +113,20 @@ def judge(
         "guards": {name: _plain(difference(*arms[name])) for name in GUARDS},
     }
     return data, found
+
+
+def _metrics(config: AbConfig) -> list[AbMetric]:
+    """What is decided by, with what may be lost of it."""
+    return [
+        AbMetric(
+            name,
+            _direction(name),
+            config.harm.get(name, 0.0),
+            config.margins.get(name, margin),
+            span=None if name == "latency" else 1.0,
+        )
+        for name, (_, margin) in METRICS.items()
+    ]
 
 
 def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:

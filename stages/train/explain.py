@@ -158,16 +158,12 @@ def _explanation(
     constant = loss_constant(batch, config)
     losses = token_losses(parent, weights.value, coefficient, constant=constant)
     bounded = correction.bounded(parent - logged, sequence).numpy()
-    columns = {
+    columns = _of_objective(objective, batch) | {
         "logged": batch.logged,
         "logp": proven.parent,
         "ratio": (parent - logged).exp().numpy(),
         "weight": weights.value.numpy(),
         "limited": weights.limited.numpy(),
-        "kl": objective.kl,
-        "advantage": objective.advantage[batch.episode_of],
-        "penalty": objective.penalty,
-        "coefficient": objective.coefficient,
         "loss": losses.numpy(),
     }
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
@@ -194,6 +190,16 @@ def _explanation(
             if row.episode == index
         ),
     )
+
+
+def _of_objective(objective: Objective, batch: Batch) -> dict[str, Any]:
+    """What the objective says of each token of the batch."""
+    return {
+        "kl": objective.kl,
+        "advantage": objective.advantage[batch.episode_of],
+        "penalty": objective.penalty,
+        "coefficient": objective.coefficient,
+    }
 
 
 def _sequence(
