@@ -182,8 +182,11 @@ _REASONS: tuple[tuple[str, str, str | None], ...] = (
     ("is not a multimodal model", "the model takes text only, and messages hold something else", "messages"),
     ("may be provided in one prompt", "messages hold more images or sounds than the model takes", "messages"),
     ("out of vocabulary", "the prompt holds an id that is not in the model's vocabulary", "prompt"),
-    ("grammar specification", "the schema or grammar of the request cannot be applied", None),
+    ("grammar", "the schema or grammar of the request cannot be applied", None),
+    ("Grammar", "the schema or grammar of the request cannot be applied", None),
+    ("JSON schema", "the schema or grammar of the request cannot be applied", None),
 )
+_NO_REASON = ("the engine refused the request", None)
 
 
 def refused(status: int, content: bytes) -> ApiError:
@@ -202,11 +205,11 @@ def refused(status: int, content: bytes) -> ApiError:
         result = invalid(
             "prompt and max_tokens do not fit the model's context", code="context_length_exceeded"
         )
-    elif known := next((each for each in _REASONS if each[0] in said), None):
-        result = invalid(known[1], param=known[2], code="engine_refused")
+    elif field := _known_field(param) or _known_field(said):
+        result = invalid(f"the engine refused {field}", param=field, code="engine_refused")
     else:
-        field = _known_field(param) or _known_field(said)
-        result = invalid(f"the engine refused {field or 'the request'}", param=field, code="engine_refused")
+        told, field = next(((why, of) for words, why, of in _REASONS if words in said), _NO_REASON)
+        result = invalid(told, param=field, code="engine_refused")
     result.status = status
     return result
 
