@@ -8,36 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import httpx
 
 from stages.engine.config import EngineConfig
 from stages.engine.identity import Identity, identity_of, require_same_model
+from stages.engine.port import EnginePort
+from stages.engine.under_way import Sampled
 from stages.engine.verification import (
     Fingerprint,
     ProbeReport,
+    Source,
     TensorReport,
     Verification,
     first_probes,
     judge_probes,
     read_fingerprint,
+    tensor_report,
+    weights_key,
 )
-from stages.engine.weights_file import Signature, file_mismatch, signature
-from stages.errors import DependencyDownError, IntegrityError, RtrlError
+from stages.engine.weights_file import Files
+from stages.errors import IntegrityError, RtrlError
 
 Health = Literal["ok", "sick", "silent"]
 CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
 RESUME_S = 2.0
-FEW = 2  # probes that are asked first: 126 tokens tell child from parent but for the smallest steps
+FEW = 1  # probes that are asked first: 63 tokens tell child from parent but for small steps
 
 
-class EngineControl:
+class Loaded(NamedTuple):
+    """See `Verification`."""
+
+    source: Source
+    keeps: str
+
+
+class EngineControl(EnginePort):
     """The weights of one vLLM server. Not for concurrent use: one update at a time.
 
     Args:
@@ -47,17 +57,17 @@ class EngineControl:
     """
 
     def __init__(self, base_url: str, key: str, config: EngineConfig, started_with: Path) -> None:
-        self.base_url = base_url
-        self.config = config
+        super().__init__(base_url, key, config)
         self.start_with(started_with)
-        self._headers = {"Authorization": f"Bearer {key}"}
-        self._client: httpx.AsyncClient | None = None
         self._prepared: Path | None = None
-        self._sound: dict[Path, Signature] = {}  # files that were what they should be, as they stood then
+        self._files = Files()
 
     def start_with(self, checkpoint_dir: Path) -> None:
         """The process was started anew, on this folder."""
         self._started: Path | Identity = checkpoint_dir
+        self._sampled = Sampled()
+        self._ahead: tuple[Path, asyncio.Task[tuple[str, ...]]] | None = None
+        self._kept = ""  # key of the weights that the engine keeps beside those it serves
 
     @property
     def started_with(self) -> Identity:
@@ -65,20 +75,6 @@ class EngineControl:
         if isinstance(self._started, Path):
             self._started = identity_of(self._started)
         return self._started
-
-    async def __aenter__(self) -> EngineControl:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Drop the connections. The object can be used again."""
-        client, self._client = self._client, None  # at once: who asks while it closes opens another
-        if client is not None:
-            await client.aclose()
 
     async def health(self) -> Health:
         """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer in time."""
@@ -91,31 +87,57 @@ class EngineControl:
     async def prepare(self, checkpoint_dir: Path) -> None:
         """What an update can do while requests are still answered. Raises as `update`."""
         expected = read_fingerprint(checkpoint_dir)
-        await asyncio.gather(self._look(checkpoint_dir, expected), self._cached(expected))
+        self._ahead = None
+        if weights_key(expected) != self._kept:  # goes on while the engine loads: it has another core
+            self._ahead = checkpoint_dir, self._look(checkpoint_dir, expected)
+        await self._cached(expected)
         self._prepared = checkpoint_dir
 
-    async def update(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
+    async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
+        Weights that the engine kept come out of its memory; where they are not whole, from the file.
+
         What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
-        the engine notices closed connections late when there are many.
+        the engine notices closed connections late when there are many. Unless it is to be kept: then it goes
+        on with the new weights, its keys and values computed again, and `sampled` tells of its tokens.
 
         Args:
             seen_as: the folder as an engine on another machine has it; default the same path.
+            keep: what it works on goes on.
 
         Raises:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
             DependencyDownError (13): the engine does not answer.
         """
+        self._sampled = Sampled()
         expected = read_fingerprint(checkpoint_dir)
-        looking = self._look(checkpoint_dir, expected)
         prepared, self._prepared = self._prepared, None
-        try:
-            if prepared != checkpoint_dir:
-                await self._cached(expected)  # whatever is cached of it now must be gone after
-            await self._post("/pause?mode=abort")
+        pause = "keep" if keep else "abort"
+        if prepared != checkpoint_dir:
+            await self._cached(expected)  # whatever is cached of it now must be gone after
+        if weights_key(expected) == self._kept:
             try:
-                await self.load_weights(checkpoint_dir, seen_as)
+                return await self._update(checkpoint_dir, expected, seen_as, pause, file=False)
+            except IntegrityError:
+                if keep:  # what went on has tokens of weights that are none
+                    raise
+        return await self._update(checkpoint_dir, expected, seen_as, pause, file=True)
+
+    async def _update(
+        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, pause: str, *, file: bool
+    ) -> Verification:
+        """`update`, from the engine's memory where it has the weights, or from the `file`."""
+        looking = self._looked(checkpoint_dir, expected) if file else None
+        try:
+            await self._post(f"/pause?mode={pause}")
+            try:
+                loaded = await self.load_weights(checkpoint_dir, seen_as, file=file)
+                if pause == "keep" and not self._sampled.told:
+                    raise IntegrityError(
+                        "the engine does not tell which tokens it has sampled",
+                        hint='set gateway.in_flight = "finish"',
+                    )
                 await self.reset_prefix_cache()
             except BaseException:
                 with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
@@ -123,6 +145,8 @@ class EngineControl:
                         await self._post("/resume")
                 raise
             await self._post("/resume")
+            if looking is None and loaded.source == "file":  # it had been started anew, or had no room
+                looking = self._look(checkpoint_dir, expected)
             found, cached = await asyncio.gather(
                 self._verified(checkpoint_dir, expected, looking, seen_as), self._cached(expected)
             )
@@ -131,14 +155,31 @@ class EngineControl:
                     f"the engine answers from keys and values of the old weights ({cached} tokens)",
                     hint="it said that its prefix cache was dropped; see the engine's log",
                 )
-            return found
+            return replace(found, source=loaded.source, keeps=loaded.keeps)
         finally:
-            looking.cancel()
+            if looking is not None:
+                looking.cancel()
 
-    async def load_weights(self, checkpoint_dir: Path, seen_as: str = "") -> None:
-        """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`."""
+    async def load_weights(self, checkpoint_dir: Path, seen_as: str = "", *, file: bool = False) -> Loaded:
+        """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`.
+
+        Args:
+            file: read the file also when the engine has kept these weights.
+        """
         require_same_model(self.started_with, checkpoint_dir)
-        await self._worker("rtrl_load", path=seen_as or str(checkpoint_dir))
+        key = weights_key(read_fingerprint(checkpoint_dir))
+        arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
+        answer = await self._worker("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
+        self._kept = str(answer.get("kept", ""))
+        self._sampled = Sampled.of(answer.get("under_way") or {})
+        return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
+
+    def sampled(self, generation: str) -> int | None:
+        """Tokens that a generation had when the last update stopped it; None when it was complete.
+
+        0 also of one that the engine did not know yet, or when it does not tell.
+        """
+        return self._sampled.of_generation(generation)
 
     async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
         """Forget keys and values computed with older weights. Refused while requests hold blocks."""
@@ -165,23 +206,26 @@ class EngineControl:
         self,
         checkpoint_dir: Path,
         expected: Fingerprint,
-        looking: asyncio.Task[tuple[str, ...]],
+        looking: asyncio.Task[tuple[str, ...]] | None,
         seen_as: str,
     ) -> Verification:
-        """`verify`, while the checkpoint's files are looked at (`looking`)."""
+        """`verify`, while the checkpoint's files are looked at (`looking`), if they matter."""
         report = await self._held(checkpoint_dir, expected, seen_as)
         probes = await self._judged(expected)
-        report = replace(report, file_mismatch=report.file_mismatch + await looking)
+        if looking is not None:
+            report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
 
     async def _cached(self, expected: Fingerprint) -> int:
         """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
 
+        It answers with two tokens, so that it has computed one prompt and one token by itself.
+
         0 also where an engine does not tell (`--enable-prompt-tokens-details`).
         """
         ids = [token for probe in expected.probes for token in probe]
-        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 1)]
-        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 1, "temperature": 0.0}
+        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 2)]
+        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
         usage = (await self._post("/v1/completions", body)).get("usage") or {}
         return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
 
@@ -194,23 +238,19 @@ class EngineControl:
         served = await self.probe(expected.probes)
         return judge_probes(expected.logprobs, served, self.config.dtype)
 
+    def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
+        """The look that `prepare` began, or another."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead and ahead[0] == checkpoint_dir else self._look(checkpoint_dir, expected)
+
     def _look(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
         """Begin to look at the checkpoint's files. Whoever gives up may leave the task alone."""
-        looking = asyncio.create_task(asyncio.to_thread(self._file_mismatch, checkpoint_dir, expected))
+        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
+        if self.config.program == "stub":  # it has no weights, and says itself what it was given
+            sums = {}
+        looking = asyncio.create_task(asyncio.to_thread(self._files.mismatch, checkpoint_dir, sums))
         looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         return looking
-
-    def _file_mismatch(self, checkpoint_dir: Path, expected: Fingerprint) -> tuple[str, ...]:
-        if self.config.program == "stub":  # it has no weights, and says itself what it was given
-            return ()
-        known = signature(checkpoint_dir)
-        if self._sound.get(checkpoint_dir) == known:
-            return ()
-        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        found = file_mismatch(checkpoint_dir, sums)
-        if not found:
-            self._sound[checkpoint_dir] = known
-        return found
 
     async def probe(self, probes: list[list[int]]) -> list[list[float]]:
         """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
@@ -234,48 +274,5 @@ class EngineControl:
         # the file of a real engine that reads the same folder was looked at here
         looks = bool(seen_as) or self.config.program == "stub"
         arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
-        answer = await self._worker("rtrl_verify", **arguments)
+        answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
         return tensor_report(answer)
-
-    async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:
-        body = {"method": method, "kwargs": arguments, "timeout": self.config.update_timeout_s}
-        results = (await self._post("/collective_rpc", body))["results"]
-        return dict(results[0])
-
-    async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        try:
-            answer = await self._open().post(path, json=body, timeout=self.config.update_timeout_s)
-        except httpx.HTTPError as error:
-            raise DependencyDownError(
-                f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
-                hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
-            ) from error
-        if answer.status_code != 200:
-            raise refused(path, answer.status_code, answer.text)
-        return dict(json.loads(answer.text)) if answer.text else {}
-
-    def _open(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
-        return self._client
-
-
-def tensor_report(answer: dict[str, Any]) -> TensorReport:
-    """The worker's answer to `rtrl_verify` as a type."""
-    return TensorReport(
-        tensors=int(answer["tensors"]),
-        different=tuple(answer["different"]),
-        file_mismatch=tuple(answer["file_mismatch"]),
-        unchecked=tuple(answer["unchecked"]),
-        parameters=int(answer["parameters"]),
-        parameters_checked=int(answer["parameters_checked"]),
-    )
-
-
-def refused(path: str, status: int, text: str) -> RtrlError:
-    """The engine said no: IntegrityError with its own words."""
-    try:
-        message = json.loads(text)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        message = text.strip()[:300] or "no reason given"
-    return IntegrityError(f"the engine refused {path} ({status}): {message}", hint="see the engine's log")

@@ -115,6 +115,11 @@ class GatewayConfig(BaseModel):
     hold_timeout_s: float = Field(
         60.0, gt=0, description="how long a request waits while weights are swapped before it gets 503"
     )
+    in_flight: Literal["finish", "continue"] = Field(
+        "finish",
+        description="what answers under way do when weights are updated in place: `finish` under the old "
+        "ones, or `continue` under the new ones",
+    )
     drain_timeout_s: float = Field(
         120.0, gt=0, description="how long a swap waits for requests in flight before it gives up"
     )
@@ -139,4 +144,19 @@ class GatewayConfig(BaseModel):
     def _both_or_none(self) -> Self:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: name both files, or none")
+        return self
+
+    @model_validator(mode="after")
+    def _a_proxy_can_fill_it(self) -> Self:
+        accepted = self.engine_connections + self.max_queue
+        held, name = min(
+            (self.max_connections_per_peer, "max_connections_per_peer"),
+            (self.max_connections, "max_connections"),
+        )
+        if accepted > held:
+            raise ValueError(
+                f"engine_connections ({self.engine_connections}) and max_queue ({self.max_queue}) accept "
+                f"{accepted} generations, and one peer, such as a proxy, may hold {held} connections open: "
+                f"raise {name} to {accepted} or more, or lower one of those"
+            )
         return self

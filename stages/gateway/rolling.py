@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from stages.gateway.errors import ApiError
-from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapped, Swapper, Told
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import SwapError, Swapped, Swapper, Told
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,26 @@ class Way:
 
     way: str
     why: str
+
+
+FULL = "in place, full weights"
+
+
+class Found(Protocol):
+    """Of a verified update in place (`stages/engine/verification.py`)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def keeps(self) -> str: ...
+
+
+def in_place(found: Found, why: str, way: str = FULL) -> Way:
+    """The way of an update that did not need another process; `why` it could read its files."""
+    if found.source == "memory":
+        return Way("in place, from its memory", "it had kept these weights")
+    kept = f"does not keep those before: {found.keeps}" if found.keeps else "keeps those before in memory"
+    return Way(way, f"{why}; {kept}")
 
 
 class Member(Protocol):
@@ -146,7 +167,8 @@ class Rolling:
             way = Way("restart", "it did not answer in time")
         served: ServedState = self._swappers[i].served
         seconds = round(done.seconds, 3) if done is not None else None
-        return {"engine": served.name or served.arm, "way": way.way, "why": way.why, "seconds": seconds}
+        why = f"{way.why}; {done.went_on} answers went on" if done is not None and done.went_on else way.why
+        return {"engine": served.name or served.arm, "way": way.way, "why": why, "seconds": seconds}
 
     def _failed(self, i: int, error: BaseException) -> BaseException:
         if not isinstance(error, SwapError):

@@ -19,7 +19,8 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.rolling import Rolling
-from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import Swapper
 from stages.registry.store import Store
 from stages.serving.announce import Update
 from stages.serving.outside import Offer, Outside
@@ -39,7 +40,7 @@ class Fleet:
         logs: folder of the engines' output.
         changed: called with each newly started process.
         updating: put around each engine's update.
-        offer: sees that a checkpoint (digest) is in `deploy.store`.
+        offer: as `Outside`'s.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Fleet:
         say: Say,
         changed: Callable[[EngineProcess], None],
         updating: Callable[[Update], Update] = lambda update: update,
-        offer: Offer = lambda _: None,
+        offer: Offer = lambda *_: None,
     ) -> None:
         self._gateway = gateway
         self.engines: list[Engine] = []
@@ -77,8 +78,15 @@ class Fleet:
         if not self.engines:
             raise UsageError("engine.replicas is 0 and there are no [targets.NAME]", hint="name an engine")
         drain_s = gateway.drain_timeout_s
+        goes_on = gateway.in_flight == "continue"
         swappers = [
-            Swapper(each.served, updating(each.update), drain_s, prepare=getattr(each, "prepare", None))
+            Swapper(
+                each.served,
+                updating(each.update),
+                drain_s,
+                prepare=getattr(each, "prepare", None),
+                keeper=each if goes_on else None,
+            )
             for each in self.engines
         ]
         self.swapper = Rolling(swappers, list(self.engines))
@@ -142,7 +150,9 @@ class Fleet:
 
 def engine_at(supervisor: Engine) -> EngineAt:
     """What `run/serve.json` says of an engine."""
-    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
+    if not isinstance(supervisor, Supervisor):
+        return EngineAt(pid=0, url=supervisor.base_url, key=supervisor.key, log="", temporary="")
+    if supervisor.pid is None:
         return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
     return EngineAt(
         pid=supervisor.process.pid,

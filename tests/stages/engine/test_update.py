@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from safetensors.numpy import save_file
 
-from stages.engine import update
+from stages.engine import weights_file
 from stages.engine.config import EngineConfig
 from stages.engine.identity import UpdateImpossibleError, identity_of, require_same_model
 from stages.engine.update import EngineControl
@@ -138,7 +138,8 @@ async def test_update_loads_resets_then_verifies(
         ("/collective_rpc", "rtrl_verify"),
         *[("/v1/completions", None)] * 2,
     ]
-    assert engine.asked[2][1]["kwargs"] == {"path": str(child)}
+    arguments = engine.asked[2][1]["kwargs"]
+    assert (arguments["path"], arguments["file"], arguments["limit_gib"]) == (str(child), True, None)
     assert engine.asked[7][1]["kwargs"]["expected"] == {}, "the files were looked at here"
     engine.cached = 128
     with pytest.raises(IntegrityError, match="keys and values of the old weights"):
@@ -149,8 +150,8 @@ async def test_what_was_prepared_is_not_done_again(
     engine: Engine, control: EngineControl, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Path] = []
-    really = update.file_mismatch
-    monkeypatch.setattr(update, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
+    really = weights_file.file_mismatch
+    monkeypatch.setattr(weights_file, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
     await control.prepare(checkpoint)
     assert [path for path, _ in engine.asked] == ["/v1/completions"]
     await control.update(checkpoint)

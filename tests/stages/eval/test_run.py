@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
+from evals.criteria import Look
+from evals.gate import Rules, decide
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
@@ -175,6 +178,26 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
     assert "did not agree" in account.note
 
 
+def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Bench, tmp_path: Path) -> None:
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+        whole = suite.run(engines.subject(bench.live), suite.cases(), lambda _: None)
+        nobody = replace(engines.subject(bench.live), complete_batch=lambda requests: [None] * len(requests))
+        found, account = arms.reuse(
+            suite,
+            nobody,
+            spec,
+            whole,
+            "report@v1",
+            share=0.1,
+            seed=0,
+            kept=Kept(tmp_path / "again", pytest.fail),
+            progress=Silent(),
+        )
+    assert (found, account.reused) == (None, False)
+    assert "could be made again as a check" in account.note
+
+
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
     suite, spec = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
     with Engines(StubEngine, 0, lambda one: one.path) as engines:
@@ -264,3 +287,17 @@ def test_perplexity_of_a_repository_of_ones_own(bench: Bench) -> None:
     assert bench.eval(settings).run_id == result.run_id
     commit(folder, "2026-03-06", {"k.py": "k = 2\n"})
     assert bench.eval(settings).run_id != result.run_id
+
+
+def test_the_verdict_can_be_computed_again_from_what_is_stored(bench: Bench) -> None:
+    bench.checkpoint(0.6, 0.2, bench.live.digest)
+    report = bench.eval(["eval.looks=2"]).outputs["report"]
+    stored = json.loads((report.path / "verdict.json").read_text())
+    (suite,) = build(bench.workspace.settings.eval, bench.workspace.root, {})
+    spec = suite[1]
+    arm = {row["role"]: files.read(report.path / row["file"], spec) for row in report.meta["attempts"]}
+    look = Look(stored["rules"]["look"]["number"], stored["rules"]["look"]["planned"])
+    rules = Rules(stored["rules"]["alpha"], stored["rules"]["infra_limit"], look)
+    again = decide([(spec, (arm["candidate"], arm["baseline"]))], rules)
+    told = json.loads(json.dumps(again.to_json()))
+    assert {name: stored[name] for name in told} == told
