@@ -44,6 +44,7 @@ from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
 _VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
+_NAMED = ("populations", "targets")  # sections of sections: [targets.NAME]
 _EXAMPLE = "train.learning_rate=1e-4"
 DEFAULT_LINE = "auto"
 Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
@@ -173,12 +174,15 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
-    """One layer per variable `RTRL_SECTION__KEY`."""
+    """One layer per variable `RTRL_SECTION__KEY`; `RTRL_TARGETS__NAME__KEY` where sections have names."""
     layers: list[Layer] = []
     for name in sorted(environment):
         if match := _VARIABLE.fullmatch(name):
             section, key = match[1].lower(), match[2].lower()
-            layers.append((f"environment variable {name}", {section: {key: _value(environment[name])}}))
+            keys = key.split("__") if section in _NAMED else [key]
+            layers.append(
+                (f"environment variable {name}", {section: _nested(keys, _value(environment[name]))})
+            )
     return layers
 
 
@@ -191,7 +195,7 @@ def override_layer(text: str) -> Layer:
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or not key:
         raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
-    if section == "populations":
+    if section in _NAMED:
         return f"--set {name.strip()}", {section: _nested(key.split("."), _value(value.strip()))}
     return f"--set {name.strip()}", {section: {key: _value(value.strip())}}
 

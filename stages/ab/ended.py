@@ -21,7 +21,7 @@ def looks_hint(deployment: str) -> str:
 def no_canary(store: Store, line: str) -> InputMissingError:
     """The error (exit 5) for a line without an open canary; it names the last one, and how that ended."""
     was = next((each for each in store.deployments.history(line, limit=None) if "canary" in each.data), None)
-    last = f"; the last one, {_told(was)}" if was is not None else ""
+    last = f"; the last one: {_told(was)}" if was is not None else ""
     return InputMissingError(
         f"no canary of line {line} is open{last}", hint="`rtrl deploy --canary 0.1` opens one"
     )
@@ -42,5 +42,5 @@ def _told(was: Deployment) -> str:
     at = f"{was.updated_at[:16].replace('T', ' ')}Z"
     reason = str(was.data.get("rollback_reason") or was.reason)
     if was.state in _TAKEN_AWAY:
-        return f"{was.id}, was rolled back at {at}: {reason}"
-    return f"{was.id}, " + ("was promoted" if was.state in _PROMOTED else f"ended as {was.state} at {at}")
+        return f"{was.id} was rolled back at {at}: {reason}"
+    return f"{was.id} " + ("was promoted" if was.state in _PROMOTED else f"ended as {was.state} at {at}")

@@ -124,7 +124,7 @@ def test_a_decision_is_about_the_canary_that_was_looked_at(
     for each in (seen, *looked.values()):
         with pytest.raises(RolledBackError, match=r"was rolled back at .*: its engine: it died"):
             act(world.workspace, world.store, each, Silent())
-    with pytest.raises(InputMissingError, match=rf"{deployment}, was rolled back at .*: its engine"):
+    with pytest.raises(InputMissingError, match=rf"last one: {deployment} was rolled back at .*: its engine"):
         take(world)
     other = opened(world)  # the next one is not theirs
     for each in looked.values():

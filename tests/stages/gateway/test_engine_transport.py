@@ -252,6 +252,7 @@ def test_the_engines_words_are_not_passed_on(
         ("At most 0 image(s) may be provided in one prompt.", "messages", "images"),
         ("Token id 9999999 is out of vocabulary", "prompt", "vocabulary"),
         ("Invalid grammar specification: LEAK", None, "schema or grammar"),
+        ("The provided JSON schema contains features not supported", None, "schema or grammar"),
     ],
 )
 def test_what_engines_say_without_a_field_is_told_in_words_of_ours(
