@@ -72,8 +72,8 @@ class EngineClient:
         """Close all connections."""
         self._transport.close()
 
-    async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """The engine's JSON answer.
+    async def post(self, path: str, body: bytes, name: str = "") -> dict[str, Any]:
+        """The engine's JSON answer. `name`: what the engine is to call the request.
 
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
@@ -81,7 +81,7 @@ class EngineClient:
         """
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
                     content = await response.read()
             except TimeoutError:
                 attempt.ok = False
@@ -98,8 +98,8 @@ class EngineClient:
             raise _down()
         return value
 
-    async def stream(self, path: str, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
-        """The engine's events, decoded, without the final [DONE]. Close it to stop the engine.
+    async def stream(self, path: str, body: bytes, name: str = "") -> AsyncGenerator[dict[str, Any], None]:
+        """The engine's events, decoded, without the final [DONE]. Close it to stop the engine. As `post`.
 
         Raises:
             ApiError: as `post`, also for an error event that comes first.
@@ -108,7 +108,7 @@ class EngineClient:
         first = True
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
                     if response.status != 200:
                         attempt.ok = not _to_blame(response.status)
                         raise refused(response.status, await response.read())
@@ -126,9 +126,9 @@ class EngineClient:
                 raise (_down() if first else EngineLostError(timeout=False)) from None
 
     @asynccontextmanager
-    async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
+    async def _sent(self, path: str, body: bytes, name: str) -> AsyncIterator[Response]:
         transport = self._transport  # another one after `move`
-        response = await transport.send(method, path, body)
+        response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
         try:
             yield response
         finally:

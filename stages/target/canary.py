@@ -16,7 +16,6 @@ from stages import faults
 from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
-from stages.shadow.run import shadow
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
@@ -126,6 +125,8 @@ def _shadow(
     progress: Progress,
 ) -> dict[str, Any]:
     """Ask the engine that has no users yet; it is stopped when it fails."""
+    from stages.shadow.run import shadow  # statistics: longer to import than a deploy without it takes
+
     faults.point("canary.shadow.before")
     try:
         endpoint = require_endpoint(workspace.run_dir)
