@@ -65,6 +65,7 @@ class EngineControl(EnginePort):
     def start_with(self, checkpoint_dir: Path) -> None:
         """The process was started anew, on this folder."""
         self._started: Path | Identity = checkpoint_dir
+        self.tells = False  # whether the engine can say how many tokens its answers have
         self._sampled = Sampled()
         self._ahead: tuple[Path, asyncio.Task[tuple[str, ...]]] | None = None
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
@@ -275,4 +276,5 @@ class EngineControl(EnginePort):
         looks = bool(seen_as) or self.config.program == "stub"
         arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
         answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
+        self.tells = bool(answer.get("tells"))
         return tensor_report(answer)

@@ -82,11 +82,12 @@ class WorkerExtension:
         model = self.model_runner.get_model()
         proof = self._rtrl_proof
         if self._rtrl_back and proof is not None and proof.key == key:
-            report = proof.compare(model)
+            report = proof.compare(model) | {"tells": bool(self._rtrl_watch.counts())}
             if report["different"]:
                 self._rtrl_proof, self._rtrl_back = None, False
             return report
         report = compare(model, Path(path))
+        report["tells"] = bool(self._rtrl_watch.counts())
         report["file_mismatch"] = _mismatched(Path(path), expected) if expected else []
         if not report["different"]:
             self._rtrl_shapes = headers(Path(path))

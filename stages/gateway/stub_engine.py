@@ -109,7 +109,7 @@ class StubEngine:
         await asyncio.sleep(pause)
         try:
             told = self.weights.call(body)
-            told["results"][0]["under_way"] = self.steps.counts()
+            told["results"][0] |= {"under_way": self.steps.counts(), "tells": True}
         except ValueError as error:
             await _error(send, 500, str(error))
             return

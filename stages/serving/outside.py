@@ -84,8 +84,8 @@ class Outside:
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
     def can_keep(self, path: Path) -> bool:
-        """It takes all weights in place."""
-        return True
+        """It takes all weights in place; whether it tells of its answers."""
+        return self.control.tells
 
     def sampled(self, generation: str) -> int | None:
         """See `EngineControl.sampled`."""

@@ -142,8 +142,8 @@ class Supervisor:
             self._second = await start_second(path, self.config, self.log, self._say)
 
     def can_keep(self, path: Path) -> bool:
-        """Whether answers can go on under these weights: it takes them in place."""
-        return not in_the_way(self.control.started_with, path)
+        """Whether answers can go on under these weights: it takes them in place, and tells of its answers."""
+        return self.control.tells and not in_the_way(self.control.started_with, path)
 
     def sampled(self, generation: str) -> int | None:
         """See `EngineControl.sampled`."""

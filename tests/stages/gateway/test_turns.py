@@ -97,7 +97,7 @@ class Keeping:
         self.fails = False
 
     def can_keep(self, path: Path) -> bool:
-        return True
+        return self.control.tells
 
     def sampled(self, generation: str) -> int | None:
         return self.control.sampled(generation)
