@@ -9,9 +9,10 @@ measurement failed.
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import os
+import pkgutil
 import platform
 import sys
 import traceback
@@ -19,25 +20,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-BENCHES = Path(__file__).resolve().parent / "benches"
+import benches
+
 FIELDS = ("id", "what", "value", "unit", "bar")  # every figure has these; also ours, theirs, runs, spread
 
 
 def names() -> list[str]:
     """The benches there are."""
-    return sorted(path.stem for path in BENCHES.glob("*.py") if not path.stem.startswith("_"))
+    found = (module.name for module in pkgutil.iter_modules(benches.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
 
 
 def load(name: str) -> ModuleType:
     """The module of one bench."""
-    sys.path.insert(0, str(BENCHES))
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCHES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(f"benches.{name}")
 
 
 def machine() -> str:

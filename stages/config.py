@@ -183,14 +183,17 @@ def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def override_layer(text: str) -> Layer:
-    """The layer of one `section.key=value`. Raises UsageError (exit 2)."""
+    """The layer of one `section.key=value`, named without the value, which may be a secret.
+
+    Raises UsageError (exit 2).
+    """
     name, equals, value = text.partition("=")
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or not key:
-        raise UsageError(f"--set {text!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
+        raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
     if section == "populations":
-        return f"--set {text}", {section: _nested(key.split("."), _value(value.strip()))}
-    return f"--set {text}", {section: {key: _value(value.strip())}}
+        return f"--set {name.strip()}", {section: _nested(key.split("."), _value(value.strip()))}
+    return f"--set {name.strip()}", {section: {key: _value(value.strip())}}
 
 
 def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:

@@ -74,6 +74,12 @@ def line_of(settings: Settings, label: str) -> str:
     return next((name for name, each in named if label in labels_of(name, each)), "")
 
 
+def line_flag(settings: Settings) -> str:
+    """` --line NAME` of the line worked on, for commands that a message names; "" unless a population's."""
+    line = settings.workspace.line
+    return f" --line {line}" if line in settings.populations else ""
+
+
 def begin_line(workspace: Workspace, store: Store) -> bool:
     """Give a population's line its first live checkpoint and anchor, when it has none. Whether it did.
 

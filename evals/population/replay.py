@@ -105,6 +105,9 @@ def _turn(active: list[_Running], complete_batch: CompleteBatch) -> None:
         if answer is None:
             one.episode.loop.abort()
             continue
+        if answer.get("finish_reason") == "error":
+            one.episode.loop.overflow()
+            continue
         one.tokens += int(answer.get("output_tokens", 0))
         one.episode.loop.receive(answer, str(answer.get("finish_reason") or "stop"))
 
@@ -122,7 +125,8 @@ def replay(
     Args:
         cases: see `heldout`.
         complete_batch: model calls in, OpenAI assistant messages out, in order; None where the engine
-            failed. A message may also carry `output_tokens` and `finish_reason`.
+            failed. A message may also carry `output_tokens` and `finish_reason`; "error" is a conversation
+            that does not fit the model, which is no failure but where the model's words led.
         temperature: of sampling; None leaves it to the engine.
         attempt: number of this attempt at the cases; part of the people's luck.
         on_progress: told how many cases were finished since the last call.

@@ -1,9 +1,11 @@
 """Any task of the lm-eval harness as a suite, document by document.
 
-The first metric of the task is gated, the others are reported. A metric whose samples are pairs
-(perplexities, bits per byte) keeps its weights as the denominator. The checkpoint is run by the engine
-that serves it (`engine_lm.py`), on documents in order; likelihood tasks are the same every time but for
-rounding.
+The first metric of the task that is a mean over documents is gated, the others of the kind are reported. A
+likelihood metric (perplexities, bits per byte) has pairs as samples and keeps its weights as the denominator.
+What is made of all documents at once (F1, Matthews' correlation, BLEU) has no value of one document, so that
+nothing can be paired: it is left out, and a task with nothing else is refused. Where a task reads its answers
+by several filters, its first one counts. The checkpoint is run by the engine that serves it (`engine_lm.py`),
+on documents in order; likelihood tasks are the same every time but for rounding.
 
 Not for tasks that execute model-written code: those need the sandbox.
 """
@@ -29,6 +31,8 @@ SHARE_MARGIN = 0.05
 OTHER_MARGIN = 0.05
 # lm-eval reports these as exp or log2 of the samples' ratio; samples are (log-likelihood, weight).
 _LIKELIHOODS = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+_MEANS = ("mean", "nanmean")  # aggregations of lm-eval that are means over documents
+_SHARES = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em")  # 0 or 1 a document
 
 
 class LmEvalSuite:
@@ -58,13 +62,28 @@ class LmEvalSuite:
 
     @cached_property
     def spec(self) -> SuiteSpec:
-        """Metrics as the task declares them; likelihood metrics as nats per unit, less is better."""
-        config = self._task.config
+        """Metrics as the task declares them; likelihood metrics as nats per unit, less is better.
+
+        Raises UsageError (exit 2) when none of them is a mean over documents.
+        """
+        higher, sampled = self._task.higher_is_better(), self._task.config.output_type == "generate_until"
         metrics = tuple(
-            _metric(entry, gated=position == 0, sampled=config.output_type == "generate_until")
-            for position, entry in enumerate(config.metric_list)
+            _metric(name, gated=position == 0, higher=higher.get(name) is not False, sampled=sampled)
+            for position, name in enumerate(self._of_documents)
         )
+        if not metrics:
+            declared = ", ".join(self._task.aggregation()) or "none"
+            raise UsageError(
+                f"lm-eval task {self._task_name!r} has no metric that is a mean over documents ({declared})",
+                hint="a gate compares document by document: another task, or one of your own with acc",
+            )
         return SuiteSpec(self.name, metrics, attempts=1, cluster="document")
+
+    @cached_property
+    def _of_documents(self) -> dict[str, str]:
+        """The task's metrics that have a value of each document, and how lm-eval sums them up."""
+        made = {name: getattr(of, "__name__", "") for name, of in self._task.aggregation().items()}
+        return {name: of for name, of in made.items() if of in _MEANS or name in _LIKELIHOODS}
 
     def cases(self) -> Sequence[str]:
         """`TASK:INDEX` of each document."""
@@ -74,7 +93,7 @@ class LmEvalSuite:
         """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number."""
         indices = sorted(int(case.rpartition(":")[2]) for case in cases)
         with _quiet() as said:
-            samples = self._evaluate(subject, indices)
+            samples = _of_first_filter(self._evaluate(subject, indices))
         if len(samples) != len(indices):
             raise IntegrityError(
                 f"lm-eval scored {len(samples)} of {len(indices)} documents", hint=said.getvalue()[-500:]
@@ -84,7 +103,11 @@ class LmEvalSuite:
 
     def _attempt(self, sample: dict[str, Any], subject: Subject, number: int) -> Attempt:
         case = f"{self._task_name}:{sample['doc_id']}"
-        values = {metric.name: _pair(metric.name, sample[metric.name]) for metric in self.spec.metrics}
+        if missing := sorted(self._of_documents.keys() - sample.keys()):
+            raise IntegrityError(
+                f"lm-eval gave no {missing[0]} of {case}", hint="the task's metric_list names another metric"
+            )
+        values = {name: _pair(name, sample[name], of) for name, of in self._of_documents.items()}
         if not all(math.isfinite(part) for pair in values.values() for part in pair):
             raise IntegrityError(
                 f"checkpoint {subject.checkpoint[:19]} gives no finite score on {case}",
@@ -137,18 +160,28 @@ class LmEvalSuite:
         return documents[: self._limit]
 
 
-def _metric(entry: dict[str, Any], *, gated: bool, sampled: bool) -> Metric:
-    name = str(entry["metric"])
+def _of_first_filter(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One sample a document: the harness gives one for each filter that the task reads answers by."""
+    return [sample for sample in samples if sample["filter"] == samples[0]["filter"]]
+
+
+def _metric(name: str, *, gated: bool, higher: bool, sampled: bool) -> Metric:
     if name in _LIKELIHOODS:
         return Metric(name, "lower", OTHER_MARGIN, "nats", f"{name}, as nats", gated, None, sampled)
-    better: Direction = "higher" if entry.get("higher_is_better", True) else "lower"
-    return Metric(name, better, SHARE_MARGIN, "share", f"lm-eval {name}", gated, (0.0, 1.0), sampled)
+    better: Direction = "higher" if higher else "lower"
+    if name in _SHARES:
+        return Metric(name, better, SHARE_MARGIN, "share", f"lm-eval {name}", gated, (0.0, 1.0), sampled)
+    return Metric(name, better, OTHER_MARGIN, "", f"lm-eval {name}", gated, None, sampled)
 
 
-def _pair(name: str, value: Any) -> tuple[float, float]:
-    numerator, denominator = value if isinstance(value, (tuple, list)) else (value, 1.0)
-    sign = -1.0 if name in _LIKELIHOODS else 1.0
-    return sign * float(numerator), float(denominator)
+def _pair(name: str, value: Any, aggregation: str) -> tuple[float, float]:
+    """Numerator and denominator of one document; both 0 where a `nanmean` leaves it out."""
+    if name in _LIKELIHOODS:
+        numerator, denominator = value if isinstance(value, (tuple, list)) else (value, 1.0)
+        return -float(numerator), float(denominator)
+    if aggregation == "nanmean" and math.isnan(float(value)):
+        return 0.0, 0.0
+    return float(value), 1.0
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from evals.trials.record import Folder, Record, key
 from evals.trials.summary import INFRA_LIMIT
 
 METRICS = (
-    Metric("solved", "higher", 0.0, "share", "", bounds=(-1.0, 1.0)),
+    Metric("solved", "higher", 0.0, "share", "", bounds=(0.0, 1.0)),
     Metric("tokens", "lower", 0.0, "tokens", ""),
     Metric("seconds", "lower", 0.0, "s", ""),
 )

@@ -144,10 +144,10 @@ class _Run:
         again = self._again([job for job in self._jobs if job.key in chosen])
         pairs = [(record, stored[record.key]) for record in again if not record.infrastructure]
         p = disagreement([_attempt(one) for one, _ in pairs], [_attempt(one) for _, one in pairs], SOLVED)
-        if p <= DISAGREE_P:
-            self._notes.append(
-                f"{len(pairs)} trials of the cache made again did not agree (p = {p:.2g}): none is reused"
-            )
+        unchecked = bool(chosen) and not pairs
+        if unchecked or p <= DISAGREE_P:
+            why = "could not be made again" if unchecked else f"made again did not agree (p = {p:.2g})"
+            self._notes.append(f"{len(again)} trials of the cache {why}: none is reused")
             for record in again:
                 self._keep(record)
             return 0

@@ -37,6 +37,7 @@ def monitor(
         Path | None, typer.Option("--plot", metavar="FILE", help="Write the charts as PNG, SVG or PDF.")
     ] = None,
     as_json: options.Json = False,
+    line: options.Line = None,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
@@ -46,8 +47,9 @@ def monitor(
     An alarm blocks the gate (eval and deploy exit 3) until `rtrl monitor ack ALARM --reason TEXT`.
     """
     if context.invoked_subcommand is not None:
+        _refuse_before_subcommand(context)
         return
-    found, store = open_store(workspace)
+    found, store = open_store(workspace, options.settings((), line))
     while True:
         _look(found, store, plot, as_json, quiet)
         if not watch:
@@ -62,13 +64,14 @@ def ack(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept on record.")],
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
+    line: options.Line = None,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
     """Acknowledge alarms: put on record that somebody looked and why the gate may go on."""
     from stages.monitor.gate import acknowledge
 
-    found, store = open_store(workspace)
+    found, store = open_store(workspace, options.settings((), line))
     done = acknowledge(store, found.settings.workspace.line, alarms, reason=reason, dry_run=dry_run)
     ids = [one.alarm["id"] for one in done]
     document = envelope(
@@ -81,12 +84,26 @@ def ack(
     show(as_json, document, lambda: "\n".join(lines) or "acknowledged already")
 
 
+def _refuse_before_subcommand(context: typer.Context) -> None:
+    """`rtrl monitor -w ELSEWHERE ack` would acknowledge here what was meant there."""
+    from stages.errors import UsageError
+
+    for each in context.command.params:
+        source = context.get_parameter_source(str(each.name))
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(
+                f"{each.opts[0]} stands before {context.invoked_subcommand}, where it has no effect",
+                hint=f"rtrl monitor {context.invoked_subcommand} ... {each.opts[0]} ...",
+            )
+
+
 def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quiet: bool) -> None:
     from stages.monitor import view
     from stages.monitor.alert import tell
     from stages.monitor.charts import Rules
     from stages.monitor.history import History
     from stages.monitor.standing import monitors, standing
+    from stages.populations import line_flag
 
     line, config = found.settings.workspace.line, found.settings.distill
     rules = Rules(alarms=config.alarm_rate, warm_up=config.warm_up, windows=config.history)
@@ -104,7 +121,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     for warning in [] if quiet else warnings:
         message(warning, kind="warning")
     document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
-    show(as_json, document, lambda: _text(line, history, alarms, rules))
+    show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules))
 
 
 def _draw(plot: Path, history: History, rules: Any) -> None:
@@ -116,31 +133,30 @@ def _draw(plot: Path, history: History, rules: Any) -> None:
     view.draw(plot, history, rules)
 
 
-def _text(line: str, history: History, alarms: list[Standing], rules: Any) -> str:
+def _text(line: str, flag: str, history: History, alarms: list[Standing], rules: Any) -> str:
     from stages.monitor import view
 
     if not history.windows:
-        return f"line {line}: no cycle was distilled for the live checkpoint yet (`rtrl distill`)"
+        return f"line {line}: no cycle was distilled for the live checkpoint yet (`rtrl distill{flag}`)"
     last = history.windows[-1]
     parts = [
         f"line {line}: {len(history.windows)} cycles, the last {view.day(last.at)} UTC with {last.episodes} "
         f"episodes of {last.users} users; {last.cohort:.0%} of its requests are of another kind than usual",
         table(view.HEADER, view.rows(view.charts_of(history, rules), rules)),
-        *(_alarm(one) for one in alarms),
+        *(_alarm(one, flag) for one in alarms),
     ]
     if len(history.windows) <= rules.warm_up:
         parts.append(f"no alarm in the first {rules.warm_up} cycles: the charts have to learn what is usual")
     return "\n\n".join(parts)
 
 
-def _alarm(one: Standing) -> str:
+def _alarm(one: Standing, flag: str) -> str:
     from stages.monitor.view import day
 
     head = f"{one.alarm['id']}  {day(one.alarm['at'])}  {one.alarm['text']}"
     if one.acknowledged is None:
-        return (
-            f"{bold('ALARM')} {head}\n      blocks the gate: rtrl monitor ack {one.alarm['id']} --reason ..."
-        )
+        how = f"rtrl monitor ack {one.alarm['id']}{flag} --reason ..."
+        return f"{bold('ALARM')} {head}\n      blocks the gate: {how}"
     said = one.acknowledged
     return f"alarm {head}\n      acknowledged by {said.by}, {said.at[:16].replace('T', ' ')}: {said.reason}"
 

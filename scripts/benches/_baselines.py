@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from followup.learn import Labelled
 

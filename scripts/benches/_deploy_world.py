@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 MODELS = ("seed", "100m")
-WIDE = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 14, "num_attention_heads": 12}
+WIDE: dict[str, float] = {
+    "hidden_size": 768,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 14,
+    "num_attention_heads": 12,
+}
 WIDE |= {"num_key_value_heads": 12, "initializer_range": 0.02}
 STEPS, RATE = 4, 1e-4
 SETTINGS = """

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from _gateway_servers import Load, figure, quantile
+
+from benches._gateway_servers import Load, figure, quantile
 
 if TYPE_CHECKING:
-    from _gateway_servers import Servers
+    from benches._gateway_servers import Servers
 
 STREAMS = (32, 256)
 CONNECTIONS = 64
@@ -43,7 +44,7 @@ def streams(started: Servers, runs: int, seconds: float) -> Measured:
     for count in STREAMS:
         by: dict[str, list[Any]] = {}
         for server in turns(started, runs, f"{count} streams"):
-            result = Load("_streams.py", started.url(server), started.key, count, seconds).result()
+            result = Load("_streams", started.url(server), started.key, count, seconds).result()
             by.setdefault(server, []).append(result)
             if server == "gateway":
                 ids += result["ids"]
@@ -72,7 +73,7 @@ def saturation(started: Servers, runs: int, seconds: float) -> Measured:
     process, cpu_ms = psutil.Process(started.gateway), []
     for server in turns(started, runs, f"{CONNECTIONS} connections, as fast as it goes"):
         used = sum(process.cpu_times()[:2])
-        result = Load("_load.py", started.url(server), started.key, f"x{CONNECTIONS}", seconds).result()
+        result = Load("_load", started.url(server), started.key, f"x{CONNECTIONS}", seconds).result()
         by.setdefault(server, []).append(result)
         if server == "gateway":
             used = sum(process.cpu_times()[:2]) - used
@@ -103,8 +104,8 @@ def soak(started: Servers, seconds: float) -> Measured:
     print(f"soak: {SOAK_RATE}/s and {SOAK_STREAMS} streams for {seconds:g} s", file=sys.stderr, flush=True)
     address = (started.url("gateway"), started.key)
     loads = [
-        Load("_load.py", *address, SOAK_RATE, seconds, "returning"),
-        Load("_streams.py", *address, SOAK_STREAMS, seconds, "returning"),
+        Load("_load", *address, SOAK_RATE, seconds, "returning"),
+        Load("_streams", *address, SOAK_STREAMS, seconds, "returning"),
     ]
     process = psutil.Process(started.gateway)
     samples: list[tuple[float, float]] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-ROOT = Path(__file__).resolve().parents[2]
+from benches._processes import ROOT, environment, module
+
 PEER_HOME = ROOT / "build" / "bench-litellm"
 PEER = "litellm[proxy]>=1.106,<2"
 START_S = 300.0  # the LiteLLM proxy takes 15 s on an idle machine
@@ -48,8 +48,7 @@ def servers(peer: Path | None) -> Iterator[Servers]:
         ports = dict(zip(("stub", "gateway", "litellm"), [free_port() for _ in range(3)], strict=True))
         stub = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(ports["stub"])]
         stack.enter_context(running(stub, ports["stub"], "/health"))
-        script = str(Path(__file__).with_name("_gateway_server.py"))
-        command = [sys.executable, script, folder, str(ports["stub"]), str(ports["gateway"])]
+        command = module("_gateway_server", folder, ports["stub"], ports["gateway"])
         of_gateway = stack.enter_context(contextlib.ExitStack())
         gateway = of_gateway.enter_context(running(command, ports["gateway"], "/health"))
         if peer is None:
@@ -62,10 +61,10 @@ def servers(peer: Path | None) -> Iterator[Servers]:
 class Load:
     """A load generator beside this process; what it prints goes to a file, so that it never waits for us."""
 
-    def __init__(self, script: str, *arguments: object) -> None:
-        command = [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)]
+    def __init__(self, name: str, *arguments: object) -> None:
         self._printed = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `result`
-        self._process = subprocess.Popen(command, stdout=self._printed)
+        command = module(name, *arguments)
+        self._process = subprocess.Popen(command, stdout=self._printed, env=environment())
 
     @property
     def running(self) -> bool:
@@ -129,12 +128,12 @@ def make_key(home: Path) -> str:
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int, path: str, **environment: str) -> Iterator[int]:
+def running(command: list[str], port: int, path: str, **variables: str) -> Iterator[int]:
     """A server until the block ends, its pid; waits until it answers."""
     log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
     process = subprocess.Popen(
         command,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        env=environment() | variables,
         stdout=log,
         stderr=subprocess.STDOUT,
     )

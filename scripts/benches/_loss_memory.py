@@ -10,8 +10,6 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from stages.records import Sampling
 from stages.train.config import TrainConfig
 from stages.train.logprobs import rows_within, token_logprobs

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _train_batch import MODEL, VOCABULARY
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[2]
+from benches._processes import ROOT, SCRIPTS, module
+from benches._train_batch import MODEL, VOCABULARY
+
 PEER_HOME = ROOT / "build" / "bench-trl"
 PEER = "trl>=1.16,<2"
 THREADS = int(os.environ.get("RTRL_BENCH_THREADS", "2"))
@@ -173,21 +174,19 @@ class Peer:
     """TRL in a process of its own, which works only when it is asked to."""
 
     def __init__(self, python: Path, home: Path) -> None:
-        script = str(Path(__file__).with_name("_train_trl.py"))
         self._log = (home / "trl.log").open("w+b")
         self._process = subprocess.Popen(
-            [
-                str(python),
-                script,
-                str(home / "batch.npz"),
-                str(home / "model"),
-                str(home / "out"),
-            ],
+            module("_train_trl", home / "batch.npz", home / "model", home / "out", python=python),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ, "PYTHONPATH": "", "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(SCRIPTS),
+                "HF_HUB_OFFLINE": "1",
+                "OMP_WAIT_POLICY": "PASSIVE",
+            },
         )
 
     def __enter__(self) -> Peer:

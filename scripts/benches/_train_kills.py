@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from killsweeps.bases import ENVIRONMENT, Bases
 from killsweeps.processes import TIMEOUT_S, Ended, Process, run

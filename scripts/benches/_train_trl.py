@@ -11,44 +11,39 @@ import os
 import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from typing import Any, TextIO
 
 import numpy as np
 import torch
-from _train_batch import load
+
+from benches._train_batch import load
 
 MICRO = 8
+Tensors = dict[str, torch.Tensor]
 
 
 def main() -> None:
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
-
-    batch, folder = load(Path(sys.argv[1])), sys.argv[2]
+    """Steps of GRPO over the given batch, each when a line on stdin says with how many threads."""
+    batch, folder, out = load(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     micro = [padded(batch[first : first + MICRO]) for first in range(0, len(batch), MICRO)]
+    trainer(folder, out, micro, told).train()
 
-    class Given(GRPOTrainer):
-        def _prepare_inputs(self, generation_batch: object) -> dict[str, torch.Tensor]:
-            return micro[self._step % len(micro)]
 
-    class Clock(TrainerCallback):
-        began = 0.0
+def trainer(folder: str, out: str, micro: list[Tensors], told: TextIO) -> Any:
+    """TRL's, that takes its batches from `micro` and tells the seconds of each step."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+    from trl import GRPOConfig, GRPOTrainer
 
-        def on_step_begin(self, args: object, state: object, control: object, **_: object) -> None:
-            if not (line := sys.stdin.readline()):
-                sys.exit(0)
-            torch.set_num_threads(int(line))
-            self.began = time.perf_counter()
-
-        def on_step_end(self, args: object, state: object, control: object, **_: object) -> None:
-            print(time.perf_counter() - self.began, file=told)
+    class Given(GRPOTrainer):  # type: ignore[misc]  # of another environment
+        def _prepare_inputs(self, generation_batch: object) -> Tensors:
+            found: Tensors = micro[self._step % len(micro)]
+            return found
 
     config = GRPOConfig(
-        output_dir=sys.argv[3],
+        output_dir=out,
         per_device_train_batch_size=MICRO,
         gradient_accumulation_steps=len(micro),
         num_generations=MICRO,
@@ -63,18 +58,36 @@ def main() -> None:
         logging_strategy="no",
         disable_tqdm=True,
     )
-    trainer = Given(
+    return Given(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=config,
         train_dataset=Dataset.from_list([{"prompt": "w"}] * (MICRO * len(micro))),
         processing_class=PreTrainedTokenizerFast.from_pretrained(folder),
-        callbacks=[Clock()],
+        callbacks=[clock(told)],
     )
-    trainer.train()
 
 
-def padded(chosen: list[tuple[np.ndarray, int]]) -> dict[str, torch.Tensor]:
+def clock(told: TextIO) -> Any:
+    """A callback that waits for stdin before each step, and tells how long the step took."""
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):  # type: ignore[misc]  # of another environment
+        began = 0.0
+
+        def on_step_begin(self, args: object, state: object, control: object, **_: object) -> None:
+            if not (line := sys.stdin.readline()):
+                sys.exit(0)
+            torch.set_num_threads(int(line))
+            self.began = time.perf_counter()
+
+        def on_step_end(self, args: object, state: object, control: object, **_: object) -> None:
+            print(time.perf_counter() - self.began, file=told)
+
+    return Clock()
+
+
+def padded(chosen: list[tuple[np.ndarray, int]]) -> Tensors:
     prompts = [ids[:prompt] for ids, prompt in chosen]
     answers = [ids[prompt:] for ids, prompt in chosen]
     sides = {}

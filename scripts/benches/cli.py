@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import Any
 
-from _timing import rtrl, seconds
+from benches._timing import rtrl, seconds
 
 RUNS = 31
 

@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _timing import rtrl
+from benches._timing import rtrl
 
 if TYPE_CHECKING:
-    from _deploy_clients import Clients, Request
-    from _deploy_world import World
+    from benches._deploy_clients import Clients, Request
+    from benches._deploy_world import World
 
 MODELS = [name for name in os.environ.get("RTRL_BENCH_MODELS", "seed,100m").split(",") if name]
 RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "5"))
@@ -57,7 +57,7 @@ class Measured:
 
 def figures() -> list[dict[str, Any]]:
     """The two figures with a bar, then what each model took."""
-    from _deploy_world import MODELS as KNOWN
+    from benches._deploy_world import MODELS as KNOWN
 
     if unknown := set(MODELS) - set(KNOWN):
         raise ValueError(f"no model {unknown.pop()!r}; there are: {', '.join(KNOWN)}")
@@ -70,9 +70,8 @@ def figures() -> list[dict[str, Any]]:
 
 def measure(home: Path, model: str) -> Measured:
     """Serve the model's line and change its weights, both ways."""
-    from _deploy_clients import Clients
-    from _deploy_world import make
-
+    from benches._deploy_clients import Clients
+    from benches._deploy_world import make
     from stages.target.endpoint import require_endpoint
 
     world = make(home, model, RUNS)
@@ -100,8 +99,8 @@ def in_place(world: World, clients: Clients, found: Measured) -> list[tuple[floa
     """Deploy each child and roll it back. When each command began and ended."""
     windows = []
     for child in world.children:
-        steps = (("deploy", child, found.inplace, found.inplace_command),)
-        steps += (("rollback", world.first, found.rollback, found.rollback_command),)
+        steps = [("deploy", child, found.inplace, found.inplace_command)]
+        steps += [("rollback", world.first, found.rollback, found.rollback_command)]
         for name, target, first_token, whole in steps:
             time.sleep(QUIET_S)
             began = time.monotonic()

@@ -22,15 +22,16 @@ from typing import Any
 
 import numpy as np
 import psutil
-from _episodes import Texts
-from _timing import rtrl
+
+from benches._episodes import Texts
+from benches._processes import environment, module
+from benches._timing import rtrl
 
 EPISODES = int(os.environ.get("RTRL_BENCH_EPISODES", "1000000"))
 KEPT = os.environ.get("RTRL_BENCH_FOLDER", "")
 PROMPT, OUTPUT = 800, 200  # tokens
 USERS = 5000
 START = 1_760_000_000_000  # ms
-READ = Path(__file__).with_name("_read.py")
 
 
 def say(text: str) -> None:
@@ -143,8 +144,8 @@ def measure(episodes: int) -> dict[str, float]:
         say(f"{episodes:,} episodes: collect {collected:.1f} s, distill {distilled:.1f} s")
         objects = max((root / "store").rglob("part-00000"), key=lambda part: part.stat().st_mtime).parent
         read = subprocess.run(
-            [sys.executable, str(READ), str(root / "spool"), str(root / "keys"), str(objects)],
-            check=True, stdout=subprocess.PIPE, text=True,
+            module("_read", root / "spool", root / "keys", objects),
+            check=True, stdout=subprocess.PIPE, text=True, env=environment(),
         )  # fmt: skip
         say(f"{episodes:,} episodes: merely read {float(read.stdout):.1f} s")
         return {

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import csv
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from _baselines import BASELINES
 from followup import learn
 from followup.label import kappa, mutual_f1
 from followup.learn import Floats, Labelled
+
+from benches._baselines import BASELINES
 
 DRAWS = 2_000
 AIDER = "Aider-AI"

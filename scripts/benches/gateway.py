@@ -22,10 +22,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from _gateway_servers import Load, figure, install_peer, missing, quantile, servers
+from benches._gateway_servers import Load, figure, install_peer, missing, quantile, servers
 
 if TYPE_CHECKING:
-    from _gateway_servers import Servers
+    from benches._gateway_servers import Servers
 
 PARTS = ("latency", "streams", "saturation", "soak")
 RATES = (50, 200, 500, 1000)
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def figures(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Everything in `docs/` about the gateway's speed."""
-    from _gateway_bearing import saturation, soak, streams
+    from benches._gateway_bearing import saturation, soak, streams
 
     parts = arguments.part or PARTS
     peer = None if arguments.no_peer else install_peer()
@@ -84,7 +84,7 @@ def measure(started: Servers, arguments: argparse.Namespace) -> dict[str, Any]:
             for server in here if run % 2 == 0 else reversed(here):
                 print(f"run {run + 1} of {arguments.runs}: {server} at {rate}/s", file=sys.stderr, flush=True)
                 seconds = arguments.seconds or SECONDS[rate]
-                result = Load("_load.py", started.url(server), started.key, rate, seconds).result()
+                result = Load("_load", started.url(server), started.key, rate, seconds).result()
                 found.setdefault(f"{server}/{rate}", []).append(sorted(result["ms"]))
                 if server == "gateway":
                     found["ids"] += result["ids"]

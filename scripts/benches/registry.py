@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _timing import rtrl, seconds
+from benches._timing import rtrl, seconds
 
 ARTIFACTS = 100_000
 RUNS = 15

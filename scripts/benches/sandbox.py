@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -78,7 +79,7 @@ def forks(backend: Bubblewrap, environment: Environment) -> tuple[list[float], l
             if number % 10 == 0:
                 with tempfile.TemporaryDirectory() as scratch:
                     target = Path(scratch, "copy")
-                    copied.append(milliseconds(lambda at=target: shutil.copytree(environment.root, at)))
+                    copied.append(milliseconds(partial(shutil.copytree, environment.root, target)))
         snapshot.close()
     return sorted(taken), sorted(copied)
 

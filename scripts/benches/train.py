@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _train_batch import save, sequences
-from _train_contenders import THREADS, Bare, Ours, Padded, Peer, install_peer, write_model
-from _train_kills import kill_figures
 
-ROOT = Path(__file__).resolve().parents[2]
+from benches._processes import ROOT, environment, module
+from benches._train_batch import save, sequences
+from benches._train_contenders import THREADS, Bare, Ours, Padded, Peer, install_peer, write_model
+from benches._train_kills import kill_figures
+
 RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "3"))
 SEQUENCES = int(os.environ.get("RTRL_BENCH_SEQUENCES", "48"))
 LOSS_TOKENS = LOSS_VOCABULARY = 32768
@@ -125,12 +126,13 @@ def figure(
 
 def loss_figure() -> dict[str, Any]:
     """Peak memory of the loss over that of whole logits, each in a process of its own."""
-    script = str(Path(__file__).with_name("_loss_memory.py"))
     peaks, values = {}, {}
     for way in ("blocks", "naive"):
         say(f"memory of the loss: {way}")
-        command = [sys.executable, script, way, str(LOSS_TOKENS), str(LOSS_VOCABULARY)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        command = module("_loss_memory", way, LOSS_TOKENS, LOSS_VOCABULARY)
+        done = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+        )
         peak, *values[way] = map(float, done.stdout.split())
         peaks[way] = peak / 2**30
     if not np.allclose(values["blocks"], values["naive"], rtol=1e-5):

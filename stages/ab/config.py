@@ -62,6 +62,6 @@ class AbConfig(BaseModel):
         for name, value in [*self.harm.items(), *self.margins.items()]:
             if name not in METRICS:
                 raise ValueError(f"no A/B metric is called {name!r}; there are {', '.join(METRICS)}")
-            if value < 0:
+            if not value >= 0:  # nor nan
                 raise ValueError(f"{name}: a loss is at least 0")
         return self

@@ -65,7 +65,7 @@ def observe(
     opened = int(canary.data["canary"]["opened_seq"])
     with _scratch(workspace, store) as scratch:
         lag = max(1, workspace.settings.collect.max_lag)
-        read = [_read(workspace, scratch, arm, live, lag, progress) for arm in ARMS]
+        read = _both(workspace, scratch, ARMS, live, lag, progress)
         past = _past(store, line, canary.created_at, read[0], opened) if workspace.settings.ab.cuped else {}
     seen = [arm_of(episodes.after(opened), columns, past) for episodes, columns in read]
     return seen[0], seen[1]
@@ -78,7 +78,7 @@ def observe_holdback(
     as the spool goes. Who is held back is nobody of the live arm, also where he was answered by it."""
     anchor = store.resolve(held.checkpoint)
     with _scratch(workspace, store) as scratch:
-        read = [_read(workspace, scratch, arm, anchor, _ANY_LAG, progress) for arm in (HOLDBACK, LIVE)]
+        read = _both(workspace, scratch, (HOLDBACK, LIVE), anchor, _ANY_LAG, progress)
         past: Past = {}
         if workspace.settings.ab.cuped:
             past = _past(store, held.line, held.at, read[1], held.opened_seq)
@@ -137,10 +137,35 @@ def _past(store: Store, line: str, moment: str, live: tuple[_Episodes, Columns],
     return past_of(parts, SIGNALS)
 
 
+def _both(
+    workspace: Workspace,
+    scratch: Store,
+    arms: tuple[str, str],
+    checkpoint: Artifact,
+    lag: int,
+    progress: Progress,
+) -> list[tuple[_Episodes, Columns]]:
+    """Both arms' episodes and signals. Their latencies are held against the same medians: the line state's,
+    and of sizes of request that it has none of, the first arm's."""
+    found, medians = [], None
+    for arm in arms:
+        episodes, columns, state = _read(workspace, scratch, arm, checkpoint, lag, medians, progress)
+        found.append((episodes, columns))
+        medians = medians or state
+    return found
+
+
 def _read(
-    workspace: Workspace, scratch: Store, arm: str, checkpoint: Artifact, lag: int, progress: Progress
-) -> tuple[_Episodes, Columns]:
-    """An arm's episodes of the window and their signals, also those from before the canary."""
+    workspace: Workspace,
+    scratch: Store,
+    arm: str,
+    checkpoint: Artifact,
+    lag: int,
+    medians: Artifact | None,
+    progress: Progress,
+) -> tuple[_Episodes, Columns, Artifact | None]:
+    """An arm's episodes of the window and their signals, also those from before the canary; the line state
+    after them, None where there are none."""
     settings = [
         f"collect.arm={arm}",
         "collect.min_episodes=1",
@@ -152,12 +177,13 @@ def _read(
             workspace, scratch, CollectStage(), [checkpoint.digest], settings, force=True, progress=progress
         )
     except (InconclusiveError, InputMissingError):  # nothing is mature, or nothing was captured at all
-        return _Episodes([], [], [], []), {name: [] for name in _NAMES}
+        return _Episodes([], [], [], []), {name: [] for name in _NAMES}, None
     interactions = collected.outputs["interactions"]
-    distilled = run_stage(
-        workspace, scratch, DistillStage(), [interactions.digest], force=True, progress=progress
-    )
-    return _episodes(interactions), _columns(distilled.outputs["experience"])
+    stage = DistillStage(medians_of=medians)
+    outputs = run_stage(
+        workspace, scratch, stage, [interactions.digest], force=True, progress=progress
+    ).outputs
+    return _episodes(interactions), _columns(outputs["experience"]), outputs["line_state"]
 
 
 def _episodes(interactions: Artifact) -> _Episodes:

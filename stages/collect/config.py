@@ -12,7 +12,7 @@ from stages.verdicts import rule_of
 class CollectConfig(BaseModel):
     """Which episodes of the spool become `interactions`. Durations in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     clock: Literal["wall", "events"] = Field(
         "wall",

@@ -1,7 +1,8 @@
 """`python -m stages.delivery --store URL --cache FOLDER --port N`: the helper beside an engine.
 
 Fetches the checkpoints that the gateway asks for and says where they lie, for an engine that reads the same
-folder. Wants `Authorization: Bearer` with the token in RTRL_HELPER_KEY on every route.
+folder. Wants `Authorization: Bearer` with the token in RTRL_HELPER_KEY on every route. Credentials of the
+store are in the environment too (docs/serving.md).
 
     POST /fetch {"checkpoint": "sha256:..."}  ->  {"path": ..., "bytes": ..., "links": ..., "seconds": ...}
     GET /health
@@ -14,10 +15,13 @@ import asyncio
 import hmac
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
+from stages.delivery.depot import Depot, LostError
 from stages.delivery.fetch import fetch
+from stages.delivery.place import place
 from stages.errors import RtrlError, UsageError
 from stages.gateway.errors import ApiError, invalid
 from stages.gateway.http import Receive, Scope, Send, header, parse_object, read_body, send_error, send_json
@@ -45,6 +49,8 @@ class Helper:
             await send_error(send, error)
         except RtrlError as error:
             told = {"message": error.message, "hint": error.hint, "exit_code": error.code, "code": error.kind}
+            if isinstance(error, LostError):
+                told["lost"] = error.digest
             await send_json(send, 503 if error.code == 13 else 409, {"error": told})
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,22 +82,35 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def main() -> None:
-    """Serve until interrupted."""
-    import uvicorn
-
+def main() -> int:
+    """Serve until interrupted; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", required=True, help="as `deploy.store`")
     parser.add_argument("--cache", type=Path, required=True, help="folder that the engine reads too")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    arguments = parser.parse_args()
+    try:
+        _serve(parser.parse_args())
+    except RtrlError as error:
+        print(f"error: {error.message}\nhint: {error.hint}", file=sys.stderr)
+        return error.code
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    """Raises UsageError (2): no key, or no URL; InputMissingError (5): the store's package is missing."""
+    import uvicorn
+
     key = os.environ.get(KEY_VARIABLE, "")
     if not key:
         raise UsageError(f"{KEY_VARIABLE} is not set", hint="any long random text, the same in the gateway")
+    try:
+        Depot(place(arguments.store))
+    except ValueError as error:
+        raise UsageError(f"--store: {error}", hint="as deploy.store in docs/serving.md") from None
     helper = Helper(arguments.store, arguments.cache.resolve(), key)
     uvicorn.run(helper, host=arguments.host, port=arguments.port, log_level="warning", access_log=False)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
+from stages.delivery.place import place
 from stages.shadow.config import ShadowConfig
 
 
@@ -18,10 +19,16 @@ class DeployConfig(ShadowConfig):
     store: str = Field(
         "",
         description="URL of a folder (`file:///...`, `s3://...`: any protocol of fsspec) that checkpoints "
-        "are copied to before they are deployed, for the helpers of `[targets.NAME]`",
+        "are copied to before they are deployed, for the helpers of `[targets.NAME]`; credentials and "
+        "endpoints come from the environment",
     )
     drain_timeout_s: float = Field(60, gt=0, description="requests in flight may take this long to finish")
     swap_timeout_s: float = Field(180, gt=0, description="drain, load, reset and verification together")
     lock_timeout_s: float = Field(
         0, ge=0, description="how long to wait for another deployment of the target"
     )
+
+    @field_validator("store")
+    @classmethod
+    def _place(cls, url: str) -> str:
+        return place(url)

@@ -19,6 +19,7 @@ from stages.linestate import LineState
 from stages.monitor.history import History
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Medians = dict[str, latency.Median]
 
 _TIMES = {"latency": "total_ms", "latency_first_token": "first_token_ms"}
@@ -34,6 +35,13 @@ def medians(state: LineState) -> dict[str, Medians]:
         ) from error
 
 
+def with_medians_of(state: LineState, other: LineState) -> LineState:
+    """The state, with the other one's medians of the size classes that it has none of."""
+    mine, theirs = medians(state), medians(other)
+    known = {signal: {**theirs.get(signal, {}), **mine.get(signal, {})} for signal in _TIMES}
+    return msgspec.structs.replace(state, latency=msgspec.to_builtins(known))
+
+
 def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     """The two latency signals of a window, by the medians from before it."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
@@ -44,11 +52,19 @@ def latencies(measured: pa.Table, state: LineState) -> dict[str, Floats]:
     }
 
 
+def heard(measured: pa.Table) -> Bools:
+    """Which episodes say how the line behaves, [E]: not those of users forgotten since they were collected,
+    whose edits and words nobody can read any more. All, when there are no others."""
+    known = np.array([why != "forgotten" for why in measured["why_not"].to_pylist()], dtype=np.bool_)
+    return known if known.any() else np.ones(len(known), dtype=np.bool_)
+
+
 def dual(measured: pa.Table, state: LineState, spec: RewardSpec) -> stabiliser.Dual | None:
     """The price of a question for this window, and its band; None without a stabiliser."""
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
-    return stabiliser.moved(state.stabiliser, float(measured["edited"].to_numpy().mean()), spec.stabiliser)
+    edited = measured["edited"].to_numpy()[heard(measured)]
+    return stabiliser.moved(state.stabiliser, float(edited.mean()), spec.stabiliser)
 
 
 def updated(

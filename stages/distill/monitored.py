@@ -8,6 +8,7 @@ Not for: what is watched and when it is called (`stages/monitor/`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.history import History
+from stages.stage import Outcome
 
 Floats = NDArray[np.float64]
 _HANDS = ("policy", "infrastructure")  # an exit by another hand is no news of the policy
@@ -62,6 +64,15 @@ def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updat
     return update(History.of_state(state), cycle, rules)
 
 
+def with_monitors(outcome: Outcome, found: Updated, flag: str) -> Outcome:
+    """What the monitors say of this cycle among the run's metrics and warnings; `flag` as in `warnings`."""
+    return replace(
+        outcome,
+        metrics={**outcome.metrics, "monitor": told(found)},
+        warnings=[*outcome.warnings, *warnings(found, flag), *found.notes],
+    )
+
+
 def told(found: Updated) -> dict[str, Any]:
     """For the run's metrics: alarms and notes, nothing of the history."""
     alarms = [
@@ -70,10 +81,15 @@ def told(found: Updated) -> dict[str, Any]:
     return {"alarms": alarms, "notes": found.notes}
 
 
-def warnings(found: Updated) -> list[str]:
-    """An alarm is said where it arises; it blocks the gate until somebody acknowledges it."""
-    hint = "the gate waits for `rtrl monitor ack {} --reason ...`"
-    return [f"alarm {a.id}: {a.text}; {hint.format(a.id)}" for a in found.alarms]
+def warnings(found: Updated, flag: str = "") -> list[str]:
+    """An alarm is said where it arises; it blocks the gate until somebody acknowledges it.
+
+    `flag` is what a command needs to know of the line (`populations.line_flag`).
+    """
+    return [
+        f"alarm {a.id}: {a.text}; the gate waits for `rtrl monitor ack {a.id}{flag} --reason ...`"
+        for a in found.alarms
+    ]
 
 
 def _held_out(columns: dict[str, Floats], spec: RewardSpec) -> tuple[str, dict[str, Literal[1, -1]]]:

@@ -29,7 +29,7 @@ from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
-from stages.monitor.charts import Updated
+from stages.populations import line_flag
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -46,8 +46,14 @@ class DistillStage:
     """See the module. Inputs: interactions, and the line state of the checkpoint they are for.
 
     Interactions read from session logs are for no checkpoint: there is no line state, before or after.
+
+    Attributes:
+        medians_of: a line state whose latency medians are taken of the size classes that the line has met
+            nothing of. Without it such a class is held against its own window, so that two arms would each
+            be held against themselves.
     """
 
+    medians_of: Artifact | None = None
     name: str = "distill"
     config: type[BaseModel] = DistillConfig
     takes: tuple[Kind, ...] = ("interactions", "line_state")
@@ -75,6 +81,8 @@ class DistillStage:
         assert isinstance(config, DistillConfig)
         spec, text = load(config.spec, workspace.root)
         facts: dict[str, Any] = {"spec": {"digest": spec.digest, "text": text}}
+        if self.medians_of is not None:
+            facts["medians_of"] = self.medians_of.digest
         if signals := own.load(spec, workspace.root):
             facts["own"] = {s.name: {"function": s.function, "digest": s.digest} for s in signals}
         return facts
@@ -104,6 +112,8 @@ class DistillStage:
             )
         before = inputs.get("line_state")
         state = LineState() if before is None else LineState.load(before.path)
+        if self.medians_of is not None:
+            state = memory.with_medians_of(state, LineState.load(self.medians_of.path))
         scored = score(measured, state, spec)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
         ctx.log.write("distill.exclusion", rows=audit)
@@ -113,16 +123,19 @@ class DistillStage:
         quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
-        watched = None
+        watched, heard = None, memory.heard(measured)
+        told = measured.filter(pa.array(heard))
         if before is not None:
             checkpoint = interactions.meta["checkpoint"]
-            cycle = cycle_of(measured, scored.rewards.reward, spec, checkpoint, scored.why_not)
+            exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
+            cycle = cycle_of(told, scored.rewards.reward[heard], spec, checkpoint, exits_of)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history)
             after.save(out_dir / "line_state", carry=before.path)
-        window = memory.behaviour(measured)
+        window = memory.behaviour(told)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
-        found = found if watched is None else _with_monitors(found, watched)
+        if watched is not None:
+            found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
         return with_judge(found, config.judge, judged) if judged else found
 
 
@@ -253,12 +266,6 @@ def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:
     )
     metrics = {**found.metrics, "feedback_not_used": named}
     return replace(found, metrics=metrics, warnings=[*found.warnings, warning])
-
-
-def _with_monitors(found: Outcome, watched: Updated) -> Outcome:
-    metrics = {**found.metrics, "monitor": monitored.told(watched)}
-    warnings = [*found.warnings, *monitored.warnings(watched), *watched.notes]
-    return replace(found, metrics=metrics, warnings=warnings)
 
 
 def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:

@@ -39,7 +39,7 @@ _TAKEN = (*COLUMNS, *experience_episodes(()).names, *_COUNTED)  # names that col
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SignalSpec(_Table):

@@ -44,9 +44,18 @@ class EngineConfig(BaseModel):
     startup_timeout_s: float = Field(300, gt=0, description="from start to healthy")
     stop_timeout_s: float = Field(20, gt=0, description="after SIGTERM, before SIGKILL")
     update_timeout_s: float = Field(120, gt=0, description="one weight update or one verification call")
+    resident_gib: float | None = Field(
+        None,
+        ge=0,
+        description="memory in which the engine may keep the previous weights, so that a rollback reads no "
+        "file; 0 keeps none, without a number what leaves a tenth of the memory free",
+    )
     warmup_requests: int = Field(2, ge=0, description="short requests to a started engine before users' ones")
     warmup_update_requests: int = Field(
-        1, ge=0, description="the same after a weight update in place, while users' requests wait"
+        0,
+        ge=0,
+        description="the same after a weight update in place, while users' requests wait; its verification "
+        "has read prompts and written a token already",
     )
     health_every_s: float = Field(2, gt=0, description="between health probes of the engine")
     health_timeout_s: float = Field(5, gt=0, description="a probe without an answer by then has failed")

@@ -1,7 +1,8 @@
-"""From the log of an engine that would not start to one sentence and what to do about it. Pure."""
+"""From an engine's log or answer to one sentence and what to do about it. Pure."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -91,3 +92,12 @@ def _last_exception(text: str) -> str:
         if "Engine core initialization failed" not in match.group(2):
             return f"{match.group(1)}: {match.group(2)}"[:300]
     return ""
+
+
+def refused(path: str, status: int, text: str) -> RtrlError:
+    """The engine said no: IntegrityError with its own words."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = text.strip()[:300] or "no reason given"
+    return IntegrityError(f"the engine refused {path} ({status}): {message}", hint="see the engine's log")

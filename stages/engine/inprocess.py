@@ -29,8 +29,7 @@ from stages.engine.diagnose import diagnose, tail
 from stages.engine.identity import identity_of, require_same_model
 from stages.engine.lifetime import PARENT_VARIABLE
 from stages.engine.process import environment, open_log, require_checkpoint
-from stages.engine.update import tensor_report
-from stages.engine.verification import Verification, judge_probes, read_fingerprint
+from stages.engine.verification import Verification, judge_probes, read_fingerprint, tensor_report
 from stages.errors import DependencyDownError, IntegrityError
 
 

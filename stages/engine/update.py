@@ -13,20 +13,24 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import httpx
 
 from stages.engine.config import EngineConfig
+from stages.engine.diagnose import refused
 from stages.engine.identity import Identity, identity_of, require_same_model
 from stages.engine.verification import (
     Fingerprint,
     ProbeReport,
+    Source,
     TensorReport,
     Verification,
     first_probes,
     judge_probes,
     read_fingerprint,
+    tensor_report,
+    weights_key,
 )
 from stages.engine.weights_file import Signature, file_mismatch, signature
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
@@ -34,7 +38,14 @@ from stages.errors import DependencyDownError, IntegrityError, RtrlError
 Health = Literal["ok", "sick", "silent"]
 CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
 RESUME_S = 2.0
-FEW = 2  # probes that are asked first: 126 tokens tell child from parent but for the smallest steps
+FEW = 1  # probes that are asked first: 63 tokens tell child from parent but for small steps
+
+
+class Loaded(NamedTuple):
+    """What the engine says of new weights, see `Verification`."""
+
+    source: Source
+    keeps: str
 
 
 class EngineControl:
@@ -58,6 +69,7 @@ class EngineControl:
     def start_with(self, checkpoint_dir: Path) -> None:
         """The process was started anew, on this folder."""
         self._started: Path | Identity = checkpoint_dir
+        self._kept = ""  # key of the weights that the engine keeps beside those it serves
 
     @property
     def started_with(self) -> Identity:
@@ -91,11 +103,14 @@ class EngineControl:
     async def prepare(self, checkpoint_dir: Path) -> None:
         """What an update can do while requests are still answered. Raises as `update`."""
         expected = read_fingerprint(checkpoint_dir)
-        await asyncio.gather(self._look(checkpoint_dir, expected), self._cached(expected))
+        looks = [] if weights_key(expected) == self._kept else [self._look(checkpoint_dir, expected)]
+        await asyncio.gather(*looks, self._cached(expected))
         self._prepared = checkpoint_dir
 
     async def update(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
+
+        Weights that the engine kept come out of its memory; where they are not whole, from the file.
 
         What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
         the engine notices closed connections late when there are many.
@@ -108,14 +123,23 @@ class EngineControl:
             DependencyDownError (13): the engine does not answer.
         """
         expected = read_fingerprint(checkpoint_dir)
-        looking = self._look(checkpoint_dir, expected)
         prepared, self._prepared = self._prepared, None
+        if prepared != checkpoint_dir:
+            await self._cached(expected)  # whatever is cached of it now must be gone after
+        if weights_key(expected) == self._kept:
+            with contextlib.suppress(IntegrityError):
+                return await self._update(checkpoint_dir, expected, seen_as, file=False)
+        return await self._update(checkpoint_dir, expected, seen_as, file=True)
+
+    async def _update(
+        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, *, file: bool
+    ) -> Verification:
+        """`update`, from the engine's memory where it has the weights, or from the `file`."""
+        looking = self._look(checkpoint_dir, expected) if file else None
         try:
-            if prepared != checkpoint_dir:
-                await self._cached(expected)  # whatever is cached of it now must be gone after
             await self._post("/pause?mode=abort")
             try:
-                await self.load_weights(checkpoint_dir, seen_as)
+                loaded = await self.load_weights(checkpoint_dir, seen_as, file=file)
                 await self.reset_prefix_cache()
             except BaseException:
                 with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
@@ -123,6 +147,8 @@ class EngineControl:
                         await self._post("/resume")
                 raise
             await self._post("/resume")
+            if looking is None and loaded.source == "file":  # it had been started anew, or had no room
+                looking = self._look(checkpoint_dir, expected)
             found, cached = await asyncio.gather(
                 self._verified(checkpoint_dir, expected, looking, seen_as), self._cached(expected)
             )
@@ -131,14 +157,23 @@ class EngineControl:
                     f"the engine answers from keys and values of the old weights ({cached} tokens)",
                     hint="it said that its prefix cache was dropped; see the engine's log",
                 )
-            return found
+            return replace(found, source=loaded.source, keeps=loaded.keeps)
         finally:
-            looking.cancel()
+            if looking is not None:
+                looking.cancel()
 
-    async def load_weights(self, checkpoint_dir: Path, seen_as: str = "") -> None:
-        """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`."""
+    async def load_weights(self, checkpoint_dir: Path, seen_as: str = "", *, file: bool = False) -> Loaded:
+        """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`.
+
+        Args:
+            file: read the file also when the engine has kept these weights.
+        """
         require_same_model(self.started_with, checkpoint_dir)
-        await self._worker("rtrl_load", path=seen_as or str(checkpoint_dir))
+        key = weights_key(read_fingerprint(checkpoint_dir))
+        arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
+        answer = await self._worker("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
+        self._kept = str(answer.get("kept", ""))
+        return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
 
     async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
         """Forget keys and values computed with older weights. Refused while requests hold blocks."""
@@ -165,23 +200,26 @@ class EngineControl:
         self,
         checkpoint_dir: Path,
         expected: Fingerprint,
-        looking: asyncio.Task[tuple[str, ...]],
+        looking: asyncio.Task[tuple[str, ...]] | None,
         seen_as: str,
     ) -> Verification:
-        """`verify`, while the checkpoint's files are looked at (`looking`)."""
+        """`verify`, while the checkpoint's files are looked at (`looking`), if they matter."""
         report = await self._held(checkpoint_dir, expected, seen_as)
         probes = await self._judged(expected)
-        report = replace(report, file_mismatch=report.file_mismatch + await looking)
+        if looking is not None:
+            report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
 
     async def _cached(self, expected: Fingerprint) -> int:
         """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
 
+        It answers with two tokens, so that it has computed one prompt and one token by itself.
+
         0 also where an engine does not tell (`--enable-prompt-tokens-details`).
         """
         ids = [token for probe in expected.probes for token in probe]
-        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 1)]
-        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 1, "temperature": 0.0}
+        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 2)]
+        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
         usage = (await self._post("/v1/completions", body)).get("usage") or {}
         return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
 
@@ -234,7 +272,7 @@ class EngineControl:
         # the file of a real engine that reads the same folder was looked at here
         looks = bool(seen_as) or self.config.program == "stub"
         arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
-        answer = await self._worker("rtrl_verify", **arguments)
+        answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
         return tensor_report(answer)
 
     async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:
@@ -258,24 +296,3 @@ class EngineControl:
         if self._client is None:
             self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
         return self._client
-
-
-def tensor_report(answer: dict[str, Any]) -> TensorReport:
-    """The worker's answer to `rtrl_verify` as a type."""
-    return TensorReport(
-        tensors=int(answer["tensors"]),
-        different=tuple(answer["different"]),
-        file_mismatch=tuple(answer["file_mismatch"]),
-        unchecked=tuple(answer["unchecked"]),
-        parameters=int(answer["parameters"]),
-        parameters_checked=int(answer["parameters_checked"]),
-    )
-
-
-def refused(path: str, status: int, text: str) -> RtrlError:
-    """The engine said no: IntegrityError with its own words."""
-    try:
-        message = json.loads(text)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        message = text.strip()[:300] or "no reason given"
-    return IntegrityError(f"the engine refused {path} ({status}): {message}", hint="see the engine's log")

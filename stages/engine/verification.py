@@ -7,6 +7,7 @@ network here; `update.py` and `inprocess.py` bring the served figures.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +32,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
 }
 DECIDED = 4.0  # standard errors between the slope and one half
 
+Source = Literal["file", "memory"]
 ProbeVerdict = Literal["child", "parent", "neither", "undecided"]
 
 
@@ -76,6 +78,12 @@ def read_fingerprint(checkpoint_dir: Path) -> Fingerprint:
     if sum(wanted) == 0 or not found.tensors:
         raise IntegrityError(f"{path} has no probes or no tensors", hint=hint)
     return found
+
+
+def weights_key(fingerprint: Fingerprint) -> str:
+    """What stands for the values of all weights: sha256 over names and sums of the tensors, in order."""
+    sums = sorted((name, entry.sha256) for name, entry in fingerprint.tensors.items())
+    return hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
 
 
 def first_probes(fingerprint: Fingerprint, count: int) -> Fingerprint:
@@ -163,13 +171,32 @@ class TensorReport:
         return self.parameters_checked == self.parameters
 
 
+def tensor_report(answer: dict[str, Any]) -> TensorReport:
+    """The worker's answer to `rtrl_verify` as a type."""
+    return TensorReport(
+        tensors=int(answer["tensors"]),
+        different=tuple(answer["different"]),
+        file_mismatch=tuple(answer["file_mismatch"]),
+        unchecked=tuple(answer["unchecked"]),
+        parameters=int(answer["parameters"]),
+        parameters_checked=int(answer["parameters_checked"]),
+    )
+
+
 @dataclass(frozen=True)
 class Verification:
-    """The proof that an engine serves a checkpoint."""
+    """The proof that an engine serves a checkpoint.
+
+    Attributes:
+        source: where the engine had the weights from: its own memory, where they had been kept, or a file.
+        keeps: why the engine does not keep the weights before beside them; "" when it does.
+    """
 
     checkpoint_dir: str
     tensors: TensorReport
     probes: ProbeReport
+    source: Source = "file"
+    keeps: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""

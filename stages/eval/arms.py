@@ -77,7 +77,7 @@ def reuse(
     kept: Kept,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
-    """Stored attempts, if a share of them made again agrees; None when they do not.
+    """Stored attempts, if a share of them made again agrees; None when they do not, or none could be made.
 
     Cases that the infrastructure lost then are tried again and count with what comes of it now. What
     was made again is in `kept`, as in `make`.
@@ -88,6 +88,9 @@ def reuse(
     chosen = set(Random(f"{seed}:{spec.name}").sample(cases, count)) | set(lost)
     again = make(suite, subject, [case for case in cases if case in chosen], kept, progress, what="again")
     p = disagreement(again, stored, spec)
+    if chosen and all(one.failure for one in again):
+        note = f"none of {len(chosen)} attempts of {report} could be made again as a check: all made again"
+        return None, Reuse(report, False, 0, p, note)
     if p <= DISAGREE_P:
         note = (
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class EvalConfig(BaseModel):
     """How a candidate is compared with the live checkpoint. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     suites: tuple[str, ...] = Field(
         ("harness", "snippets"),

@@ -144,8 +144,10 @@ class Arms:
         """Why the canary is too slow for anybody, "" when it is not."""
         if self.canary is None:
             return ""
-        live = [answer for member in self.pool.members for answer in member.pace.recent()]
-        return collapsed(live, self.canary.arm.pace.recent(), self.collapse)
+        pace = self.canary.arm.pace
+        since = pace.began()
+        live = [answer for member in self.pool.members for answer in member.pace.recent(since)]
+        return collapsed(live, pace.recent(), self.collapse)
 
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""

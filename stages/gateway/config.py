@@ -140,3 +140,18 @@ class GatewayConfig(BaseModel):
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: name both files, or none")
         return self
+
+    @model_validator(mode="after")
+    def _a_proxy_can_fill_it(self) -> Self:
+        accepted = self.engine_connections + self.max_queue
+        held, name = min(
+            (self.max_connections_per_peer, "max_connections_per_peer"),
+            (self.max_connections, "max_connections"),
+        )
+        if accepted > held:
+            raise ValueError(
+                f"engine_connections ({self.engine_connections}) and max_queue ({self.max_queue}) accept "
+                f"{accepted} generations, and one peer, such as a proxy, may hold {held} connections open: "
+                f"raise {name} to {accepted} or more, or lower one of those"
+            )
+        return self

@@ -1,7 +1,9 @@
 """How fast an arm answers: its last answers' times, and whether a canary's collapsed beside the live arm's.
 
 No statistics: a canary whose typical answer takes many times as long is of no use to anybody, whatever it
-says, and is taken away at once. What is slower by less is the A/B's question (`stages/ab/`).
+says, and is taken away at once. What is slower by less is the A/B's question (`stages/ab/`). Both arms are
+looked at over the same time: how fast the live one was before there was a canary says how busy the machine
+was then, and a canary's engine, which may run on it too, makes it busier.
 """
 
 from __future__ import annotations
@@ -11,28 +13,43 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-KEPT = 500  # answers
+A_SECOND = 20  # answers kept of each second, so that any traffic is known over the whole window
 WINDOW_S = 300.0
 LEAST = 20  # answers of each arm, before anything is said
 NOTICED_MS = 500.0  # typical answers that take less than this longer are slow for nobody
 
 
 class Pace:
-    """Of one arm: (when, milliseconds, tokens) of its last answers."""
+    """Of one arm: (when, milliseconds, tokens) of its last answers, by the clock's seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last: deque[tuple[float, float, int]] = deque(maxlen=KEPT)
+        self._last: deque[tuple[float, float, int]] = deque()
+        self._second, self._kept = 0, 0  # the current second, and how many were kept of it
 
     def add(self, ms: float, tokens: int) -> None:
         """An answer of so many tokens; those without any say nothing of speed."""
-        if tokens:
-            self._last.append((self._clock(), ms, tokens))
+        if not tokens:
+            return
+        now = self._clock()
+        if int(now) != self._second:
+            self._second, self._kept = int(now), 0
+            while self._last and self._last[0][0] < now - WINDOW_S:
+                self._last.popleft()
+        if self._kept < A_SECOND:
+            self._last.append((now, ms, tokens))
+            self._kept += 1
 
-    def recent(self) -> list[tuple[float, int]]:
-        """(milliseconds, tokens) of the last five minutes."""
-        since = self._clock() - WINDOW_S
-        return [(ms, tokens) for at, ms, tokens in self._last if at >= since]
+    def recent(self, since: float | None = None) -> list[tuple[float, int]]:
+        """(milliseconds, tokens) of the last five minutes, or of what of them came after `since`."""
+        start = self._clock() - WINDOW_S
+        start = start if since is None else max(start, since)
+        return [(ms, tokens) for at, ms, tokens in self._last if at >= start]
+
+    def began(self) -> float | None:
+        """When the first answer of the last five minutes was asked for; None without any."""
+        start = self._clock() - WINDOW_S
+        return min((at - ms / 1e3 for at, ms, _ in self._last if at >= start), default=None)
 
 
 Answers = Sequence[tuple[float, int]]

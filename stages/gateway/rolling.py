@@ -25,6 +25,26 @@ class Way:
     why: str
 
 
+FULL = "in place, full weights"
+
+
+class Found(Protocol):
+    """Of a verified update in place (`stages/engine/verification.py`)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def keeps(self) -> str: ...
+
+
+def in_place(found: Found, why: str, way: str = FULL) -> Way:
+    """The way of an update that did not need another process; `why` it could read its files."""
+    if found.source == "memory":
+        return Way("in place, from its memory", "it had kept these weights")
+    kept = f"does not keep those before: {found.keeps}" if found.keeps else "keeps those before in memory"
+    return Way(way, f"{why}; {kept}")
+
+
 class Member(Protocol):
     """An engine whose weights can be changed."""
 

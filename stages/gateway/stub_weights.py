@@ -30,6 +30,8 @@ class StubWeights:
         self.salt = salt_of(path) if path else 0
         self.kind, _, self.about = lie.partition(":")
         self.lying = False
+        self.key = ""  # of what is held; "" until it was verified
+        self.kept: tuple[str, Path | None, int] = ("", None, 0)  # key, path and salt of what was held before
 
     @property
     def cached_tokens(self) -> int:
@@ -41,14 +43,30 @@ class StubWeights:
         arguments = body.get("kwargs") or {}
         path = Path(str(arguments.get("path", "")))
         if body.get("method") == "rtrl_load":
-            document = _fingerprint(path)
-            self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
-            if not self.lying or self.kind == "cache":
-                self.path, self.salt = path, salt_of(path)
-            return {"results": [{"repacked_heads": []}]}
+            return {"results": [self._load(path, arguments)]}
         if body.get("method") == "rtrl_verify":
-            return {"results": [self._verify(path, arguments.get("expected") or {})]}
+            found = self._verify(path, arguments.get("expected") or {})
+            self.key = "" if found["different"] else str(arguments.get("key", ""))
+            return {"results": [found]}
         raise ValueError(f"no such method: {body.get('method')}")
+
+    def _load(self, path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Another folder, or the one before by its key, without a look at it."""
+        key, before = str(arguments.get("key", "")), (self.key, self.path, self.salt)
+        again = bool(key) and self.kept[0] == key and not arguments.get("file")
+        document = _fingerprint(path)
+        self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
+        if not self.lying or self.kind == "cache":
+            self.path, self.salt = self.kept[1:] if again else (path, salt_of(path))
+            self.key = key
+            keeps = bool(before[0]) and arguments.get("limit_gib") != 0
+            self.kept = before if keeps else ("", None, 0)
+        return {
+            "repacked_heads": [],
+            "source": "memory" if again else "file",
+            "keeps": "" if self.kept[0] else "the stub was told so, or had no weights to keep",
+            "kept": self.kept[0],
+        }
 
     def probe(self, body: dict[str, Any]) -> dict[str, Any]:
         """`POST /v1/completions` with `prompt_logprobs`: the held folder's own figures for its probes."""

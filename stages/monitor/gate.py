@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, standing
+from stages.populations import line_flag
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -35,10 +36,12 @@ def alarmed(
     if not waiting:
         return None
     ids = " ".join(alarm["id"] for alarm in waiting)
+    flag = line_flag(workspace.settings)
     more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     return GateRejectedError(
         f"alarm {waiting[0]['id']}{more} waits for somebody to look at it: {waiting[0]['text']}",
-        hint=f'`rtrl monitor` shows it; then `rtrl monitor ack {ids} --reason "..."`, or `rtrl rollback`',
+        hint=f'`rtrl monitor{flag}` shows it; then `rtrl monitor ack {ids}{flag} --reason "..."`, or '
+        f"`rtrl rollback{flag}`",
     )
 
 
@@ -75,9 +78,9 @@ def _all(store: Store, line: str) -> list[Standing]:
 
 
 def _one(known: Sequence[Standing], name: str) -> Standing:
-    found = [one for one in known if one.alarm["id"].startswith(name)]
+    found = [one for one in known if name and one.alarm["id"].startswith(name)]
     if not found:
-        raise InputMissingError(f"there is no alarm {name}", hint="`rtrl monitor` lists them")
+        raise InputMissingError(f"there is no alarm {name!r}", hint="`rtrl monitor` lists them")
     if len(found) > 1:
         raise UsageError(f"{name} stands for {len(found)} alarms", hint="write more of it")
     return found[0]

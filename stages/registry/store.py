@@ -104,7 +104,7 @@ class Store(RunQueries):
         kind, which = match[1], match[2] or "latest"
         if which == "latest":
             return self._required(self.latest(kind, line), ref)
-        if re.fullmatch(r"v\d+", which):
+        if re.fullmatch(r"v[0-9]{1,18}", which):
             return self._required(self._where(kind=kind, version=int(which[1:])), ref)
         if kind != "checkpoint":
             raise UsageError(f"{ref!r}: only checkpoints have aliases", hint=f"references: {REFERENCES}")

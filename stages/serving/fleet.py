@@ -39,7 +39,7 @@ class Fleet:
         logs: folder of the engines' output.
         changed: called with each newly started process.
         updating: put around each engine's update.
-        offer: sees that a checkpoint (digest) is in `deploy.store`.
+        offer: as `Outside`'s.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Fleet:
         say: Say,
         changed: Callable[[EngineProcess], None],
         updating: Callable[[Update], Update] = lambda update: update,
-        offer: Offer = lambda _: None,
+        offer: Offer = lambda *_: None,
     ) -> None:
         self._gateway = gateway
         self.engines: list[Engine] = []
@@ -142,7 +142,9 @@ class Fleet:
 
 def engine_at(supervisor: Engine) -> EngineAt:
     """What `run/serve.json` says of an engine."""
-    if not isinstance(supervisor, Supervisor) or supervisor.pid is None:
+    if not isinstance(supervisor, Supervisor):
+        return EngineAt(pid=0, url=supervisor.base_url, key=supervisor.key, log="", temporary="")
+    if supervisor.pid is None:
         return EngineAt(pid=0, url=supervisor.base_url, key="", log="", temporary="")
     return EngineAt(
         pid=supervisor.process.pid,

@@ -18,12 +18,12 @@ from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError
-from stages.gateway.rolling import Way
+from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
 from stages.serving.supervisor import POLL_S, Say, probe
 from stages.target.config import TargetConfig
 
-Offer = Callable[[str], Any]
+Offer = Callable[[str, str], Any]
 
 
 class Outside:
@@ -32,7 +32,8 @@ class Outside:
     Args:
         config: the served engine's settings: name, dtype, patience.
         served: shared with the gateway; `checkpoint` says what it is to hold.
-        offer: sees that a checkpoint (digest) is in the store that the helper fetches from.
+        offer: sees that a checkpoint (digest) is in the store that the helper fetches from, and of its chain
+            the one (digest) that is lost there.
     """
 
     def __init__(
@@ -42,12 +43,12 @@ class Outside:
         config: EngineConfig,
         served: ServedState,
         say: Say,
-        offer: Offer = lambda _: None,
+        offer: Offer = lambda *_: None,
     ) -> None:
         self.name, self.target, self.config, self.served = name, target, config, served
         self.key = _token(target.key_file)
         self.verification: Verification | None = None
-        self.way = Way("in place, full weights", "it reads the store's folder itself")
+        self.way = self._read = Way(FULL, "it reads the store's folder itself")
         self._say, self._offer = say, offer
         self._prepared = Path()
         self._helper_key = _token(target.helper_key_file)
@@ -84,6 +85,7 @@ class Outside:
     async def update(self, path: Path) -> Verification:
         """New weights into it, verified. Raises RtrlError."""
         self.verification = await self.control.update(path, await self.prepare(path))
+        self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 
     async def prepare(self, path: Path) -> str:
@@ -95,9 +97,10 @@ class Outside:
             return ""
         digest = f"sha256:{path.name}"  # as the registry names its folders
         try:
-            answer = await self._fetch(digest)
-            if answer.status_code == 409:  # not in the store, as far as the helper can tell
-                await asyncio.to_thread(self._offer, digest)
+            answer, offered = await self._fetch(digest), set[str]()
+            while (lost := _lost(answer)) and lost not in offered:
+                offered.add(lost)
+                await asyncio.to_thread(self._offer, digest, lost)
                 answer = await self._fetch(digest)
         except httpx.HTTPError as error:
             raise DependencyDownError(
@@ -113,7 +116,7 @@ class Outside:
             return str(found["path"])  # fetched a moment ago
         self._prepared = path
         how = f"its helper fetched {found['bytes']:,} bytes" if found["bytes"] else "its helper had it"
-        self.way = Way("in place by delta" if found["links"] else "in place, full weights", how)
+        self._read = Way("in place by delta" if found["links"] else FULL, how)
         return str(found["path"])
 
     async def _fetch(self, digest: str) -> httpx.Response:
@@ -164,6 +167,11 @@ class Outside:
         if error.message != getattr(self, "_last", ""):
             self._say(f"engine {self.name}: {error.message}")
         self._last = error.message
+
+
+def _lost(answer: httpx.Response) -> str:
+    """The checkpoint (digest) that the store lacks or has damaged, as the helper says; "" when none is."""
+    return str(answer.json()["error"].get("lost") or "") if answer.status_code == 409 else ""
 
 
 def _token(path: str) -> str:

@@ -22,7 +22,7 @@ from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
 from stages.gateway import health as state
 from stages.gateway import logs
-from stages.gateway.rolling import Way
+from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
 from stages.records import CANARY
 from stages.serving.second import in_the_way, start_second, too_small
@@ -33,7 +33,7 @@ STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the p
 
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
 
-IN_PLACE = Way("in place, full weights", "it runs here and reads the store's folder")
+HERE = "it runs here and reads the store's folder"
 
 Say = Callable[[str], None]
 
@@ -92,7 +92,7 @@ class Supervisor:
         self._second: EngineProcess | None = None
         self._replacing = False
         self._ending: set[asyncio.Task[int]] = set()
-        self.way = IN_PLACE
+        self.way = Way(FULL, HERE)
         self.moved: Callable[[str, str], None] = lambda _url, _key: None
         self._heard = 0.0  # when a probe was last answered well
         self.control = EngineControl(self.base_url, self._key, config, served.checkpoint.path)
@@ -164,8 +164,8 @@ class Supervisor:
         """Serve other weights, verified. For the gateway's swap, which holds requests."""
         why = in_the_way(self.control.started_with, path)
         if not why:
-            self.way = IN_PLACE
             self.verification = await self.control.update(path)
+            self.way = in_place(self.verification, HERE)
         elif self._second is not None and self._second.checkpoint_dir == path:
             self.way = Way("second engine and traffic switch", why)
             self.verification = await self._switch(self._second)

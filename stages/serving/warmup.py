@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from stages.engine.config import EngineConfig
-from stages.engine.update import refused
+from stages.engine.diagnose import refused
 from stages.engine.verification import read_fingerprint
 from stages.errors import DependencyDownError
 

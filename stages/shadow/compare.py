@@ -1,10 +1,12 @@
 """Whether a candidate's answers to recorded requests are fit to be shown to users. Pure.
 
-Each figure is compared request by request with what the live checkpoint answered; intervals are of the
-paired differences, clustered by user (`evals/stats/`). A figure fails when its interval lies wholly beyond
-what is tolerated: one bad answer is no reason, and a difference that chance explains is none.
+Each figure is compared request by request with what the live checkpoint answered at the same time;
+intervals are of the paired differences, clustered by user (`evals/stats/`). A figure fails when its interval
+lies wholly beyond what is tolerated: one bad answer is no reason, and a difference that chance explains is
+none.
 
-    errors          requests without an answer: the engine died, refused, or took too long
+    errors          requests without an answer, where the live one gave one: the engine died, refused, or took
+                    too long; less those where it is the other way round
     broken_calls    answers with a tool call that does not parse, or that no tool takes
     empty           answers with nothing in them
     length          ln of tokens answered, against the live checkpoint's (each plus one)
@@ -69,13 +71,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The figures, and why the candidate is not shown to users ("" when it may be)."""
+    """The figures, and why the candidate is not shown to users ("" when it may be).
+
+    `answered`: requests that both answered. `errors`, `live_errors`: the others, by kind.
+    """
 
     figures: tuple[Figure, ...]
     reason: str
     requests: int
     answered: int
     errors: dict[str, int]
+    live_errors: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """For the record and for `--json`."""
@@ -87,8 +93,8 @@ def compare(
     users: Sequence[str], live: Sequence[Answered], candidate: Sequence[Answered], tolerance: Tolerance
 ) -> Verdict:
     """Compare answers to the same requests, in the same order; `users` says whose they were."""
-    errors = Counter(each.error for each in candidate if each.error)
-    both = [row for row, each in enumerate(candidate) if not each.error]
+    failures = [bool(each.error) for each in live], [bool(each.error) for each in candidate]
+    both = [row for row, failed in enumerate(zip(*failures, strict=True)) if not any(failed)]
     clusters = [users[row] for row in both]
     if len(set(clusters)) < BOOTSTRAP_FROM:  # too few users for an interval of users: requests stand alone
         clusters = [str(row) for row in both]
@@ -103,14 +109,14 @@ def compare(
         return replace(figure, failed=figure.failed and longer >= NOTICED_MS * len(pairs))
 
     figures = (
-        _errors(len(candidate), sum(errors.values()), tolerance.rate),
+        _errors(*failures, tolerance.rate),
         paired("broken_calls", lambda each: float(each.broken_calls > 0), tolerance.rate, rate=True),
         paired("empty", lambda each: float(each.empty), tolerance.rate, rate=True),
         paired("length", lambda each: math.log1p(each.tokens), math.log(tolerance.length), rate=False),
         noticed(paired("latency", _per_token, math.log(tolerance.latency), rate=False)),
     )
     failed = [_words(figure) for figure in figures if figure.failed]
-    return Verdict(figures, "; ".join(failed), len(candidate), len(both), dict(sorted(errors.items())))
+    return Verdict(figures, "; ".join(failed), len(candidate), len(both), _kinds(candidate), _kinds(live))
 
 
 def _ms(each: Answered) -> float:
@@ -122,13 +128,27 @@ def _per_token(each: Answered) -> float:
     return math.log(_ms(each))
 
 
-def _errors(requests: int, failed: int, tolerated: float) -> Figure:
-    """Against none: what is asked again was answered when it was recorded."""
+def _kinds(answers: Sequence[Answered]) -> dict[str, int]:
+    return dict(sorted(Counter(each.error for each in answers if each.error).items()))
+
+
+def _errors(live: Sequence[bool], candidate: Sequence[bool], tolerated: float) -> Figure:
+    """Requests that only the candidate did not answer, less those that only the live one did not.
+
+    Shares of all; Clopper and Pearson's interval of the first. A live engine that answered nothing is no
+    measure: then against none.
+    """
+    requests = len(candidate)
     if not requests:
         return Figure("errors", None, None, None, None, None, tolerated, failed=False)
-    interval = stats.binomtest(failed, requests).proportion_ci(1 - 2 * ALPHA)
-    share, low = failed / requests, float(interval.low)
-    return Figure("errors", 0.0, share, share, low, float(interval.high), tolerated, low > tolerated)
+    if all(live):
+        live = [False] * requests
+    only = sum(after and not before for before, after in zip(live, candidate, strict=True))
+    other = sum(before and not after for before, after in zip(live, candidate, strict=True)) / requests
+    interval = stats.binomtest(only, requests).proportion_ci(1 - 2 * ALPHA)
+    low, high = float(interval.low) - other, float(interval.high) - other
+    shares = sum(live) / requests, sum(candidate) / requests
+    return Figure("errors", *shares, shares[1] - shares[0], low, high, tolerated, low > tolerated)
 
 
 def _paired(

@@ -1,4 +1,4 @@
-"""Recent requests of the live arm, as exact tokens, with what was answered then. In memory only.
+"""Recent requests of the live arm, as exact tokens. In memory only.
 
 Taken newest first, one user after the other, so that a busy user does not stand for everybody. Left out,
 and counted by reason: requests without consent (their content was never written), users who were
@@ -26,12 +26,9 @@ CUT = "abort"  # finish reason of an answer that was not let finish
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """One request and its answer.
+    """One request; `prompt` are token ids as the engine read them.
 
-    Attributes:
-        prompt: token ids as the engine read them.
-        answer: raw text, tool calls included.
-        ms: from the request to the end of the answer.
+    What was answered then is not part of it: under another load, from another prefix cache.
     """
 
     id: str
@@ -39,9 +36,6 @@ class Recorded:
     prompt: list[int]
     sampling: Sampling
     tools_digest: str
-    answer: str
-    output_tokens: int
-    ms: float
 
 
 @dataclass
@@ -115,7 +109,7 @@ def _open(
     reader: ChainReader, generation: Generation, sealed: bytes, left_out: Counter[str]
 ) -> Recorded | None:
     try:
-        payload, tokens = reader.open(generation, sealed)
+        _, tokens = reader.open(generation, sealed)
     except UserForgottenError:
         left_out["forgotten"] += 1
         return None
@@ -128,7 +122,4 @@ def _open(
         prompt=tokens.prompt.tolist(),
         sampling=generation.sampling,
         tools_digest=generation.tools_digest,
-        answer=payload.answer,
-        output_tokens=generation.output_tokens,
-        ms=generation.duration_ms,
     )

@@ -1,13 +1,17 @@
-"""Recorded requests asked again of an engine that no user is answered by. Nothing of it is kept but counts.
+"""Recorded requests asked again, of the candidate's engine and of a live one. Only counts are kept.
 
-The prompt goes in as the token ids that were recorded, so chat templates and tool results are what they
-were; sampling parameters too. The engine is asked directly, past the gateway: nothing is captured, so
-nothing can be collected. Not for: which requests (`recorded.py`), what the answers mean (`compare.py`).
+The two are asked the same request one right after the other, by turns the one or the other first: whatever
+else the machine does, it does to both, so their times can be compared. The prompt goes in as the token ids
+that were recorded, so chat templates and tool results are what they were; sampling parameters too. What the
+live engine has in its prefix cache does not count: prompts are salted. The engines are asked directly, past
+the gateway: nothing is captured, so nothing can be collected. Not for: which requests (`recorded.py`), what
+the answers mean (`compare.py`).
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,52 +24,66 @@ from cursorbench.harness import hermes
 from stages.records import Sampling
 from stages.shadow.compare import Answered
 from stages.shadow.recorded import Recorded
+from stages.target.endpoint import EngineAt
 
 _PATH = "/v1/completions"
 _GONE = ("unreachable", "broke_off")
 Tools = Callable[[Recorded], "hermes.ToolSet | None"]
+Pair = tuple[Answered, Answered]  # of the live engine, of the candidate's
 
 
 def replay(
     requests: Sequence[Recorded],
     *,
-    url: str,
-    key: str,
+    live: EngineAt,
+    candidate: EngineAt,
     model: str,
     context: int,
     side_by_side: int,
     timeout_s: float,
     tools: Tools,
     asked: Callable[[], None] = lambda: None,
-) -> list[Answered]:
-    """What the engine at `url` answers, in the order of `requests`.
+) -> list[Pair]:
+    """What the two engines answer, in the order of `requests`.
 
     Args:
+        model: the name that both serve their model under.
         context: most tokens of prompt and answer together.
+        side_by_side: requests that are asked at a time, each of one engine.
         tools: the tools of a request, where they are known; None checks only whether calls parse.
-        asked: called after each answer.
+        asked: called after each pair.
     """
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    limits = httpx.Limits(max_connections=side_by_side)
+    salt = secrets.token_hex(16)
     with (
-        httpx.Client(base_url=url, headers=headers, timeout=timeout_s, limits=limits) as client,
+        _client(live, side_by_side, timeout_s) as ours,
+        _client(candidate, side_by_side, timeout_s) as theirs,
         ThreadPoolExecutor(side_by_side) as pool,
     ):
 
-        def ask(request: Recorded) -> Answered:
-            found = _ask(client, request, model, context, partial(broken, tools=tools(request)))
+        def pair(numbered: tuple[int, Recorded]) -> Pair:
+            number, request = numbered
+            wanted = body(request, model, context) | {"cache_salt": salt}
+            calls = partial(broken, tools=tools(request))
+            order = (ours, theirs) if number % 2 == 0 else (theirs, ours)
+            found = {client: _ask(client, wanted, calls) for client in order}
             asked()
-            return found
+            return found[ours], found[theirs]
 
-        return list(pool.map(ask, requests))
+        return list(pool.map(pair, enumerate(requests)))
 
 
-def _ask(
-    client: httpx.Client, request: Recorded, model: str, context: int, calls: Callable[[str], int]
-) -> Answered:
+def _client(engine: EngineAt, side_by_side: int, timeout_s: float) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
+    limits = httpx.Limits(max_connections=side_by_side)
+    return httpx.Client(
+        base_url=engine.url, headers=headers, timeout=timeout_s, limits=limits, trust_env=False
+    )
+
+
+def _ask(client: httpx.Client, wanted: Mapping[str, Any], calls: Callable[[str], int]) -> Answered:
     began = time.perf_counter()
     try:
-        answer = client.post(_PATH, json=body(request, model, context))
+        answer = client.post(_PATH, json=wanted)
     except httpx.TimeoutException:
         return Answered(error="timeout")
     except httpx.ConnectError:
@@ -81,16 +99,6 @@ def _ask(
     except (json.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
         return Answered(error="unreadable")
     return Answered(tokens=tokens, ms=ms, broken_calls=calls(text), empty=not text.strip())
-
-
-def recorded_answer(request: Recorded, tools: hermes.ToolSet | None) -> Answered:
-    """What the live checkpoint answered, measured as the candidate's answers are."""
-    return Answered(
-        tokens=request.output_tokens,
-        ms=request.ms,
-        broken_calls=broken(request.answer, tools=tools),
-        empty=not request.answer.strip(),
-    )
 
 
 def broken(text: str, *, tools: hermes.ToolSet | None) -> int:

@@ -1,4 +1,4 @@
-"""Shadow replay: a candidate answers recorded recent requests before any user sees it.
+"""Shadow replay: a candidate answers recorded recent requests before any user sees it, beside a live engine.
 
 Its engine runs and is verified, and nobody is given to it yet. It passes or fails by the rules of
 `compare.py`; the numbers are an event of the deployment either way, so that the verdict can be computed
@@ -19,7 +19,7 @@ from stages.registry.store import Store
 from stages.shadow.compare import Tolerance, Verdict, compare
 from stages.shadow.config import ShadowConfig
 from stages.shadow.recorded import Recorded, recent
-from stages.shadow.replay import recorded_answer, replay
+from stages.shadow.replay import replay
 from stages.shadow.tools import KnownTools, decoder
 from stages.stage import Progress
 from stages.target.endpoint import EngineAt
@@ -39,6 +39,7 @@ def shadow(
     deployment: str,
     checkpoint: Path,
     engine: EngineAt,
+    live: EngineAt,
     override: bool,
     progress: Progress,
 ) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def shadow(
 
     Args:
         checkpoint: folder of the candidate that `engine` serves.
+        live: answers the line's users; it is asked the same.
         override: only record a failure.
 
     Raises:
@@ -59,7 +61,7 @@ def shadow(
         record_shadow(store, deployment, "skipped", told, by=getpass.getuser())
         return told
     tools = KnownTools(decoder(checkpoint))
-    verdict = _compared(workspace, found.requests, engine, tools, progress)
+    verdict = _compared(workspace, found.requests, live, engine, tools, progress)
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
         "generations": [each.id for each in found.requests],
@@ -79,17 +81,18 @@ def shadow(
 def _compared(
     workspace: Workspace,
     requests: Sequence[Recorded],
-    engine: EngineAt,
+    live: EngineAt,
+    candidate: EngineAt,
     tools: KnownTools,
     progress: Progress,
 ) -> Verdict:
-    """Ask the candidate all of them, beside what was answered when they were recorded."""
+    """Ask both engines all of them, pair by pair."""
     config: ShadowConfig = workspace.settings.deploy
     progress.start("shadow replay", len(requests))
-    answers = replay(
+    pairs = replay(
         requests,
-        url=engine.url,
-        key=engine.key,
+        live=live,
+        candidate=candidate,
         model=workspace.settings.engine.served_name,
         context=workspace.settings.engine.max_model_len,
         side_by_side=config.shadow_side_by_side,
@@ -99,8 +102,8 @@ def _compared(
     )
     return compare(
         [each.user for each in requests],
-        [recorded_answer(each, tools.of(each)) for each in requests],
-        answers,
+        [ours for ours, _ in pairs],
+        [theirs for _, theirs in pairs],
         Tolerance(config.shadow_rate, config.shadow_length, config.shadow_latency),
     )
 

@@ -119,7 +119,8 @@ def _shadow(
     """Ask the engine that has no users yet; it is stopped when it fails."""
     faults.point("canary.shadow.before")
     try:
-        engine = require_endpoint(workspace.run_dir).canary_of(switch.line)
+        endpoint = require_endpoint(workspace.run_dir)
+        engine = endpoint.canary_of(switch.line)
         if engine is None:
             raise DependencyDownError("the candidate's engine ended before it was asked anything")
         return shadow(
@@ -128,6 +129,7 @@ def _shadow(
             deployment=deployment.id,
             checkpoint=store.checkpoint_folder(switch.target),
             engine=engine,
+            live=endpoint.live_of(switch.line),
             override=switch.override_shadow,
             progress=progress,
         )

@@ -49,6 +49,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """The engine of a line's canary."""
         return self.canary if line == self.line else self.others.get(f"{line}/canary")
 
+    def live_of(self, line: str) -> EngineAt:
+        """An engine that answers a line's users: its own where it has one, else the served line's."""
+        return self.others.get(line, self.engine)
+
     def engines(self) -> list[EngineAt]:
         """All of them."""
         return [self.engine, *self.more, *([self.canary] if self.canary else ()), *self.others.values()]

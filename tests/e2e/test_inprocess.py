@@ -128,7 +128,7 @@ import json, os, sys
 from vllm import LLM, SamplingParams
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess_worker import Worker
-from stages.engine.verification import judge_probes, read_fingerprint
+from stages.engine.verification import judge_probes, read_fingerprint, weights_key
 from pathlib import Path
 
 first, second, other, *dtypes = sys.argv[1:]
@@ -174,6 +174,24 @@ for after, to, back in (("update", second, first), ("rollback", first, second)):
     worker.load(to)
     found[f"{after} ours"] = look(to)
     found[f"{after} stale"] = look(back)
+keys = {folder: weights_key(read_fingerprint(Path(folder))) for folder in (first, second)}
+
+def call(method, folder, **more):
+    return worker.llm.collective_rpc(method, kwargs={"path": folder, "key": keys[folder], **more})[0]
+
+def kept(folder, **more):
+    loaded = call("rtrl_load", folder, **more)
+    worker.llm.reset_prefix_cache()
+    expected = read_fingerprint(Path(folder))
+    judged = judge_probes(expected.logprobs, worker.score(expected.probes), dtype)
+    return loaded | call("rtrl_verify", folder, expected={}) | {"verdict": judged.verdict}
+
+kept(first, file=True)
+for name, folder in (("away", second), ("back", first), ("again", second)):
+    found[f"memory {name}"] = kept(folder)
+model.model.norm.weight.data[0] += 0.5
+found["memory damaged"] = call("rtrl_verify", second, expected={})
+found["memory none"] = kept(first, limit_gib=0, file=True)
 os.write(1, ("RESULT" + json.dumps([dtype, found]) + "\\n").encode())
 os._exit(0)
 """
@@ -220,6 +238,14 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, dict[str, A
             assert sorted(found[f"{after} {lie}"]["different"]) == sorted(names), (after, lie)
         for name in ("stale", "wrong"):
             assert len(found[f"{after} {name}"]["different"]) == found["start"]["tensors"]
+    sources = {"away": "file", "back": "memory", "again": "memory"}
+    for name, source in sources.items():
+        one = found[f"memory {name}"]
+        assert (one["source"], one["keeps"], one["different"], one["verdict"]) == (source, "", [], "child")
+        assert one["kept"], "what was held before is kept"
+    assert found["memory none"]["keeps"] == "engine.resident_gib is 0"
+    assert found["memory none"]["source"] == "file"
+    assert found["memory damaged"]["different"] == ["model.norm.weight"]
     if dtype == "float32":
         assert found["update vllm_alone"]["verdict"] == "neither"
 

@@ -37,8 +37,6 @@ latency = 5.0        # of a busy machine: it says nothing here
 invalid_calls = 0.2  # few users: what none showed, some may still
 [ab.harm]
 latency = 5.0
-[deploy]
-shadow_latency = 1000
 """
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,19 +14,19 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench", SCRIPTS / "bench.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "BENCHES", tmp_path)
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """`bench.py` with other benches than its own."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    benches = importlib.import_module("benches")
+    monkeypatch.setattr(benches, "__path__", [str(tmp_path)])
     figure = {"id": "a.x", "what": "x", "value": 2.0, "unit": "s", "bar": "<= 1"}
     (tmp_path / "a.py").write_text(f"def figures(): return [{figure}]")
     (tmp_path / "b.py").write_text("def figures(): raise RuntimeError('the measurement failed')")
     (tmp_path / "c.py").write_text("def figures(): return [{'id': 'c.x', 'value': 1}]")
     (tmp_path / "_helper.py").write_text("")
-    return module
+    yield importlib.import_module("bench")
+    for name in [name for name in sys.modules if name in ("bench", "benches") or name.startswith("benches.")]:
+        del sys.modules[name]
 
 
 def run(

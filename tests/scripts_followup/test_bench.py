@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +15,9 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "benches")]
-    spec = importlib.util.spec_from_file_location("bench_followup", SCRIPTS / "benches/followup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    if str(SCRIPTS) not in sys.path:
+        sys.path.insert(0, str(SCRIPTS))
+    return importlib.import_module("benches.followup")
 
 
 def test_precision_at_a_recall(bench: ModuleType) -> None:

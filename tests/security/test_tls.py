@@ -51,7 +51,8 @@ def write_pair(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
     )
     (folder / "key.pem").chmod(0o600)
-    return GatewayConfig(tls_cert="cert.pem", tls_key="key.pem", header_timeout_s=1.0, max_connections=8)
+    few = {"max_connections": 8, "engine_connections": 4, "max_queue": 4}
+    return GatewayConfig(tls_cert="cert.pem", tls_key="key.pem", header_timeout_s=1.0, **few)
 
 
 def client(folder: Path, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> ssl.SSLContext:

@@ -43,9 +43,9 @@ def test_values_are_converted_by_type() -> None:
         ("[workspac]\n", (), "unknown section [workspac] in rtrl.toml", "'workspace'"),
         ("[workspace]\nsed = 1\n", (), "unknown setting workspace.sed in rtrl.toml", "'seed'"),
         ("[workspace]\nzzz = 1\n", (), "unknown setting workspace.zzz", "known: line, seed"),
-        ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed=1", "'seed'"),
+        ("", ("workspace.sed=1",), "unknown setting workspace.sed in --set workspace.sed", "'seed'"),
         ("[workspace]\nseed = -1\n", (), "setting workspace.seed in rtrl.toml: ", ""),
-        ("", ("workspace.seed=x",), "setting workspace.seed in --set workspace.seed=x: ", ""),
+        ("", ("workspace.seed=x",), "setting workspace.seed in --set workspace.seed: ", ""),
         ("seed = 1\n", (), "unknown section [seed]", ""),
         ("workspace = 1\n", (), "is a value", "[workspace]"),
         ("[workspace\n", (), "rtrl.toml is not valid TOML", ""),
@@ -64,6 +64,22 @@ def test_what_is_wrong_is_said_with_its_place(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ("engine_connections = 800\nmax_queue = 225\n", "max_connections_per_peer to 1025"),
+        ("max_connections_per_peer = 100\n", "max_connections_per_peer to 768"),
+        ("max_connections = 767\n", "max_connections to 768"),
+    ],
+)
+def test_more_is_not_accepted_than_one_peer_may_hold_open(values: str, limit: str) -> None:
+    with pytest.raises(UsageError, match=f"setting gateway in rtrl.toml: .* raise {limit} or more") as caught:
+        parse(f"[gateway]\n{values}")
+    assert caught.value.code == 2
+    fits = parse("[gateway]\nengine_connections = 800\nmax_queue = 224\n").gateway
+    assert fits.engine_connections + fits.max_queue == fits.max_connections_per_peer
+
+
 def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[gateway.sampling]\ntop_p = 0.9\ntemperature = 1.2\n[eval.margins]\n'harness.turns' = 1.0\n"
     monkeypatch.setenv("RTRL_GATEWAY__SAMPLING", '{"top_k": 20}')
@@ -73,6 +89,21 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.eval.margins == {"harness.turns": 1.0, "harness.tokens": 5.0}
     with pytest.raises(UsageError, match=r"gateway\.sampling\.top_p in rtrl\.toml: "):
         parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'eval.margins={"harness.edit_persistence": NaN}',
+        'eval.drift_margins={"harness.edit_persistence": Infinity}',
+        'ab.harm={"latency": NaN}',
+        "collect.horizon_s=inf",
+    ],
+)
+def test_no_number_is_no_setting(setting: str) -> None:
+    """A margin of nan let nothing pass and nothing regress, and broke the report when all was done."""
+    with pytest.raises(UsageError, match=r"finite|at least 0"):
+        Settings.parse("", source="rtrl.toml", overrides=[setting])
 
 
 def test_the_example_of_a_setting_is_one() -> None:
@@ -91,7 +122,7 @@ def test_layers() -> None:
     assert environment_layers({"RTRL_TRAIN__USER_CAP": "1", "OTHER__X": "2", "RTRL_X": "3"}) == [
         ("environment variable RTRL_TRAIN__USER_CAP", {"train": {"user_cap": "1"}})
     ]
-    assert override_layer("a.b=c=d") == ("--set a.b=c=d", {"a": {"b": "c=d"}})
+    assert override_layer("a.b=c=d") == ("--set a.b", {"a": {"b": "c=d"}})
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -38,7 +38,11 @@ class World:
         self.events_sent = 0
 
     def checkpoint(
-        self, parent: str | None = None, consumed: Sequence[str] = (), state: LineState | None = None
+        self,
+        parent: str | None = None,
+        consumed: Sequence[str] = (),
+        state: LineState | None = None,
+        line: str = "auto",
     ) -> str:
         """Publish a checkpoint with its line state; returns its digest."""
         source = self.root / f"checkpoint-{len(list(self.root.glob('checkpoint-*')))}"
@@ -54,7 +58,7 @@ class World:
                 source / "state",
             ),
         }
-        return self.store.publish_external(outputs, line="auto")["checkpoint"].digest
+        return self.store.publish_external(outputs, line=line)["checkpoint"].digest
 
     def promote(self, digest: str) -> None:
         """Make a checkpoint live."""

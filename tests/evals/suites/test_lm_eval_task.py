@@ -112,6 +112,68 @@ def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
     assert [one.values["exact_match"] for one in found] == [(0.0, 1.0), (0.0, 1.0)]
 
 
+def _own_task(folder: Path, name: str, metrics: str, rest: str = "") -> Path:
+    """A folder with one task: four documents of two choices, the right one in turn."""
+    folder.mkdir()
+    (folder / "docs.py").write_text(
+        "from datasets import Dataset\n"
+        "def load(**_):\n"
+        "    return {'test': Dataset.from_list([{'q': f'def f{n}(', 'a': n % 2} for n in range(4)])}\n"
+        "def half(doc, results):\n"
+        "    return {'known': float('nan') if doc['a'] else 7.5}\n"
+    )
+    (folder / f"{name}.yaml").write_text(
+        f"task: {name}\ncustom_dataset: !function docs.load\noutput_type: multiple_choice\ntest_split: test\n"
+        f"doc_to_text: q\ndoc_to_target: a\ndoc_to_choice: ['x', 'y']\n{rest}metric_list:\n{metrics}"
+    )
+    return folder
+
+
+def test_what_is_no_mean_over_documents_is_not_gated(random_model: Path, tmp_path: Path) -> None:
+    """lm-eval's F1 has (right, predicted) as its sample: that is no numerator and denominator."""
+    both = _own_task(tmp_path / "both", "rtrl_f1", "  - metric: f1\n  - metric: acc\n")
+    suite = LmEvalSuite("rtrl_f1", include=both)
+    assert [(one.name, one.gated, one.direction) for one in suite.spec.metrics] == [("acc", True, "higher")]
+    found = suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert [set(one.values) for one in found] == [{"acc"}] * 4
+    for number, name in enumerate(("mcc", "f1", "brier_score")):
+        only = _own_task(tmp_path / str(number), f"rtrl_{number}", f"  - metric: {name}\n")
+        with pytest.raises(UsageError, match=f"no metric that is a mean over documents .{name}"):
+            _ = LmEvalSuite(f"rtrl_{number}", include=only).spec
+
+
+def test_a_mean_of_what_is_known_over_its_documents(random_model: Path, tmp_path: Path) -> None:
+    metric = "  - metric: known\n    aggregation: nanmean\n    higher_is_better: false\n"
+    folder = _own_task(tmp_path / "own", "rtrl_known", metric, "process_results: !function docs.half\n")
+    suite = LmEvalSuite("rtrl_known", include=folder)
+    (known,) = suite.spec.metrics
+    assert (known.direction, known.bounds) == ("lower", None)  # 7.5 is no share
+    found = suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert [one.values["known"] for one in found] == [(7.5, 1.0), (0.0, 0.0)] * 2
+
+
+def test_of_several_filters_the_first_counts(random_model: Path, tmp_path: Path) -> None:
+    """As gsm8k has them: one sample for each document and filter."""
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "docs.py").write_text(
+        "from datasets import Dataset\n"
+        "def load(**_):\n"
+        "    return {'test': Dataset.from_list([{'q': 'def f(', 'a': 'x'}, {'q': 'import ', 'a': 'os'}])}\n"
+    )
+    (tasks / "rtrl_two.yaml").write_text(
+        "task: rtrl_two\ncustom_dataset: !function docs.load\noutput_type: generate_until\ntest_split: test\n"
+        "doc_to_text: q\ndoc_to_target: a\ngeneration_kwargs:\n  until: ['\\n']\n  max_gen_toks: 4\n"
+        "metric_list:\n  - metric: exact_match\n    aggregation: mean\n    higher_is_better: true\n"
+        "filter_list:\n  - name: strict\n    filter:\n      - function: regex\n        regex_pattern: '(.)'\n"
+        "        fallback: os\n      - function: take_first\n"
+        "  - name: loose\n    filter:\n      - function: take_first\n"
+    )
+    suite = LmEvalSuite("rtrl_two", include=tasks)
+    found = suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert [one.case for one in found] == list(suite.cases())
+
+
 def test_useless_weights_are_no_zeros(tmp_path: Path) -> None:
     suite = LmEvalSuite("rtrl_loglik", include=_perplexity_task(tmp_path), limit=4)
     with pytest.raises(IntegrityError, match="no finite score"):

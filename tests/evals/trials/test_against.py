@@ -70,6 +70,22 @@ def test_differences_task_by_task(suite: Suite, tmp_path: Path, monkeypatch: pyt
     assert found.differences["tokens"].value == pytest.approx(-30)
 
 
+def test_equal_runs_may_still_differ_unseen(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(monkeypatch, plan(suite, tmp_path / "old"), {"word-debug"}, 100)
+    mine = plan(suite, tmp_path / "new", conditions=replace(CONDITIONS, engine="sha256:f"))
+    solved = compare(mine, ran(monkeypatch, mine, {"word-debug"}, 100).records, tmp_path / "old").differences[
+        "solved"
+    ]
+    # in two clusters, 1 - 0.025^(1/2) of them at most, each by 1 at most: a share cannot differ by more
+    assert (solved.value, solved.low, solved.high) == (
+        0.0,
+        pytest.approx(-0.8419, abs=1e-4),
+        -(solved.low or 0),
+    )
+
+
 def test_an_arm_that_loses_more_is_not_compared(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,16 @@ def test_a_cache_that_does_not_agree_is_not_used(
     assert "none is reused" in found.notes[0]
 
 
+def test_a_cache_that_cannot_be_checked_is_not_used(suite: Suite, tmp_path: Path, here: Any) -> None:
+    cache = tmp_path / "cache"
+    here(record)
+    run(plan(suite, tmp_path / "one", cache=cache))
+    here(lambda job: record(job, "engine_down"))
+    found = run(plan(suite, tmp_path / "two", cache=cache))
+    assert (found.reused, found.summary.infrastructure) == (0, 6)
+    assert found.notes[0] == "1 trials of the cache could not be made again: none is reused"
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -81,6 +81,7 @@ def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
             world.generation(
                 f"g-{round_}-{user}", f"e-{round_}-{user}", round_ * HOUR,
                 user=user, session=f"s-{user}", arm=arm_, checkpoint=sampler,
+                duration_ms=200.0 if mine[user] else 100.0,
             )  # fmt: skip
     gone = next(user for user in users if mine[user])  # answered by the live arm while the engine was down
     world.generation("g-gone", "e-gone", 2 * HOUR, user=gone, session="s-gone", checkpoint=checkpoints[-1])
@@ -91,6 +92,8 @@ def test_the_arms_are_read_over_all_checkpoints_since(tmp_path: Path) -> None:
     assert seen.data["users"] == {"holdback": n, "live": 60 - n}
     # also what was consumed and what two checkpoints lie between; not what came before
     assert seen.data["episodes"] == {"holdback": 2 * n, "live": 2 * (60 - n)}
+    # the anchor's line state has met no request: both arms are held against the same medians all the same
+    assert seen.data["metrics"]["latency"]["gain"] == pytest.approx(np.log(2))
     assert looks_of(world.store, held.id)[0]["users"] == seen.data["users"]
     assert "held back" in benefit_text(seen.data)
     world.close()

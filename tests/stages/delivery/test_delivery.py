@@ -8,9 +8,7 @@ from pathlib import Path
 
 import fsspec
 import httpx
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from stages.delivery import fetch as fetching
 from stages.delivery.__main__ import Helper
@@ -18,40 +16,7 @@ from stages.delivery.depot import Depot
 from stages.delivery.fetch import fetch
 from stages.delivery.push import offering, push
 from stages.errors import DependencyDownError, IntegrityError, UsageError
-from stages.registry.store import Store
-from stages.stage import Artifact, Output
-from stages.train.delta import as_delta
-from stages.workspace import Workspace
-
-NAME = "model.safetensors"
-
-
-class Family:
-    """A line of checkpoints, each a small step from the one before; the first and every fourth are whole."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.store = Store.open(Workspace.create(root / "ws", "").store_dir)
-        self.bytes: dict[str, bytes] = {}
-        rng = np.random.default_rng(0)
-        self.weights = rng.normal(0, 1, (64, 64)).astype(np.float32)
-        self.made: list[Artifact] = []
-
-    def grow(self) -> Artifact:
-        number = len(self.made)
-        folder = self.root / f"c{number}"
-        (folder / "sub").mkdir(parents=True)
-        self.weights = self.weights.copy()
-        self.weights[number % 64] += np.float32(0.001)
-        save_file({"w": self.weights}, folder / NAME)
-        (folder / "config.json").write_text(f'{{"n": {number}}}')
-        (folder / "sub" / "more.json").write_text("{}")
-        whole = (folder / NAME).read_bytes()
-        base = as_delta(folder, self.made[-1], self.store, longest=3).base if self.made else None
-        outputs = {"checkpoint": (Output("checkpoint", {}, base), folder)}
-        self.made.append(self.store.publish_external(outputs, line="auto")["checkpoint"])
-        self.bytes[self.made[-1].digest] = whole
-        return self.made[-1]
+from tests.stages.delivery.family import NAME, Family
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +116,7 @@ def test_a_store_that_is_away_is_a_dependency(
         push(family.store, family.made[0], Depot("memory://away"))
     assert (caught.value.code, bool(caught.value.hint)) == (13, True)
     with pytest.raises(UsageError):
-        offering(family.store, "")(family.made[0].digest)
+        offering(family.store, "")(family.made[0].digest, "")
 
 
 async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_path: Path) -> None:

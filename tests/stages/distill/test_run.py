@@ -196,11 +196,17 @@ def test_an_overflow_gives_metrics_and_leaves_the_rest_of_its_episode_trainable(
 def test_a_user_forgotten_after_collect(world: World) -> None:
     world.generation("g1", "e1", 0)
     world.generation("g2", "e2", 0, user="bob", session="s2")
+    for gid in ("g1", "g2"):
+        world.event(gid, "edit_applied", 500, path="area.py", before=BEFORE, after=AFTER)
     world.tick(3 * HOUR)
     world.collect()
     first = world.run(STAGE).outputs["experience"]
     world.vault.forget("bob")
-    again = world.run(STAGE, force=True).outputs["experience"]
+    done = world.run(STAGE, force=True)
+    again = done.outputs["experience"]
+    # both edited: that bob's edit cannot be read any more is no question in its place, and no new behaviour
+    assert (again.meta["price"], done.metrics["edit_rate"]) == (first.meta["price"], 1.0)
+    assert done.metrics["behaviour"]["edit_rate"] == 1.0
     assert {name: row["why_not"] for name, row in rewarded(again).items()} == {"e1": "", "e2": "forgotten"}
     # and of the experience made before, train gets the others and is told
     gone: list[str] = []

@@ -30,6 +30,8 @@ def test_the_digest_is_of_the_meaning() -> None:
     [
         (("unknown = 0.0", ""), "signals.edit_persistence.unknown: Field required"),
         (("weight = 1.0", "weight = 1.0\nwieght = 2.0"), "wieght: Extra inputs are not permitted"),
+        (("weight = 1.0", "weight = nan"), "weight: Input should be a finite number"),
+        (("unknown = 0.0", "unknown = inf"), "unknown"),
         (("edit_persistence", "edit_persistance"), "no signal is called edit_persistance"),
         (
             ("unknown = 0.0", "unknown = 0.0\n[drop.edit_persistance]\nbelow = 0.1"),

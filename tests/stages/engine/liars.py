@@ -84,6 +84,11 @@ class Liar:
         self.blind = False
         self.cached: set[str] = set()
         self.stale = False
+        self.key = ""
+        self.kept: dict[str, Weights] = {}  # kept: the weights before, by their key
+        self.loads: list[str] = []  # where new weights came from
+        self.looks_at_files = True
+        self.rot = False  # what comes out of memory is not what was kept
 
     async def answer(self, request: web.Request) -> web.Response:
         """Every route."""
@@ -95,13 +100,23 @@ class Liar:
         if request.path == "/v1/completions":
             return web.json_response(self._complete(body))
         if request.path == "/collective_rpc":
-            path = Path(body["kwargs"]["path"])
-            result = self._load(path) if body["method"] == "rtrl_load" else self._verify(path)
+            given = body["kwargs"]
+            path = Path(given["path"])
+            if body["method"] == "rtrl_load":
+                result = self._load(path, given["key"], file=given["file"])
+            else:
+                result = self._verify(path)
+                self.key = "" if result["different"] else given["key"]
             return web.json_response({"results": [result]})
         return web.json_response({})
 
-    def _load(self, path: Path) -> dict[str, Any]:
-        new = load_file(path / "model.safetensors")
+    def _load(self, path: Path, key: str, *, file: bool) -> dict[str, Any]:
+        source = "memory" if key in self.kept and not file else "file"
+        self.loads.append(source)
+        new = load_file(path / "model.safetensors") if source == "file" else self.kept[key]
+        if self.rot and source == "memory":
+            new = {**new, "layer": new["layer"] * np.float32(1 + 1e-6)}
+        self.kept, self.key = {self.key: self.held} if self.key else {}, ""
         lie = self.lie if path == self.about else ""
         self.stale = lie == "cache"
         if lie == "wrong":
@@ -111,10 +126,13 @@ class Liar:
         elif lie in ("head", "layer"):
             new = {**new, lie: self.held[lie]}
         self.held = new
-        return {"repacked_heads": []}
+        return {"repacked_heads": [], "source": source, "keeps": "", "kept": next(iter(self.kept), "")}
 
     def _verify(self, path: Path) -> dict[str, Any]:
-        file = load_file(path / "model.safetensors")
+        known = path / "model.safetensors"
+        if not self.looks_at_files:  # what came out of memory has checksums of its own
+            known = next(path.glob("*"), path).parent / ("away" if not known.exists() else known.name)
+        file = load_file(known)
         different = [name for name in file if not np.array_equal(file[name], self.held[name])]
         size = sum(each.size for each in file.values())
         report = {"tensors": len(file), "file_mismatch": [], "unchecked": []}

@@ -77,6 +77,26 @@ async def test_a_lie_is_caught_and_the_old_weights_are_back(stage: Stage, lie: s
     assert (await stage.control.verify(serving.path)).tensors.different == ()
 
 
+async def test_the_weights_before_come_out_of_memory_without_their_file(stage: Stage) -> None:
+    await stage.control.verify(stage.before)
+    assert (await stage.swap(stage.child)).source == "file"
+    (stage.before / "model.safetensors").rename(stage.before / "away")
+    stage.engine.looks_at_files = False
+    for folder in (stage.before, stage.child, stage.before):
+        found = await stage.swap(folder)
+        assert (found.source, found.keeps, found.probes.verdict) == ("memory", "", "child")
+    assert stage.engine.loads == ["file", "memory", "memory", "memory"]
+
+
+async def test_memory_that_is_not_what_was_kept_gives_way_to_the_file(stage: Stage) -> None:
+    await stage.control.verify(stage.before)
+    await stage.swap(stage.child)
+    stage.engine.rot = True
+    found = await stage.swap(stage.before)
+    assert (found.source, found.tensors.different, found.probes.verdict) == ("file", (), "child")
+    assert stage.engine.loads == ["file", "memory", "file"]
+
+
 @pytest.mark.parametrize("lie", ["wrong", "nothing"])
 async def test_probes_catch_what_a_blind_worker_does_not(stage: Stage, lie: str) -> None:
     stage.engine.lie, stage.engine.about, stage.engine.blind = lie, stage.child, True

@@ -138,7 +138,8 @@ async def test_update_loads_resets_then_verifies(
         ("/collective_rpc", "rtrl_verify"),
         *[("/v1/completions", None)] * 2,
     ]
-    assert engine.asked[2][1]["kwargs"] == {"path": str(child)}
+    arguments = engine.asked[2][1]["kwargs"]
+    assert (arguments["path"], arguments["file"], arguments["limit_gib"]) == (str(child), True, None)
     assert engine.asked[7][1]["kwargs"]["expected"] == {}, "the files were looked at here"
     engine.cached = 128
     with pytest.raises(IntegrityError, match="keys and values of the old weights"):

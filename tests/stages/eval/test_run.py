@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,26 @@ def test_stored_attempts_that_do_not_agree_are_made_again(bench: Bench, tmp_path
     assert found is None
     assert not account.reused
     assert "did not agree" in account.note
+
+
+def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Bench, tmp_path: Path) -> None:
+    suite, spec = build(bench.workspace.settings.eval, bench.workspace.root, {})[0]
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+        whole = suite.run(engines.subject(bench.live), suite.cases(), lambda _: None)
+        nobody = replace(engines.subject(bench.live), complete_batch=lambda requests: [None] * len(requests))
+        found, account = arms.reuse(
+            suite,
+            nobody,
+            spec,
+            whole,
+            "report@v1",
+            share=0.1,
+            seed=0,
+            kept=Kept(tmp_path / "again", pytest.fail),
+            progress=Silent(),
+        )
+    assert (found, account.reused) == (None, False)
+    assert "could be made again as a check" in account.note
 
 
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:

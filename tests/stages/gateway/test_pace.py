@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stages.gateway import pace as pacing
+from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.pace import WINDOW_S, Pace
+from stages.gateway.served import Checkpoint, ServedState
+
+ENGINE: Any = object()
+
+
+def arm(name: str, pace: Pace) -> Arm:
+    served = ServedState("auto", "rtrl", Checkpoint(f"sha256:{name}", Path("/")), engine="ready", arm=name)
+    return Arm(served, ENGINE, pace)
 
 
 def collapsed(live: Pace, canary: Pace, factor: float) -> str:
@@ -53,3 +65,46 @@ def test_a_few_slow_answers_are_no_collapse_and_old_ones_are_forgotten() -> None
     now = WINDOW_S + 1
     assert slow.recent() == []
     assert collapsed(live, slow, 5.0) == ""
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_live_arm_is_held_against_the_canary_over_the_same_time() -> None:
+    clock = Clock()
+    live, canary = Pace(clock), Pace(clock)
+    arms = Arms(arm("live", live))
+    arms.collapse = 5.0
+
+    def answers(until: int, live_ms: float, canary_ms: float = 0.0) -> None:
+        while clock.now < until:
+            clock.now += 1
+            live.add(live_ms, 50)
+            canary.add(canary_ms, 50 if canary_ms else 0)
+
+    answers(100, 200)  # a quiet machine, and no canary yet
+    arms.open(Canary(arm("canary", canary), "d", "salt", 0.5))
+    answers(140, 1200, 1200)  # two engines share it: both arms take six times as long
+    assert arms.collapsed() == ""
+    answers(230, 200, 1200)  # the live arm alone is quick again
+    assert "24 ms a token where the live arm takes 4" in arms.collapsed()
+
+
+def test_busy_arms_are_known_over_the_whole_window_too() -> None:
+    clock = Clock()
+    busy = Pace(clock)
+    for tick in range(600 * 50):  # fifty answers a second, slow ones from 300 s to 400 s
+        clock.now = tick / 50
+        busy.add(1200 if 300 <= clock.now < 400 else 200, 50)
+    took = [ms for ms, _ in busy.recent()]
+    assert len(took) == pacing.A_SECOND * WINDOW_S
+    assert sum(ms == 1200 for ms in took) == pytest.approx(len(took) / 3, rel=0.02)
+    assert len(busy.recent(since=clock.now - 9.5)) == pytest.approx(10 * pacing.A_SECOND, abs=pacing.A_SECOND)
+    assert busy.began() == pytest.approx(clock.now - WINDOW_S - 1.2, abs=0.2)
+    assert Pace().began() is None

@@ -93,8 +93,9 @@ def test_what_is_live_is_no_candidate_and_a_rollback_takes_the_alarm_back(world:
 def test_an_acknowledgement_wants_a_reason_and_an_alarm(world: World, alarming: History) -> None:
     with pytest.raises(UsageError, match="needs a reason"):
         acknowledge(world.store, "auto", [alarming.alarms[0].id], reason=" ")
-    with pytest.raises(InputMissingError, match="no alarm"):
-        acknowledge(world.store, "auto", ["zzz"], reason="x")
+    for name in ("zzz", ""):  # a script's variable that is not set acknowledges nothing
+        with pytest.raises(InputMissingError, match="no alarm"):
+            acknowledge(world.store, "auto", [name], reason="x")
 
 
 def test_blocking_can_be_switched_off(tmp_path: Path, alarming: History) -> None:
@@ -177,3 +178,31 @@ def test_a_webhook_that_is_away_costs_a_warning_without_its_path(
     (warning,) = alert.tell(Workspace.find(world.workspace.root), world.store)
     assert "http://127.0.0.1: ConnectError" in warning
     assert "secret-path" not in warning
+
+
+def test_a_populations_line_is_looked_at_and_acknowledged_by_its_name(
+    tmp_path: Path, alarming: History
+) -> None:
+    world = World(tmp_path, "[populations.acme]\n")
+    acme = world.workspace.on_line("acme")
+    state = LineState(monitors=alarming.to_state())
+    digest = world.checkpoint(parent=world.live, state=state, line="acme")
+    world.store.move_alias("acme", "live", digest, reason="test")
+    (alarm,) = alarming.alarms
+    refused = alarmed(acme, world.store, world.store.artifact(world.live), world.store.alias("acme", "live"))
+    assert refused is not None
+    assert f"rtrl monitor ack {alarm.id} --line acme --reason" in refused.hint
+    assert "no cycle was distilled" in run(world, "monitor")
+    shown = run(world, "monitor", "--line", "acme")
+    assert f"rtrl monitor ack {alarm.id} --line acme --reason" in shown
+    run(world, "monitor", "ack", alarm.id, "--line", "acme", "--reason", "seen")
+    assert "acknowledged by" in run(world, "monitor", "--line", "acme")
+    world.close()
+
+
+def test_options_before_ack_are_not_dropped(world: World, alarming: History) -> None:
+    """They were the look's, and `ack` went by the current folder."""
+    place = ["-w", str(world.workspace.root)]
+    done = CliRunner().invoke(app, ["monitor", *place, "ack", alarming.alarms[0].id, "--reason", "x"])
+    assert isinstance(done.exception, UsageError)
+    assert "stands before ack" in str(done.exception)

@@ -122,7 +122,8 @@ def test_references(store: Store, tmp_path: Path) -> None:
     for ref in ("checkpoint@live", "checkpoint@v2", "checkpoint@latest", "checkpoint", two.digest[:20]):
         assert store.resolve(ref).digest == two.digest, ref
     assert store.latest("checkpoint", where={"parent": None}) == one
-    for ref in ("checkpoint@v9", "checkpoint@anchor", "report@latest", "sha256:abcdef"):
+    huge = "checkpoint@v" + "9" * 30
+    for ref in ("checkpoint@v9", huge, "checkpoint@anchor", "report@latest", "sha256:abcdef"):
         with pytest.raises(InputMissingError):
             store.resolve(ref)
     for ref in ("nonsense", "report@live", "checkpoint@", "sha256:zz"):

@@ -25,7 +25,6 @@ port = 0
 program = "stub"
 restart_backoff_s = 0.1
 [deploy]
-shadow_latency = 1000.0  # of stubs on a busy machine: it says nothing here
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from scipy import stats
 
 from stages.shadow.compare import Answered, Figure, Tolerance, Verdict, compare
 
@@ -37,6 +38,23 @@ def test_errors_are_counted_exactly(failed: int, passes: bool) -> None:
     assert (verdict.reason == "") == passes
     assert of(verdict, "errors").difference == failed / 32
     assert verdict.errors == ({"status_500": failed} if failed else {})
+
+
+def test_what_the_live_one_does_not_answer_either_is_no_reason() -> None:
+    late, names = Answered(error="timeout"), [f"u{number}" for number in range(32)]
+    # 12 of 32 late for the candidate alone, 12 for the live one alone, 8 answered by both
+    swapped = compare(names, [FINE] * 12 + [late] * 12 + [FINE] * 8, [late] * 12 + [FINE] * 20, LIMITS)
+    assert (swapped.reason, swapped.answered) == ("", 8)
+    assert (swapped.errors, swapped.live_errors) == ({"timeout": 12}, {"timeout": 12})
+    # where the live one answers all but two of them, at least 0.21 - 0.06 more are late
+    worse = compare(names, [late] * 2 + [FINE] * 30, [FINE] * 2 + [late] * 14 + [FINE] * 16, LIMITS)
+    low = stats.beta.ppf(0.01, 14, 32 - 14 + 1) - 2 / 32
+    assert of(worse, "errors").low == pytest.approx(low)
+    assert of(worse, "errors").difference == pytest.approx(12 / 32)
+    assert worse.reason
+    # a live engine that is down is no excuse for one that answers nothing
+    assert compare(names, [late] * 32, [late] * 32, LIMITS).reason
+    assert compare(names, [late] * 32, [FINE] * 32, LIMITS).reason == ""
 
 
 def test_broken_calls_by_hand() -> None:

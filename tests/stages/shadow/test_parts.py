@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cursorbench.harness.hermes import ToolSet
 from cursorbench.harness.tools import DEFAULT_TOOLS
 from stages.records import Sampling
+from stages.shadow.compare import Tolerance, compare
 from stages.shadow.recorded import Recorded
-from stages.shadow.replay import body, broken, recorded_answer
+from stages.shadow.replay import body, broken, replay
 from stages.shadow.tools import KnownTools, digest, in_prompt
+from stages.target.endpoint import EngineAt
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -27,8 +34,8 @@ def call(name: str, arguments: str) -> str:
     return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
 
 
-def recorded(answer: str = "ok", tools_digest: str = "", **sampling: Any) -> Recorded:
-    return Recorded("g1", "ann", [1, 2, 3], Sampling(**sampling), tools_digest, answer, 7, 70.0)
+def recorded(tools_digest: str = "", **sampling: Any) -> Recorded:
+    return Recorded("g1", "ann", [1, 2, 3], Sampling(**sampling), tools_digest)
 
 
 def test_a_request_is_asked_as_it_was() -> None:
@@ -54,7 +61,6 @@ def test_a_request_is_asked_as_it_was() -> None:
 def test_calls_are_checked_as_far_as_their_tools_are_known(text: str, form: int, schema: int) -> None:
     assert broken(text, tools=None) == form
     assert broken(text, tools=ToolSet([TOOL])) == schema
-    assert recorded_answer(recorded(text), ToolSet([TOOL])).broken_calls == schema
 
 
 def test_tools_count_when_their_digest_is_the_recorded_one() -> None:
@@ -70,3 +76,68 @@ def test_tools_count_when_their_digest_is_the_recorded_one() -> None:
     assert known.of(recorded()) is None
     assert KnownTools(None).of(recorded(tools_digest=wanted)) is None
     assert KnownTools(None).of(recorded(tools_digest=digest(list(DEFAULT_TOOLS)))) is not None
+
+
+Asked = list[tuple[str, dict[str, Any]]]
+Delay = Callable[[], float]
+
+
+class Engine:
+    """Answers completions after `delay_s`, always with the same text; notes who asked what, and when."""
+
+    def __init__(self, name: str, delay_s: Delay, asked: Asked) -> None:
+        outer = self
+        self.keys: set[str | None] = set()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                wanted = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                asked.append((name, wanted))
+                outer.keys.add(self.headers["authorization"])
+                time.sleep(delay_s())
+                answer = {"choices": [{"text": "fine"}], "usage": {"completion_tokens": 4}}
+                body = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+        self.at = EngineAt(0, f"http://127.0.0.1:{self.server.server_port}", f"key of {name}", "", "")
+
+
+def replayed(live_s: Delay, candidate_s: Delay) -> tuple[str, Asked]:
+    """The verdict's reason over 12 requests of 12 users, and who was asked what."""
+    asked: Asked = []
+    engines = Engine("live", live_s, asked), Engine("candidate", candidate_s, asked)
+    requests = [
+        Recorded(f"g{number}", f"u{number}", [number, 2], Sampling(max_tokens=9), "") for number in range(12)
+    ]
+    how: dict[str, Any] = {"model": "m", "context": 40, "side_by_side": 1, "timeout_s": 30}
+    where = {"live": engines[0].at, "candidate": engines[1].at}
+    pairs = replay(requests, **where, **how, tools=lambda _: None)
+    for engine in engines:
+        engine.server.shutdown()
+        engine.server.server_close()
+    assert [engine.keys for engine in engines] == [{"Bearer key of live"}, {"Bearer key of candidate"}]
+    users = [each.user for each in requests]
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    return compare(users, *sides, Tolerance(0.05, 2.0, 3.0)).reason, asked
+
+
+def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is() -> None:
+    """Each answer takes longer than the one before: recorded times would tell nothing of the candidate."""
+    load = iter(np.linspace(0.01, 0.15, 24))
+    reason, asked = replayed(lambda: float(next(load)), lambda: float(next(load)))
+    assert reason == ""
+    turns = [name for name, _ in asked]
+    assert turns == ["live", "candidate", "candidate", "live"] * 6, "by turns the one or the other first"
+    for (_, first), (_, second) in zip(asked[::2], asked[1::2], strict=True):
+        assert first == second, "the same request"
+    assert len({wanted["cache_salt"] for _, wanted in asked}) == 1, "of what is cached nothing counts"
+    reason, _ = replayed(lambda: 0.01, lambda: 0.16)
+    assert "it is slower" in reason

@@ -1,0 +1,195 @@
+"""What vLLM's model really holds, against the tensors of a checkpoint's files.
+
+Part of the worker: torch is imported, so only `worker.py` imports this. Not here: loading (`worker.py`), and
+weights that were held before (`resident.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+
+# Rows of the product by which a packed matrix is compared: each sums another share of its columns.
+GROUPS = 64
+
+Kernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The weights files, in order. Raises ValueError without one."""
+    files = sorted(directory.glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"{directory} holds no safetensors file")
+    return files
+
+
+def headers(directory: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors by name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files_of(directory):
+        with safe_open(file, framework="pt") as handle:
+            for name in handle.keys():  # noqa: SIM118 - not a mapping
+                found[name] = tuple(handle.get_slice(name).get_shape())
+    return found
+
+
+def tensors_of(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors with their names."""
+    for file in files_of(directory):
+        with safe_open(file, framework="pt") as handle:
+            for name in handle.keys():  # noqa: SIM118 - not a mapping
+                yield name, handle.get_tensor(name)
+
+
+def _same(wanted: torch.Tensor, held: torch.Tensor) -> bool:
+    return wanted.shape == held.shape and bool(torch.equal(wanted.to(held.dtype), held.cpu()))
+
+
+def is_embedding(module: torch.nn.Module) -> bool:
+    """Whether its weight has a row per token."""
+    from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+    return isinstance(module, VocabParallelEmbedding)
+
+
+def is_head(module: torch.nn.Module) -> bool:
+    """Whether it gives the logits."""
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+    return isinstance(module, ParallelLMHead)
+
+
+class Place(NamedTuple):
+    """Rows `start` to `start + rows` of a module's parameter, which compute with a tensor of the file."""
+
+    module: torch.nn.Module
+    parameter: str
+    start: int
+    rows: int | None  # None: all
+
+
+def compare(model: torch.nn.Module, directory: Path) -> dict[str, Any]:
+    """What the model holds against the file's tensors: counts, and the names of those that differ.
+
+    A tensor that is computed with as it lies is compared bit by bit. A matrix that was packed for the CPU
+    cannot be read; the file's is packed the same way, and both are multiplied with GROUPS rows that each
+    sum another share of the columns: the same kernel gives the same bits for the same weights. Where the
+    products differ, the packed matrix is multiplied with the identity, which reads it exactly.
+    """
+    tensors = dict(tensors_of(directory))
+    different: set[str] = set()
+    unchecked: list[str] = []
+    packed: dict[int, list[tuple[str, Place]]] = {}
+    for name, tensor in tensors.items():
+        places = held_at(model, name)
+        if places is None:
+            unchecked.append(name)
+            continue
+        for place in places:
+            if _packed(place):
+                packed.setdefault(id(place.module), []).append((name, place))
+            elif not _same(tensor, _rows(getattr(place.module, place.parameter), place)):
+                different.add(name)
+    for parts in packed.values():
+        different.update(_differing(parts, tensors))
+    return {
+        "tensors": len(tensors),
+        "different": [name for name in tensors if name in different],
+        "unchecked": unchecked,
+        "parameters": sum(tensor.numel() for tensor in tensors.values()),
+        "parameters_checked": sum(t.numel() for name, t in tensors.items() if name not in unchecked),
+    }
+
+
+def held_at(model: torch.nn.Module, name: str) -> list[Place] | None:
+    """Every place in the engine that computes with the checkpoint's tensor `name`.
+
+    vLLM fuses projections (q, k, v into one matrix, gate and up into one); this finds the rows. None when
+    the tensor cannot be found, or is split over devices.
+    """
+    from vllm.distributed import get_tensor_model_parallel_world_size
+
+    if get_tensor_model_parallel_world_size() > 1:
+        return None
+    modules = dict(model.named_modules())
+    path, _, parameter = name.rpartition(".")
+    parent, _, leaf = path.rpartition(".")
+    for fused, parts in getattr(model, "packed_modules_mapping", {}).items():
+        module = modules.get(f"{parent}.{fused}" if parent else fused)
+        if leaf not in parts or module is None or path in modules:
+            continue
+        sizes = getattr(module, "output_sizes", None)
+        if sizes is None or not _readable(module, parameter):
+            return None
+        index = parts.index(leaf)
+        return [Place(module, parameter, sum(sizes[:index]), sizes[index])]
+    module = modules.get(path)
+    if module is None or not _readable(module, parameter):
+        return None
+    if not is_embedding(module):
+        return [Place(module, parameter, 0, None)]
+    rows = int(module.org_vocab_size)
+    places = [] if is_head(module) else [Place(module, parameter, 0, rows)]
+    sharing = [each for each in modules.values() if is_head(each) and each.weight is module.weight]
+    return places + [Place(each, parameter, 0, rows) for each in {id(e): e for e in sharing}.values()]
+
+
+def _readable(module: torch.nn.Module, parameter: str) -> bool:
+    tensor = getattr(module, parameter, None)
+    if not isinstance(tensor, torch.Tensor):
+        return False
+    packed = parameter == "weight" and kernel_of(module) is not None
+    return packed or bool(tensor.numel())
+
+
+def _packed(place: Place) -> bool:
+    return place.parameter == "weight" and kernel_of(place.module) is not None
+
+
+def kernel_of(module: torch.nn.Module) -> Kernel | None:
+    """What computes with the module's packed weight, which it holds itself; None where it lies open."""
+    return getattr(module, "cpu_linear", None)
+
+
+def product(module: torch.nn.Module, inputs: int, dtype: torch.dtype, groups: int = GROUPS) -> torch.Tensor:
+    """Of `groups` rows that each sum another share of the columns, by the module's own kernel."""
+    kernel = kernel_of(module)
+    assert kernel is not None
+    shares = torch.zeros(min(inputs, groups), inputs, dtype=dtype)
+    shares[torch.arange(inputs) % len(shares), torch.arange(inputs)] = 1
+    return kernel(shares, module.weight, None)
+
+
+def _rows(tensor: torch.Tensor, place: Place) -> torch.Tensor:
+    return tensor if place.rows is None else tensor[place.start : place.start + place.rows]
+
+
+def _differing(parts: list[tuple[str, Place]], tensors: dict[str, torch.Tensor]) -> list[str]:
+    """Of the file's tensors that one packed matrix was made of, those that it does not hold."""
+    from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+    module = parts[0][1].module
+    first = tensors[parts[0][0]]
+    dtype, inputs = module.weight.dtype, first.shape[1]
+    outputs = getattr(module, "output_size_per_partition", None) or getattr(
+        module, "num_embeddings_per_partition", first.shape[0]
+    )
+    again = torch.nn.Module()
+    again.weight = torch.nn.Parameter(torch.empty(outputs, inputs, dtype=dtype), requires_grad=False)
+    covered = torch.zeros(outputs, dtype=torch.bool)
+    for name, place in parts:
+        end = outputs if place.rows is None else place.start + place.rows
+        again.weight[place.start : end].copy_(tensors[name])
+        covered[place.start : end] = True
+    dispatch_cpu_unquantized_gemm(again, remove_weight=False)
+    held, expected = (product(each, inputs, dtype)[:, covered] for each in (module, again))
+    if torch.equal(held, expected):
+        return []
+    kernel = kernel_of(module)
+    assert kernel is not None
+    exact = kernel(torch.eye(inputs, dtype=dtype), module.weight, None).t()
+    return [name for name, place in parts if not _same(_rows(again.weight, place), _rows(exact, place))]

@@ -1,0 +1,164 @@
+"""The weights that an engine's worker held before, kept in its own memory: back without reading a file.
+
+A matrix that was packed for the CPU stays in its kernel, and the kernel is kept; what lies open is copied.
+Checksums that were taken when the weights were compared with their file tell whether they are whole again.
+Part of the worker: torch is imported. Not here: which weights are wanted (`update.py`), files (`held.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from stages.engine.held import Kernel, kernel_of, product
+
+GIB = 2.0**30
+LEFT_FREE = 0.1  # of the machine's memory, beside what is kept
+GROUPS = 16  # rows of the product by which a kernel is known again
+PIECE = 1 << 20  # elements summed at a time
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+UNPROVEN = "what was held was not proven to be sound"
+PRIME = (1 << 61) - 1
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Weights that were found to be those of `key`.
+
+    Attributes:
+        sums: checksum by parameter, and by module for packed ones.
+        tensors, parameters: of the file that they were compared with.
+    """
+
+    key: str
+    sums: dict[str, int]
+    tensors: int
+    parameters: int
+
+    def compare(self, model: torch.nn.Module) -> dict[str, Any]:
+        """As `held.compare`, with the checksums in the place of a file; names are the engine's own."""
+        found = sums(model)
+        return {
+            "tensors": self.tensors,
+            "different": [name for name in found | self.sums if found.get(name) != self.sums.get(name)],
+            "file_mismatch": [],
+            "unchecked": [],
+            "parameters": self.parameters,
+            "parameters_checked": self.parameters,
+        }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a model held: kernels by module, copies of open tensors by name."""
+
+    proof: Proof
+    kernels: dict[str, Kernel]
+    tensors: dict[str, torch.Tensor]
+
+
+def proof_of(model: torch.nn.Module, key: str, report: dict[str, Any]) -> Proof:
+    """For weights that `held.compare` has found to be those of their file."""
+    return Proof(key, sums(model), report["tensors"], report["parameters"])
+
+
+def keep(model: torch.nn.Module, proof: Proof) -> Kept:
+    """What the model holds now. Its next load makes new kernels, so that these stay as they are."""
+    tensors = {name: each.detach().to("cpu", copy=True) for name, each in _open(model).items()}
+    return Kept(proof, _kernels(model), tensors)
+
+
+def put_back(model: torch.nn.Module, kept: Kept) -> None:
+    """The model computes with what was kept from now on."""
+    modules = dict(model.named_modules())
+    for name, kernel in kept.kernels.items():
+        modules[name].cpu_linear = kernel
+    with torch.no_grad():
+        for name, tensor in _open(model).items():
+            tensor.copy_(kept.tensors[name])
+
+
+def without_room(
+    model: torch.nn.Module, proof: Proof | None, limit_gib: float | None, free: float | None = None
+) -> str:
+    """Why what the model holds is not kept beside the next weights; "" when it is.
+
+    Args:
+        free: bytes, default what the machine and this process's control group have.
+    """
+    if limit_gib == 0:
+        return "engine.resident_gib is 0"
+    if proof is None:
+        return UNPROVEN
+    size = next(model.parameters()).dtype.itemsize
+    wanted = proof.parameters * size
+    if limit_gib is not None and wanted > limit_gib * GIB:
+        return f"{wanted / GIB:.2f} GiB wanted, engine.resident_gib is {limit_gib:g}"
+    free = free_memory() if free is None else free
+    if wanted > free:
+        return f"{wanted / GIB:.2f} GiB wanted, {max(free, 0) / GIB:.2f} to spare"
+    return ""
+
+
+def free_memory() -> float:
+    """Bytes that can be taken so that LEFT_FREE of the memory stays free."""
+    memory = psutil.virtual_memory()
+    free, total = float(memory.available), float(memory.total)
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            total = min(total, float(limit))
+            free = min(free, float(limit) - float((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no control groups of the second version: the machine's memory counts
+    return free - LEFT_FREE * total
+
+
+def sums(model: torch.nn.Module) -> dict[str, int]:
+    """Checksum of every open tensor by its name, and of what every packed one computes by its module."""
+    found = {name: checksum(each) for name, each in _open(model).items()}
+    for name, module in model.named_modules():
+        if kernel_of(module) is not None:
+            found[name] = checksum(product(module, _inputs(module), module.weight.dtype, GROUPS))
+    return found
+
+
+def checksum(tensor: torch.Tensor) -> int:
+    """Multilinear hash of the elements' bits, modulo 2^64: sum of m[i] x[i] over each piece of PIECE
+    elements, with fixed random odd m below 2^31; the pieces' sums are the digits of a number to the base
+    2^61 - 1. One changed element always changes it (m[i] is odd). The multilinear family is in D. Lemire
+    and O. Kaser, "Strongly universal string hashing is fast", 2014.
+    """
+    bits = tensor.detach().contiguous().view(-1).view(BITS[tensor.element_size()])
+    generator = torch.Generator().manual_seed(1)
+    odd = torch.randint(0, 1 << 30, (min(PIECE, bits.numel()),), generator=generator) * 2 + 1
+    odd = odd.to(bits.device)
+    total: int = bits.numel()
+    for piece in bits.split(PIECE):
+        total = (total * PRIME + int((piece.to(torch.int64) * odd[: piece.numel()]).sum())) % (1 << 64)
+    return total
+
+
+def _kernels(model: torch.nn.Module) -> dict[str, Kernel]:
+    found = {name: kernel_of(module) for name, module in model.named_modules()}
+    return {name: kernel for name, kernel in found.items() if kernel is not None}
+
+
+def _open(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Tensors that the model computes with as they lie, each once: tied ones have several names."""
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}  # each leaves out repeats
+    persistent = model.state_dict(keep_vars=True)
+    return {name: each for name, each in named.items() if name in persistent and each.numel()}
+
+
+def _inputs(module: torch.nn.Module) -> int:
+    """Columns of a packed matrix."""
+    known: Any = module
+    if known.weight.numel():
+        return int(known.weight.shape[1])
+    return int(getattr(known, "input_size_per_partition", None) or known.embedding_dim)
