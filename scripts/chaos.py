@@ -147,13 +147,30 @@ def _document(
     found = table.rows(faults, arena.seen, arena.book, verdict.lost)
     problems += verdict.problems
     problems += [f"{row['fault']}: {problem}" for row in found for problem in row["problems"]]
-    kinds = {row["fault"].partition(" ")[0] for row in found}
-    done = {row["fault"] for row in found}
-    figures = [
+    return {
+        "bench": "chaos",
+        "machine": bench.machine(),
+        "engine": arguments.engine,
+        "replicas": arguments.replicas,
+        "holdback": arguments.holdback,
+        "rate": arguments.rate,
+        "seed": arguments.seed,
+        "seconds": round(seconds, 1),
+        "arms_checked": verdict.in_canary,
+        "arms_changed": len(verdict.unsticky),
+        "figures": _figures(arena, faults, verdict, {row["fault"] for row in found}),
+        "faults": found,
+        "problems": problems,
+    }
+
+
+def _figures(arena: Arena, faults: list[Fault], verdict: Verdict, done: set[str]) -> list[dict[str, Any]]:
+    """`done`: names of the faults that were injected."""
+    return [
         {
             "id": "chaos.faults",
             "what": "kinds of fault injected under load",
-            "value": len(kinds),
+            "value": len({name.partition(" ")[0] for name in done}),
             "unit": "kinds",
             "bar": ">= 8",
             "injected": len(arena.seen),
@@ -180,21 +197,6 @@ def _document(
             "tokens": verdict.checked,
         },
     ]
-    return {
-        "bench": "chaos",
-        "machine": bench.machine(),
-        "engine": arguments.engine,
-        "replicas": arguments.replicas,
-        "holdback": arguments.holdback,
-        "rate": arguments.rate,
-        "seed": arguments.seed,
-        "seconds": round(seconds, 1),
-        "arms_checked": verdict.in_canary,
-        "arms_changed": len(verdict.unsticky),
-        "figures": figures,
-        "faults": found,
-        "problems": problems,
-    }
 
 
 @contextlib.contextmanager

@@ -49,10 +49,8 @@ _AMOUNTS = {"tokens": 4.0, "added": 2.0, "deleted": 1.5}
 def cycle(at: int, random: np.random.Generator, moved: Mapping[str, float]) -> Cycle:
     """One cycle. `moved`: shifts of logits, logarithms, or means."""
     n = int(random.integers(300, 900))
-    user, kind = (
-        random.integers(0, USERS, n),
-        random.choice(KINDS, n, p=random.dirichlet(np.full(KINDS, 60.0))),
-    )
+    user = random.integers(0, USERS, n)
+    kind = random.choice(KINDS, n, p=random.dirichlet(np.full(KINDS, 60.0)))
     habit = np.random.default_rng(0).normal(size=USERS)[user] * 0.5
 
     def share(name: str) -> Any:
@@ -64,8 +62,7 @@ def cycle(at: int, random: np.random.Generator, moved: Mapping[str, float]) -> C
 
     edited = share("edited")
     none = np.where(edited > 0, 1.0, np.nan)
-    turns = 1.0 + random.poisson(1.5, n)
-    calls = random.poisson(turns).astype(np.float64)
+    turns = _turns(random, n)
     written = edited * random.gamma(3, 80, n)
     functions = edited * random.poisson(0.7, n)
     comments = np.clip(random.beta(2, 18, n) + moved.get("comments", 0.0), 0, 1)
@@ -76,10 +73,7 @@ def cycle(at: int, random: np.random.Generator, moved: Mapping[str, float]) -> C
         "terminal_only": share("terminal"),
         "silent": share("silent"),
         "output_tokens": amount("tokens"),
-        "n_generations": turns,
-        "n_calls": calls,
-        "calling_turns": np.minimum(calls, turns),
-        "parallel_turns": np.maximum(0.0, np.minimum(calls - turns, turns)),
+        **turns,
         "written_chars": written,
         "comment_chars": written * comments,
         "functions": functions,
@@ -99,6 +93,18 @@ def cycle(at: int, random: np.random.Generator, moved: Mapping[str, float]) -> C
         reward=random.normal(moved.get("reward", 0.0), 1.0, n) + 0.3 * habit,
         user=random.normal(0.0, 1.0, n) + 0.3 * habit,
     )
+
+
+def _turns(random: np.random.Generator, n: int) -> dict[str, Any]:
+    """Model calls of `n` episodes, and the tool calls in them."""
+    turns = 1.0 + random.poisson(1.5, n)
+    calls = random.poisson(turns).astype(np.float64)
+    return {
+        "n_generations": turns,
+        "n_calls": calls,
+        "calling_turns": np.minimum(calls, turns),
+        "parallel_turns": np.maximum(0.0, np.minimum(calls - turns, turns)),
+    }
 
 
 def clean(kind: str, random: np.random.Generator, cycles: int, rules: Rules) -> list[bool]:

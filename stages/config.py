@@ -44,6 +44,7 @@ from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
 _VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
+_NAMED = ("populations", "targets")  # sections of sections: [targets.NAME]
 _EXAMPLE = "train.learning_rate=1e-4"
 DEFAULT_LINE = "auto"
 Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
@@ -173,12 +174,15 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
-    """One layer per variable `RTRL_SECTION__KEY`."""
+    """One layer per variable `RTRL_SECTION__KEY`; `RTRL_TARGETS__NAME__KEY` where sections have names."""
     layers: list[Layer] = []
     for name in sorted(environment):
         if match := _VARIABLE.fullmatch(name):
             section, key = match[1].lower(), match[2].lower()
-            layers.append((f"environment variable {name}", {section: {key: _value(environment[name])}}))
+            keys = key.split("__") if section in _NAMED else [key]
+            layers.append(
+                (f"environment variable {name}", {section: _nested(keys, _value(environment[name]))})
+            )
     return layers
 
 
@@ -191,9 +195,8 @@ def override_layer(text: str) -> Layer:
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or not key:
         raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
-    if section == "populations":
-        return f"--set {name.strip()}", {section: _nested(key.split("."), _value(value.strip()))}
-    return f"--set {name.strip()}", {section: {key: _value(value.strip())}}
+    keys = key.split(".") if section in _NAMED else [key]
+    return f"--set {name.strip()}", {section: _nested(keys, _value(value.strip()))}
 
 
 def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
@@ -216,9 +219,7 @@ def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) 
         if field is None:
             raise _unknown(f"section [{section}]", section, where, list(settings.model_fields))
         if not isinstance(values, Mapping):
-            raise UsageError(
-                f"{section!r} in {where} is a value, and must be a section", hint=f"write [{section}]"
-            )
+            raise _no_section(section, where)
         if section == "targets":
             for name, each in values.items():
                 _check_target(name, each, where)
@@ -244,10 +245,7 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
                 hint="small letters, digits, dots, dashes and underscores",
             )
         if not isinstance(values, Mapping):
-            raise UsageError(
-                f"populations.{name} in {where} is a value, and must be a section",
-                hint=f"write [populations.{name}]",
-            )
+            raise _no_section(f"populations.{name}", where)
         for key, value in values.items():
             if key not in known:
                 raise _unknown(f"setting populations.{name}.{key}", key, where, known)
@@ -257,13 +255,15 @@ def _check_populations(settings: type[Settings], where: str, named: Mapping[str,
 
 def _check_target(name: str, values: object, where: str) -> None:
     if not isinstance(values, Mapping):
-        raise UsageError(
-            f"targets.{name} in {where} is a value, and must be a section", hint=f"write [targets.{name}]"
-        )
+        raise _no_section(f"targets.{name}", where)
     known = list(TargetConfig.model_fields)
     for key in values:
         if key not in known:
             raise _unknown(f"setting targets.{name}.{key}", key, where, known)
+
+
+def _no_section(name: str, where: str) -> UsageError:
+    return UsageError(f"{name} in {where} is a value, and must be a section", hint=f"write [{name}]")
 
 
 def _unknown(what: str, name: str, where: str, known: list[str]) -> UsageError:

@@ -106,12 +106,26 @@ def run_stage(
     lock_name = _lock_name(workspace, stage)
     lock = lock or locks.acquire(store.lock_path(lock_name), what=lock_name, timeout=timeout)
     with lock.held():
-        sweep(store)
-        begin_line(workspace, store)
-        plan = _plan(workspace, store, stage, refs, config, seed)
-        if plan.fingerprint and not force and (known := store.finished_run(plan.fingerprint)):
-            return _known(store, plan, known, started)
-        return _execute(workspace, store, plan, progress or Silent(), started)
+        return _alone(workspace, store, stage, refs, seed, force, progress or Silent(), started)
+
+
+def _alone(
+    workspace: Workspace,
+    store: Store,
+    stage: Stage,
+    refs: Refs,
+    seed: int | None,
+    force: bool,
+    progress: Progress,
+    started: float,
+) -> StageResult:
+    """Under the lock: what a killed run left is swept, and a run whose result is known is not repeated."""
+    sweep(store)
+    begin_line(workspace, store)
+    plan = _plan(workspace, store, stage, refs, getattr(workspace.settings, stage.name), seed)
+    if plan.fingerprint and not force and (known := store.finished_run(plan.fingerprint)):
+        return _known(store, plan, known, started)
+    return _execute(workspace, store, plan, progress, started)
 
 
 def _lock_name(workspace: Workspace, stage: Stage) -> str:
@@ -268,7 +282,8 @@ def _begin(store: Store, plan: Plan, run_id: str, line: str) -> None:
         lock=plan.lock,
         from_run=plan.from_run,
     )
-    _note_holder(store, plan.lock, run_id)
+    if plan.lock and (held := store.lock_path(plan.lock)).exists():  # since before the run had an id
+        locks.note_run(held, run_id)
 
 
 def _publish(store: Store, run_id: str, line: str, outcome: Outcome, out: Path) -> dict[str, Artifact]:
@@ -282,10 +297,3 @@ def _publish(store: Store, run_id: str, line: str, outcome: Outcome, out: Path) 
         metrics=outcome.metrics,
         warnings=outcome.warnings,
     )
-
-
-def _note_holder(store: Store, lock: str, run_id: str) -> None:
-    """Name the run in the stage's lock file (held since before the run had an id)."""
-    path = store.lock_path(lock)
-    if lock and path.exists():
-        locks.note_run(path, run_id)

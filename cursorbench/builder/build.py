@@ -22,7 +22,8 @@ import msgspec
 
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
-from cursorbench.builder.draft import prepare, task_name
+from cursorbench.builder.draft import prepare
+from cursorbench.builder.fields import task_name
 from cursorbench.builder.instruction import Issues, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace

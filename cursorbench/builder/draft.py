@@ -6,7 +6,6 @@ for: running (`validate.py`), which commits (`candidates.py`).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,8 +15,8 @@ from typing import Any
 from cursorbench.builder import leak as leaks
 from cursorbench.builder import lock as locks
 from cursorbench.builder.candidates import Candidate
+from cursorbench.builder.fields import facts, fields, task_name
 from cursorbench.builder.instruction import Instruction, Issues, of_commit
-from cursorbench.builder.intent import intent
 from cursorbench.builder.patch import File, diff
 from cursorbench.builder.paths import tests_of
 from cursorbench.builder.project import Project, has_pytest, project_at
@@ -118,17 +117,7 @@ def prepare(
     if not candidate.sources:
         raise Unfit("only_settings", "its source says how tests run, and nothing else")
     instruction = _instruction(candidate, request, issues)
-    solution = diff(repository, base, commit, _names(candidate.solution))
-    source = diff(repository, base, commit, _names(candidate.sources))
-    found = leaks.leak(instruction.text, {one.path: one.added for one in patches.files(source)})
-    if found.kind:
-        raise Unfit(
-            "prompt_has_solution", f"{found.kind}: {found.lines} of {found.of} lines, run of {found.run}"
-        )
-    without = {
-        file.path: diff(repository, base, commit, _names(one for one in candidate.solution if one != file))
-        for file in candidate.solution
-    }
+    found = _without_solution(repository, candidate, instruction)
     project = project_at(repository, base)
     if not settings.test_command and not has_pytest(repository, commit, project):
         raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
@@ -140,8 +129,8 @@ def prepare(
         instruction=instruction,
         request=request,
         project=project,
-        solution=solution,
-        without=without if len(without) > 1 else {},
+        solution=diff(repository, base, commit, _names(candidate.solution)),
+        without=_each_left_out(repository, candidate),
         test_files={file.path: _bytes(repository, file.new) for file in candidate.tests if file.new},
         removed=tuple(
             path for file in candidate.tests for path in file.paths if not (file.new and path == file.path)
@@ -150,9 +139,33 @@ def prepare(
         forbidden=_forbidden(repository, candidate),
         lock=_lock(settings, candidate, project, locked),
         command=filled(settings.command, targets),
-        fields=_fields(candidate, instruction, request, name, settings, canary),
-        facts=_facts(candidate, request, found, settings),
+        fields=fields(candidate, instruction, request, name, settings, canary),
+        facts=facts(candidate, request, found, settings),
     )
+
+
+def _without_solution(repository: Repository, candidate: Candidate, instruction: Instruction) -> leaks.Leak:
+    """What of the solution the instruction tells. Raises Unfit when that is too much."""
+    source = diff(repository, candidate.base, candidate.commit, _names(candidate.sources))
+    found = leaks.leak(instruction.text, {one.path: one.added for one in patches.files(source)})
+    if found.kind:
+        raise Unfit(
+            "prompt_has_solution", f"{found.kind}: {found.lines} of {found.of} lines, run of {found.run}"
+        )
+    return found
+
+
+def _each_left_out(repository: Repository, candidate: Candidate) -> dict[str, str]:
+    """The solution without one of its files, by that file; nothing for a solution of one file."""
+    files = candidate.solution
+    if len(files) == 1:
+        return {}
+    return {
+        file.path: diff(
+            repository, candidate.base, candidate.commit, _names(one for one in files if one != file)
+        )
+        for file in files
+    }
 
 
 def with_settings(repository: Repository, candidate: Candidate) -> Candidate:
@@ -237,58 +250,3 @@ def _lock(settings: Settings, candidate: Candidate, project: Project, locked: Pa
         return locks.resolve(asked, settings.python, until, project.name, locked)
     except locks.UnresolvableError as error:
         raise Unfit("requirements", str(error)) from error
-
-
-def task_name(repo: str, commit: str) -> str:
-    """The name of a commit's task, also its folder's."""
-    slug = "".join(letter if letter.isalnum() or letter in "._-" else "__" for letter in repo).strip("._-")
-    return f"{slug or 'task'}-{commit[:10]}"
-
-
-def _fields(
-    candidate: Candidate,
-    said: Instruction,
-    request: Request | None,
-    name: str,
-    settings: Settings,
-    canary: str,
-) -> CursorBenchFields:
-    sources = candidate.sources
-    largest = max(sources, key=lambda file: (file.added + file.deleted, file.path))
-    draw = int(hashlib.sha256(f"{canary}/{name}".encode()).hexdigest()[:8], 16) / (1 << 32)
-    repo = settings.repository_name()
-    return CursorBenchFields(
-        instance_id=name,
-        repo=repo,
-        base_commit=candidate.base,
-        created_at=candidate.at,
-        cluster=f"{repo}:{largest.path}",
-        split="heldout" if draw < settings.heldout else "dev",
-        canary=canary,
-        files_changed=len(candidate.solution),
-        lines_changed=candidate.lines,
-        prompt_chars=len(said.text),
-        prompt_source=said.source,
-        intent=intent(
-            said.text,
-            candidate.subject,
-            added=sum(file.added for file in sources),
-            deleted=sum(file.deleted for file in sources),
-        ),
-        reference_turns=request.turns if request else None,
-    )
-
-
-def _facts(
-    candidate: Candidate, request: Request | None, found: leaks.Leak, settings: Settings
-) -> dict[str, Any]:
-    said: dict[str, Any] = (
-        {"source": "session", "traced_by": request.how, "messages": request.messages} if request else {}
-    )
-    return {
-        "repo": settings.repository_name(),
-        "commit": candidate.commit,
-        "base_commit": candidate.base,
-        "prompt": said,
-        "leak": {"lines": found.lines, "of": found.of, "run": found.run},
-    }

@@ -86,9 +86,9 @@ def _new(before: Findings | None, after: Findings | None) -> int | None:
 
 
 def _look(sandbox: Sandbox, files: Sequence[str]) -> tuple[Findings | None, Findings | None]:
-    if not files:
-        return Counter(), Counter()
     there = [path for path in files if sandbox.exec(["test", "-f", path]).ok]
+    if not there:  # without a name the tools would look at the whole repository
+        return Counter(), Counter()
     return _lint(sandbox, there), _types(sandbox, there)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import make_progress, pairs, show, table
+from rtrl_cli.output import make_progress, message, pairs, show, table
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
     from stages.ab.look import Seen
     from stages.registry.store import Store
+    from stages.result import StageResult
     from stages.workspace import Workspace
 
 Decide = Annotated[
@@ -47,27 +48,27 @@ def command(
 ) -> None:
     """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
     from stages.ab.act import act
+    from stages.ab.ended import ended
     from stages.ab.look import take_look
     from stages.errors import InconclusiveError, RtrlError, UsageError
-    from stages.result import StageResult, attach_result, status_of
+    from stages.result import attach_result, status_of
 
     if holdback and decide:
         raise UsageError("--holdback decides nothing", hint="leave --decide away")
     found, store = open_store(workspace, options.settings(overrides, line))
-    while holdback:
-        _benefit(found, store, as_json=as_json, quiet=quiet)
-        if watch is None:
-            return
-        time.sleep(watch)
+    if holdback:
+        _benefits(found, store, watch, as_json=as_json, quiet=quiet)
+        return
+    watched = ""
     while True:
+        if watched and ended(store, watched):
+            message(f"{watched} was promoted meanwhile")
+            return
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
             seen = take_look(found, store, progress, by=getpass.getuser(), deciding=decide)
-        result = StageResult(
-            "ab", "succeeded", metrics={"deployment": seen.deployment, "action": seen.action}
-        )
-        result.metrics |= seen.data
-        result.duration_s = time.monotonic() - begun
+        watched = seen.deployment
+        result = _result(seen, time.monotonic() - begun)
         if not as_json or not decide:
             show(as_json, result.envelope(), partial(text, seen))
         try:
@@ -81,6 +82,22 @@ def command(
                 result.status = status_of(error.code)
                 attach_result(error, result)
                 raise
+        if watch is None:
+            return
+        time.sleep(watch)
+
+
+def _result(seen: Seen, seconds: float) -> StageResult:
+    from stages.result import StageResult
+
+    metrics = {"deployment": seen.deployment, "action": seen.action, **seen.data}
+    return StageResult("ab", "succeeded", metrics=metrics, duration_s=seconds)
+
+
+def _benefits(found: Workspace, store: Store, watch: float | None, *, as_json: bool, quiet: bool) -> None:
+    """Looks at the holdback: one, or one every `watch` seconds."""
+    while True:
+        _benefit(found, store, as_json=as_json, quiet=quiet)
         if watch is None:
             return
         time.sleep(watch)

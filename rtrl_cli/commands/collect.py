@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,35 +95,37 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
     )
+    theirs = {"--from": kind, "--user": user, "--timezone": timezone}
+    code = {"--repo": repos, "--repository": repository}
+    _agree(paths, theirs, code, from_run, received=received)
+    if not paths and not received:
+        run_command("collect", flags)
+        return
+    source = _source(paths or [], kind, user, repos, repository, timezone, workspace, received=received)
+    run_command("collect", flags, text=_text, source=source)
+
+
+def _agree(
+    paths: list[Path] | None,
+    theirs: Mapping[str, object],
+    code: Mapping[str, object],
+    from_run: str | None,
+    *,
+    received: bool,
+) -> None:
+    """Raise UsageError (2) where flags say something of records that the command reads none of."""
     if received:
-        if paths or from_run is not None or any(one is not None for one in (kind, user, timezone)):
+        if paths or from_run is not None or any(one is not None for one in theirs.values()):
             raise UsageError(
                 "--received knows whose records these are, of which kind and when",
                 hint="leave PATH, --from, --user, --timezone and --from-run away",
             )
-        source = _source([], None, None, repos, repository, None, workspace, received=True)
-        run_command("collect", flags, text=_text, source=source)
-        return
-    if not paths:
-        given = {
-            "--from": kind,
-            "--user": user,
-            "--repo": repos,
-            "--repository": repository,
-            "--timezone": timezone,
-        }
+    elif not paths:
+        given = {**theirs, **code}
         if named := ", ".join(name for name, value in given.items() if value is not None):
             raise UsageError(f"{named} goes with session logs, and no PATH is named", hint="name a PATH")
-        run_command("collect", flags)
-        return
-    if from_run is not None:
+    elif from_run is not None:
         raise UsageError("--from-run knows its paths", hint="leave PATH away")
-    run_command(
-        "collect",
-        flags,
-        text=_text,
-        source=_source(paths, kind, user, repos, repository, timezone, workspace),
-    )
 
 
 def _source(

@@ -17,16 +17,24 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 
+Explain = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="EPISODE",
+        help="Print every term of one episode's reward; by its name, or the id of an answer in it.",
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="local|ray", help="Who measures; the same as distill.engine."),
+]
+
+
 def command(
     inputs: options.Input = None,
-    explain: Annotated[
-        str | None,
-        typer.Option("--explain", metavar="EPISODE", help="Print every term of one episode's reward."),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="local|ray", help="Who measures; the same as distill.engine."),
-    ] = None,
+    explain: Explain = None,
+    engine: Engine = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
@@ -54,7 +62,7 @@ def command(
                 f"--explain shows an episode as it was distilled; {named} would change nothing of that",
                 hint=f"leave {named} away",
             )
-        _explain(workspace, inputs or [], explain, as_json)
+        _explain(workspace, line, inputs or [], explain, as_json)
         return
     sets = [*options.settings(overrides, line), *([f"distill.engine={engine}"] if engine is not None else [])]
     flags = StageFlags(
@@ -62,7 +70,7 @@ def command(
     )
     run_command("distill", flags)
     if not dry_run and from_run is None:
-        for warning in tell_alarms(*open_store(workspace)):
+        for warning in tell_alarms(*open_store(workspace, sets)):
             message(warning, kind="warning")
 
 
@@ -73,11 +81,16 @@ def tell_alarms(workspace: Workspace, store: Store) -> list[str]:
     return tell(workspace, store)
 
 
-def _explain(folder: Path | None, inputs: list[str], episode: str, as_json: bool) -> None:
+def _explain(folder: Path | None, line: str | None, inputs: list[str], episode: str, as_json: bool) -> None:
     from stages.distill.explain import explain
 
-    workspace, store = open_store(folder)
-    ref = next((ref for ref in inputs if ref.startswith(("experience", "sha256:"))), "experience@latest")
+    if strange := [ref for ref in inputs if not ref.startswith(("experience", "sha256:"))] or inputs[1:]:
+        raise UsageError(
+            f"--explain reads one experience; {strange[0]} is none, or another",
+            hint="--input experience@vN; the newest without it",
+        )
+    workspace, store = open_store(folder, options.settings((), line))
+    ref = inputs[0] if inputs else "experience@latest"
     found = explain(workspace, store, ref, episode)
     document = envelope("distill", "succeeded", inputs={"experience": ref}, metrics=found.to_dict())
     show(as_json, document, lambda: "\n".join(found.lines()))

@@ -17,18 +17,23 @@ if TYPE_CHECKING:
     from stages.train.outside.handover import Exported
 
 
+Ref = Annotated[str, typer.Argument(metavar="REF", help="The experience, e.g. experience@latest.")]
+To = Annotated[str, typer.Option("--to", metavar="trl|verl|parquet", help="Whose columns.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Folder to make; default beside the workspace."),
+]
+Parent = Annotated[str, typer.Option("--parent", metavar="REF", help="The checkpoint that will be trained.")]
+
+
 def command(
-    ref: Annotated[str, typer.Argument(metavar="REF", help="The experience, e.g. experience@latest.")],
-    to: Annotated[str, typer.Option("--to", metavar="trl|verl|parquet", help="Whose columns.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder to make; default beside the workspace."),
-    ] = None,
-    parent: Annotated[
-        str, typer.Option("--parent", metavar="REF", help="The checkpoint that will be trained.")
-    ] = "checkpoint@live",
+    ref: Ref,
+    to: To,
+    out: Out = None,
+    parent: Parent = "checkpoint@live",
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
+    line: options.Line = None,
     overrides: options.Set = None,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
@@ -40,7 +45,7 @@ def command(
     from stages.train.outside.handover import export_experience
 
     started = time.monotonic()
-    found, store = open_store(workspace, overrides or ())
+    found, store = open_store(workspace, options.settings(overrides, line))
     with make_progress(quiet) as progress:
         result = export_experience(
             found,

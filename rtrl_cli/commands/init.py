@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rtrl_cli import options
 from rtrl_cli.output import envelope, pairs, show, size
+
+if TYPE_CHECKING:
+    from stages.init import Made
 
 Target = Annotated[
     str,  # as typed: the Path of "" is the current folder
@@ -53,26 +56,26 @@ def command(
         return
     started = time.monotonic()
     made = init_tiny(Path(path)) if model is None else init_model(Path(path), model)
-    checkpoint = made.checkpoint
     document = envelope(
         "init",
         "succeeded",
-        run_id=checkpoint.run_id,
+        run_id=made.checkpoint.run_id,
         outputs={
             artifact.kind: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
-            for artifact in (checkpoint, made.line_state)
+            for artifact in (made.checkpoint, made.line_state)
         },
-        metrics={
-            "workspace": str(made.workspace.root),
-            "key_file": str(made.key_file),
-            "existed": there,
-        },
+        metrics={"workspace": str(made.workspace.root), "key_file": str(made.key_file), "existed": there},
         duration_s=round(time.monotonic() - started, 3),
     )
+    show(as_json, document, lambda: _text(made, note))
+
+
+def _text(made: Made, note: str) -> str:
+    checkpoint = made.checkpoint
     lines = {
         "workspace": f"{made.workspace.root}{note}",
         "live": f"{checkpoint.ref}, {checkpoint.meta['parameters']:,} parameters, {size(checkpoint.bytes)}",
         "API key": f"in {made.key_file}",
         "next": f"rtrl serve -w {made.workspace.root}",
     }
-    show(as_json, document, lambda: pairs(lines))
+    return pairs(lines)

@@ -65,6 +65,7 @@ def command(
     last: Last = 20,
     no_examples: NoExamples = False,
     as_json: options.Json = False,
+    line: options.Line = None,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
@@ -83,7 +84,7 @@ def command(
 
         html = html.expanduser().absolute()
         refuse_other(html)
-    found, store = open_store(workspace)
+    found, store = open_store(workspace, options.settings((), line))
     experiences = choose(store, refs or (), found.settings.workspace.line, everything=everything)
     texts = not no_examples and (html is not None or as_json)
     report = build(found, store, *experiences, by=populations, last=last, texts=texts)

@@ -13,17 +13,31 @@ from rtrl_cli.train_view import train_text
 from stages.errors import UsageError
 from stages.train import crew
 
+Explain = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="EPISODE",
+        help="Print the loss of one episode (its name, or the id of an answer in it), token by token; "
+        "train nothing.",
+    ),
+]
+ImportDir = Annotated[
+    Path | None,
+    typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
+]
+Parent = Annotated[
+    str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")
+]
+Consumed = Annotated[
+    list[str] | None,
+    typer.Option("--consumed", metavar="REF", help="An experience --import was trained on; repeatable."),
+]
+
 
 def command(
     inputs: options.Input = None,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            "--explain",
-            metavar="EPISODE",
-            help="Print the loss of one episode, token by token; train nothing.",
-        ),
-    ] = None,
+    explain: Explain = None,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
     force: options.Force = False,
@@ -33,17 +47,9 @@ def command(
     quiet: options.Quiet = False,
     from_run: options.FromRun = None,
     seed: options.Seed = None,
-    import_dir: Annotated[
-        Path | None,
-        typer.Option("--import", metavar="DIR", help="Adopt a model trained elsewhere, with --parent."),
-    ] = None,
-    parent: Annotated[
-        str, typer.Option("--parent", metavar="REF", help="The checkpoint that --import was trained from.")
-    ] = "",
-    consumed: Annotated[
-        list[str] | None,
-        typer.Option("--consumed", metavar="REF", help="An experience --import was trained on; repeatable."),
-    ] = None,
+    import_dir: ImportDir = None,
+    parent: Parent = "",
+    consumed: Consumed = None,
     workspace: options.Workspace = None,
 ) -> None:
     """Train the live checkpoint on the newest experience; gives a candidate checkpoint and its line state.

@@ -51,10 +51,18 @@ class Chain:
     Args:
         folder: of this chain; what is there is gone on with.
         start: makes an engine for a checkpoint folder.
+        enough: whether what is there has shown what was to be seen, so that no more cycles are needed.
     """
 
-    def __init__(self, setup: Setup, folder: Path, start: Start, say: Say = lambda text: None) -> None:
-        self.setup, self.folder, self._start, self._say = setup, folder, start, say
+    def __init__(
+        self,
+        setup: Setup,
+        folder: Path,
+        start: Start,
+        say: Say = lambda text: None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.setup, self.folder, self._start, self._say, self._enough = setup, folder, start, say, enough
         self._cycles = folder / "cycles"
         self._work = folder / "work"
         self._engine: LoadingEngine | None = None
@@ -67,7 +75,10 @@ class Chain:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do."""
-        return self.finished >= self.setup.cycles and (self.folder / "last").is_dir()
+        return (self.folder / "last").is_dir() and self._shown()
+
+    def _shown(self) -> bool:
+        return self.finished >= self.setup.cycles or self._enough()
 
     def run(self, engine: LoadingEngine | None = None) -> LoadingEngine | None:
         """All cycles that are left; the engine, to be used for the next chain."""
@@ -76,8 +87,8 @@ class Chain:
             return engine
         self._take_folder()
         workspace, store = make_workspace(self.setup, self._work, self._base())
-        while (done := self.finished) < self.setup.cycles:
-            self._cycle(workspace, store, done + 1)
+        while not self._shown():
+            self._cycle(workspace, store, self.finished + 1)
         live = _live(workspace, store)
         self._keep(store.checkpoint_folder(live), self.folder / "last")
         shutil.rmtree(self._work)

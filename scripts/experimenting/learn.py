@@ -36,11 +36,15 @@ def learn(
 ) -> tuple[dict[str, StageResult], str]:
     """Results by stage; and why no new checkpoint goes live, "" when one does.
 
+    Without a gate only a day that teaches nothing leaves the checkpoint as it is: a policy that a bad reward
+    has emptied gets the same reward for all it does.
+
     `cycle` is where what the monitors are told is written.
     """
     from cursorbench.errors import RtrlError
     from stages.collect.run import STAGE as COLLECT
     from stages.distill.run import STAGE as DISTILL
+    from stages.errors import InconclusiveError
     from stages.eval.run import EvalStage
     from stages.runner import run_stage
     from stages.train.run import STAGE as TRAIN
@@ -54,7 +58,8 @@ def learn(
             with timed(stage.name), without(setup.without if stage is TRAIN else ""), recorded(cycle):
                 result = run_stage(workspace, store, stage, refs, seed=setup.seed)
         except RtrlError as error:
-            if not setup.gate or stage not in (TRAIN, gate):
+            empty = stage is TRAIN and isinstance(error, InconclusiveError)
+            if not empty and (not setup.gate or stage not in (TRAIN, gate)):
                 raise
             return results, f"{stage.name}: {error.message}"
         results[stage.name] = result

@@ -42,8 +42,9 @@ def _untouched(spec: dict[str, Any]) -> None:
 
 
 def _verbose(spec: dict[str, Any]) -> None:
-    spec["signals"]["length_cost"]["weight"] = 0.03
+    spec["signals"]["length_cost"]["weight"] = 0.06
     spec["signals"]["length_cost"]["high"] = 100.0
+    spec["clip"] = [-4.0, 6.0]
 
 
 def _hasty(spec: dict[str, Any]) -> None:

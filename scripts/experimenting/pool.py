@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experimenting.chain import Chain
+from experimenting.chain import Chain, Say, Start
 from experimenting.learn import LoadingEngine
+from experimenting.results import Run
 from experimenting.setup import Setup
+from experimenting.thirdhack import settled
 from stages import locks
 from stages.engine.lifetime import die_with_parent
 
@@ -41,7 +43,7 @@ def run_all(setups: Sequence[Setup], work: Path, workers: int) -> None:
     """Run what is not complete. Raises what a chain raised; the others are then ended."""
     work.mkdir(parents=True, exist_ok=True)
     with locks.hold(work / "lock", what=f"the experiments in {work}", timeout=0.0):
-        waiting = [setup for setup in setups if not Chain(setup, folder_of(setup, work), _none).complete]
+        waiting = [setup for setup in setups if not _chain(setup, work, _none, say).complete]
         if not waiting:
             return
         for left in work.glob("engine-*"):  # of workers that were killed
@@ -52,6 +54,15 @@ def run_all(setups: Sequence[Setup], work: Path, workers: int) -> None:
             for group in ([s for s in waiting if not s.base], [s for s in waiting if s.base]):
                 for told in pool.imap_unordered(_run, group, chunksize=1):
                     say(told)
+
+
+def _chain(setup: Setup, work: Path, start: Start, told: Say) -> Chain:
+    """One that begins with another's checkpoint ends as soon as it is known what came of it."""
+    folder = folder_of(setup, work)
+    if not setup.base:
+        return Chain(setup, folder, start, told)
+    base = folder.parent / setup.base
+    return Chain(setup, folder, start, told, lambda: settled(Run(setup, folder), base))
 
 
 def _none(workspace: Workspace, folder: Path) -> LoadingEngine:
@@ -76,7 +87,7 @@ def _begin(parent: int, work: str) -> None:
 
 def _run(setup: Setup) -> str:
     assert _worker is not None
-    chain = Chain(setup, folder_of(setup, _worker.work), _start, say)
+    chain = _chain(setup, _worker.work, _start, say)
     _worker.engine = chain.run(_worker.engine)
     return f"{setup.name} seed {setup.seed}: done"
 

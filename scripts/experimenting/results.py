@@ -61,8 +61,8 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all cycles are."""
-        return self.done >= self.setup.cycles
+        """Whether all cycles are, or as many as had to be."""
+        return self.done >= self.setup.cycles or (self.folder / "last").is_dir()
 
     @cached_property
     def changes(self) -> Mapping[str, Change]:

@@ -82,7 +82,7 @@ def learning(runs: Sequence[Run], workers: int) -> list[Figure]:
             "learning.kl_anchor_max",
             "KL to the anchor, nats a token, largest of all cycles",
             default,
-            lambda run: max(cycle["train"]["kl_anchor"] for cycle in run.cycles[1:]),
+            lambda run: max(cycle["train"]["kl_anchor"] for cycle in run.cycles[1:] if cycle["train"]),
             "<= 0.5",
             "nats",
         ),

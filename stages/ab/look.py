@@ -20,9 +20,9 @@ from typing import Any, Literal
 from evals.ab.arms import Difference, Users, difference
 from evals.ab.decision import AbMetric, AbRules, Action, Look, look, planned_information
 from stages.ab.config import GUARDS, METRICS, AbConfig
+from stages.ab.ended import no_canary
 from stages.ab.observe import ArmSeen, observe
 from stages.ab.past import enough, known_before
-from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.looks import looks_of, record_look
 from stages.registry.store import Store
@@ -51,9 +51,7 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     line = workspace.settings.workspace.line
     canary = canary_of(store, line)
     if canary is None:
-        raise InputMissingError(
-            f"no canary of line {line} is open", hint="`rtrl deploy --canary 0.1` opens one"
-        )
+        raise no_canary(store, line)
     config = workspace.settings.ab
     live, treated = observe(workspace, store, canary, progress)
     earlier = looks_of(store, canary.id)
@@ -83,16 +81,6 @@ def judge(
     at_horizon: bool,
 ) -> tuple[dict[str, Any], Look]:
     """The look's numbers, and the decision. `earlier` are the records of looks before, oldest first."""
-    metrics = [
-        AbMetric(
-            name,
-            _direction(name),
-            config.harm.get(name, 0.0),
-            config.margins.get(name, margin),
-            span=None if name == "latency" else 1.0,
-        )
-        for name, (_, margin) in METRICS.items()
-    ]
     share = float(canary.data["canary"]["share"])
     arms = {
         name: enough(live.metrics[name], treated.metrics[name], config.min_users)
@@ -100,7 +88,7 @@ def judge(
     }
     planned = fix_planned(config, share, {name: of[0] for name, of in arms.items()}, earlier)
     found = look(
-        metrics,
+        _metrics(config),
         {name: arms[name] for name in METRICS},
         (live.users, treated.users),
         (1 - share, share),
@@ -125,6 +113,20 @@ def judge(
         "guards": {name: _plain(difference(*arms[name])) for name in GUARDS},
     }
     return data, found
+
+
+def _metrics(config: AbConfig) -> list[AbMetric]:
+    """What is decided by, with what may be lost of it."""
+    return [
+        AbMetric(
+            name,
+            _direction(name),
+            config.harm.get(name, 0.0),
+            config.margins.get(name, margin),
+            span=None if name == "latency" else 1.0,
+        )
+        for name, (_, margin) in METRICS.items()
+    ]
 
 
 def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -20,7 +20,7 @@ from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
-from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none
+from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
 from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -35,6 +35,7 @@ class DeployStage:
         offline: nothing is running: only say what the next `rtrl serve` serves.
         canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once.
         promote: serve the open canary's checkpoint to everybody.
+        only: with `promote`, the id of the canary that it has to be.
     """
 
     name: str = "deploy"
@@ -45,6 +46,7 @@ class DeployStage:
     offline: bool = False
     canary: float = 0.0
     promote: bool = False
+    only: str = ""
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: the candidate; `report`: what lets it pass, when there is one.
@@ -76,6 +78,7 @@ class DeployStage:
         self, workspace: Workspace, store: Store, line: str, refs: Mapping[str, str]
     ) -> dict[str, Artifact]:
         """The open canary's checkpoint, and the report that let it be one."""
+        require_open(store, line, self.only)
         open_ = canary_of(store, line)
         if open_ is None:
             raise InputMissingError(

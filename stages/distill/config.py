@@ -59,3 +59,11 @@ class DistillConfig(BaseModel):
     judge: JudgeConfig = Field(
         default_factory=JudgeConfig, description="who judges follow-up messages by text, see docs/followup.md"
     )
+
+    @model_validator(mode="after")
+    def _monitors_can_alarm(self) -> DistillConfig:
+        if self.history < self.warm_up:
+            raise ValueError(
+                f"history {self.history} is under warm_up {self.warm_up}: no window would ever alarm"
+            )
+        return self

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
 from stages.distill.spec import PRICE, RewardSpec, parse
-from stages.errors import InputMissingError, IntegrityError
+from stages.episode_names import episode_of, no_such
+from stages.errors import IntegrityError, UsageError
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
 
@@ -65,16 +66,20 @@ class Explanation:
         return found
 
 
-def explain(workspace: Workspace, store: Store, experience_ref: str, episode_id: str) -> Explanation:
-    """Every term of an episode's reward.
+def explain(workspace: Workspace, store: Store, experience_ref: str, name: str) -> Explanation:
+    """Every term of an episode's reward; `name` is the episode's, or the id of one of its generations.
 
     Raises:
+        UsageError: (exit 2) the reference is of another kind.
         InputMissingError: no such experience, or it does not hold the episode.
         IntegrityError: its files are damaged.
     """
     experience = store.resolve(experience_ref, workspace.settings.workspace.line)
+    if experience.kind != "experience":
+        raise UsageError(f"{experience.ref} is no experience", hint="name experience@vN")
     spec = _spec(experience)
     schema = schemas.experience_episodes((*spec.names, PRICE))
+    episode_id = episode_of(store, experience, name)
     row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
     sequences = tables.read(experience.path / schemas.SEQUENCES_FILE, schemas.SEQUENCES).to_pylist()
     events = [
@@ -106,10 +111,7 @@ def _row(experience: Artifact, table: Any, episode_id: str) -> dict[str, Any]:
 
     found: list[dict[str, Any]] = table.filter(pc.equal(table["episode_id"], episode_id)).to_pylist()
     if not found:
-        raise InputMissingError(
-            f"{experience.ref} holds no episode {episode_id}",
-            hint="name another one with --input experience@vN",
-        )
+        raise no_such(experience, episode_id)
     return found[0]
 
 

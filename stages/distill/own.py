@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import linecache
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -116,8 +117,10 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     module_name, _, attribute = function.partition(":")
     try:
         with _path(root):
+            _forget_elsewhere(module_name.partition(".")[0], root)
             module = importlib.import_module(module_name)
         found = getattr(module, attribute)
+        linecache.checkcache(inspect.getsourcefile(module))
         source = inspect.getsource(module)
         inspect.signature(found).bind(None)
     except Exception as error:
@@ -128,6 +131,21 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
         ) from error
     digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
     return OwnSignal(name, function, digest, found)
+
+
+_FROM: dict[str, Path] = {}  # modules that were found in a workspace's folder, and in which
+
+
+def _forget_elsewhere(top: str, root: Path) -> None:
+    """A module of this workspace is not the one of that name that another workspace had in this process."""
+    if _FROM.get(top, root) != root:
+        for name in [one for one in sys.modules if one == top or one.startswith(f"{top}.")]:
+            del sys.modules[name]
+        del _FROM[top]
+    if top not in sys.modules and any(
+        path.is_file() for path in (root / f"{top}.py", root / top / "__init__.py")
+    ):
+        _FROM[top] = root
 
 
 class _path:

@@ -280,10 +280,12 @@ def _warnings(spec: RewardSpec, known: set[Any], trainable: int) -> list[str]:
 def _check_horizons(spec: RewardSpec, interactions: Artifact) -> None:
     collected = float(interactions.meta["horizon_s"])
     if spec.horizon_s > collected:
+        longer = [name for name, waits in spec.horizons.model_dump().items() if waits > collected]
         raise UsageError(
             f"reward spec {spec.name} waits {spec.horizon_s:g} s for a signal, but {interactions.ref} was "
             f"collected with a horizon of {collected:g} s",
-            hint=f"collect with --set collect.horizon_s={spec.horizon_s:g}, or shorten the spec's horizons",
+            hint=f"collect with --set collect.horizon_s={spec.horizon_s:g}, or shorten {', '.join(longer)} "
+            "under [horizons] of the spec: those it leaves out have their defaults",
         )
 
 

@@ -127,8 +127,7 @@ class StubWorker:
 
     def chat(self, requests: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
         """Fixed answers, steered by words in the last user message."""
-        from stages.gateway.stub_engine import logprob
-        from stages.gateway.stub_script import EOS, Script, render
+        from stages.gateway.stub_script import EOS, Script, logprob, render
 
         answers = []
         for request in requests:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import httpx
 
 from stages.engine.config import EngineConfig
-from stages.engine.diagnose import refused
 from stages.engine.identity import Identity, identity_of, require_same_model
+from stages.engine.port import EnginePort
+from stages.engine.under_way import Sampled
 from stages.engine.verification import (
     Fingerprint,
     ProbeReport,
@@ -32,8 +31,8 @@ from stages.engine.verification import (
     tensor_report,
     weights_key,
 )
-from stages.engine.weights_file import Signature, file_mismatch, signature
-from stages.errors import DependencyDownError, IntegrityError, RtrlError
+from stages.engine.weights_file import Files
+from stages.errors import IntegrityError, RtrlError
 
 Health = Literal["ok", "sick", "silent"]
 CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
@@ -42,13 +41,13 @@ FEW = 1  # probes that are asked first: 63 tokens tell child from parent but for
 
 
 class Loaded(NamedTuple):
-    """What the engine says of new weights, see `Verification`."""
+    """See `Verification`."""
 
     source: Source
     keeps: str
 
 
-class EngineControl:
+class EngineControl(EnginePort):
     """The weights of one vLLM server. Not for concurrent use: one update at a time.
 
     Args:
@@ -58,17 +57,16 @@ class EngineControl:
     """
 
     def __init__(self, base_url: str, key: str, config: EngineConfig, started_with: Path) -> None:
-        self.base_url = base_url
-        self.config = config
+        super().__init__(base_url, key, config)
         self.start_with(started_with)
-        self._headers = {"Authorization": f"Bearer {key}"}
-        self._client: httpx.AsyncClient | None = None
         self._prepared: Path | None = None
-        self._sound: dict[Path, Signature] = {}  # files that were what they should be, as they stood then
+        self._files = Files()
 
     def start_with(self, checkpoint_dir: Path) -> None:
         """The process was started anew, on this folder."""
         self._started: Path | Identity = checkpoint_dir
+        self._sampled = Sampled()
+        self._ahead: tuple[Path, asyncio.Task[tuple[str, ...]]] | None = None
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
 
     @property
@@ -77,20 +75,6 @@ class EngineControl:
         if isinstance(self._started, Path):
             self._started = identity_of(self._started)
         return self._started
-
-    async def __aenter__(self) -> EngineControl:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Drop the connections. The object can be used again."""
-        client, self._client = self._client, None  # at once: who asks while it closes opens another
-        if client is not None:
-            await client.aclose()
 
     async def health(self) -> Health:
         """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer in time."""
@@ -103,43 +87,57 @@ class EngineControl:
     async def prepare(self, checkpoint_dir: Path) -> None:
         """What an update can do while requests are still answered. Raises as `update`."""
         expected = read_fingerprint(checkpoint_dir)
-        looks = [] if weights_key(expected) == self._kept else [self._look(checkpoint_dir, expected)]
-        await asyncio.gather(*looks, self._cached(expected))
+        self._ahead = None
+        if weights_key(expected) != self._kept:  # goes on while the engine loads: it has another core
+            self._ahead = checkpoint_dir, self._look(checkpoint_dir, expected)
+        await self._cached(expected)
         self._prepared = checkpoint_dir
 
-    async def update(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
+    async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
         Weights that the engine kept come out of its memory; where they are not whole, from the file.
 
         What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
-        the engine notices closed connections late when there are many.
+        the engine notices closed connections late when there are many. Unless it is to be kept: then it goes
+        on with the new weights, its keys and values computed again, and `sampled` tells of its tokens.
 
         Args:
             seen_as: the folder as an engine on another machine has it; default the same path.
+            keep: what it works on goes on.
 
         Raises:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
             DependencyDownError (13): the engine does not answer.
         """
+        self._sampled = Sampled()
         expected = read_fingerprint(checkpoint_dir)
         prepared, self._prepared = self._prepared, None
+        pause = "keep" if keep else "abort"
         if prepared != checkpoint_dir:
             await self._cached(expected)  # whatever is cached of it now must be gone after
         if weights_key(expected) == self._kept:
-            with contextlib.suppress(IntegrityError):
-                return await self._update(checkpoint_dir, expected, seen_as, file=False)
-        return await self._update(checkpoint_dir, expected, seen_as, file=True)
+            try:
+                return await self._update(checkpoint_dir, expected, seen_as, pause, file=False)
+            except IntegrityError:
+                if keep:  # what went on has tokens of weights that are none
+                    raise
+        return await self._update(checkpoint_dir, expected, seen_as, pause, file=True)
 
     async def _update(
-        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, *, file: bool
+        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, pause: str, *, file: bool
     ) -> Verification:
         """`update`, from the engine's memory where it has the weights, or from the `file`."""
-        looking = self._look(checkpoint_dir, expected) if file else None
+        looking = self._looked(checkpoint_dir, expected) if file else None
         try:
-            await self._post("/pause?mode=abort")
+            await self._post(f"/pause?mode={pause}")
             try:
                 loaded = await self.load_weights(checkpoint_dir, seen_as, file=file)
+                if pause == "keep" and not self._sampled.told:
+                    raise IntegrityError(
+                        "the engine does not tell which tokens it has sampled",
+                        hint='set gateway.in_flight = "finish"',
+                    )
                 await self.reset_prefix_cache()
             except BaseException:
                 with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
@@ -173,7 +171,15 @@ class EngineControl:
         arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
         answer = await self._worker("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
         self._kept = str(answer.get("kept", ""))
+        self._sampled = Sampled.of(answer.get("under_way") or {})
         return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
+
+    def sampled(self, generation: str) -> int | None:
+        """Tokens that a generation had when the last update stopped it; None when it was complete.
+
+        0 also of one that the engine did not know yet, or when it does not tell.
+        """
+        return self._sampled.of_generation(generation)
 
     async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
         """Forget keys and values computed with older weights. Refused while requests hold blocks."""
@@ -232,23 +238,19 @@ class EngineControl:
         served = await self.probe(expected.probes)
         return judge_probes(expected.logprobs, served, self.config.dtype)
 
+    def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
+        """The look that `prepare` began, or another."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead and ahead[0] == checkpoint_dir else self._look(checkpoint_dir, expected)
+
     def _look(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
         """Begin to look at the checkpoint's files. Whoever gives up may leave the task alone."""
-        looking = asyncio.create_task(asyncio.to_thread(self._file_mismatch, checkpoint_dir, expected))
+        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
+        if self.config.program == "stub":  # it has no weights, and says itself what it was given
+            sums = {}
+        looking = asyncio.create_task(asyncio.to_thread(self._files.mismatch, checkpoint_dir, sums))
         looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         return looking
-
-    def _file_mismatch(self, checkpoint_dir: Path, expected: Fingerprint) -> tuple[str, ...]:
-        if self.config.program == "stub":  # it has no weights, and says itself what it was given
-            return ()
-        known = signature(checkpoint_dir)
-        if self._sound.get(checkpoint_dir) == known:
-            return ()
-        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        found = file_mismatch(checkpoint_dir, sums)
-        if not found:
-            self._sound[checkpoint_dir] = known
-        return found
 
     async def probe(self, probes: list[list[int]]) -> list[list[float]]:
         """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
@@ -274,25 +276,3 @@ class EngineControl:
         arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
         answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
         return tensor_report(answer)
-
-    async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:
-        body = {"method": method, "kwargs": arguments, "timeout": self.config.update_timeout_s}
-        results = (await self._post("/collective_rpc", body))["results"]
-        return dict(results[0])
-
-    async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        try:
-            answer = await self._open().post(path, json=body, timeout=self.config.update_timeout_s)
-        except httpx.HTTPError as error:
-            raise DependencyDownError(
-                f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
-                hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
-            ) from error
-        if answer.status_code != 200:
-            raise refused(path, answer.status_code, answer.text)
-        return dict(json.loads(answer.text)) if answer.text else {}
-
-    def _open(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
-        return self._client

@@ -49,6 +49,23 @@ def file_mismatch(directory: Path, expected: Mapping[str, str]) -> tuple[str, ..
     return tuple(name for name in sums | dict(expected) if sums.get(name) != expected.get(name))
 
 
+class Files:
+    """Weights files, each looked at again only when it has changed."""
+
+    def __init__(self) -> None:
+        self._sound: dict[Path, Signature] = {}  # files that were what they should be, as they stood then
+
+    def mismatch(self, directory: Path, expected: Mapping[str, str]) -> tuple[str, ...]:
+        """As `file_mismatch`; nothing is looked at where nothing is expected."""
+        known = signature(directory)
+        if not expected or self._sound.get(directory) == known:
+            return ()
+        found = file_mismatch(directory, expected)
+        if not found:
+            self._sound[directory] = known
+        return found
+
+
 def _sha256(pieces: Pieces, tensor: Tensor) -> str:
     digest = hashlib.sha256()
     for begin in range(tensor.begin, tensor.end, PIECE):

@@ -18,6 +18,7 @@ import torch
 
 from stages.engine.held import compare, headers, is_embedding, is_head, tensors_of
 from stages.engine.resident import UNPROVEN, Kept, Proof, keep, proof_of, put_back, without_room
+from stages.engine.under_way import Watch
 
 
 class WorkerExtension:
@@ -32,6 +33,7 @@ class WorkerExtension:
     _rtrl_shapes: dict[str, tuple[int, ...]] | None = None
     _rtrl_proof: Proof | None = None  # of what is held; None until it was compared with a file
     _rtrl_kept: Kept | None = None  # what was held and proven before
+    _rtrl_watch: Watch | None = None
     _rtrl_back = False  # what is held came out of memory and was not looked at since
 
     def rtrl_load(
@@ -75,6 +77,8 @@ class WorkerExtension:
         With an empty `expected` the file is taken as it is: whoever asks has looked at it. What was put
         back out of memory is compared with the checksums that it had when it was compared with its file.
         """
+        if self._rtrl_watch is None:
+            self._rtrl_watch = Watch(self.model_runner)
         model = self.model_runner.get_model()
         proof = self._rtrl_proof
         if self._rtrl_back and proof is not None and proof.key == key:
@@ -97,7 +101,9 @@ class WorkerExtension:
 
     def _rtrl_loaded(self, source: str, keeps: str, heads: list[str]) -> dict[str, Any]:
         key = self._rtrl_kept.proof.key if self._rtrl_kept else ""
-        return {"repacked_heads": heads, "source": source, "keeps": keeps, "kept": key}
+        counts = self._rtrl_watch.counts() if self._rtrl_watch else {}
+        told = {"source": source, "keeps": keeps, "kept": key, "under_way": counts}
+        return {"repacked_heads": heads, **told}
 
     def _rtrl_forget(self) -> None:
         """What vLLM's own reload makes it forget: what was computed with the weights before."""

@@ -31,7 +31,8 @@ from stages.gateway.http import (
 from stages.gateway.line_control import CanaryControl, LineControl, Others, Patience
 from stages.gateway.metrics import Metrics
 from stages.gateway.rolling import Rolling
-from stages.gateway.served import Checkpoint, SwapError, Swapper
+from stages.gateway.served import Checkpoint
+from stages.gateway.swapper import SwapError, Swapper
 from stages.spool import SpoolWriter
 
 log = logging.getLogger("rtrl.gateway")

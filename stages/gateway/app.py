@@ -219,6 +219,7 @@ class Gateway:
             exchange.generation = call.id
             await self._recorder.prepare(call)
         except BaseException:
+            arm.served.turns.end(exchange.generation)
             arm.served.gate.leave()
             raise
         if request.stream:

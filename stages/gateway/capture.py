@@ -31,7 +31,8 @@ from stages.gateway.request import Request
 from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
-from stages.records import POPULATION, Generation, Span
+from stages.gateway.turns import defect_of, spans_of
+from stages.records import POPULATION, Generation
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.vault import Vault
 
@@ -97,12 +98,14 @@ class Recorder:
             wall=wall,
             began=time.perf_counter(),
         )
+        arm.served.turns.begin(call.id)
         self._spool.expect(call.id, key.id, who.user, no_train=who.no_train)
         return call
 
     def abandon(self, call: Call, reason: str) -> None:
         """Nothing was generated."""
         self._spool.abandon(call.id)
+        call.arm.served.turns.end(call.id)
         self._metrics.unrecorded(reason)
 
     async def prepare(self, call: Call) -> None:
@@ -154,6 +157,7 @@ class Recorder:
         tokens = _arrays(sampled)
         session, episode, ordinal = self._place(call, answer)
         n = len(tokens.output)
+        spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
         generation = Generation(
             id=call.id,
             key_id=call.key.id,
@@ -168,7 +172,7 @@ class Recorder:
             deployment=call.checkpoint.deployment,
             api=request.api,
             sampling=request.sampling,
-            spans=(Span(0, n, call.checkpoint.digest),) if n else (),
+            spans=spans,
             finish_reason=sampled.finish_reason,
             prompt_tokens=len(tokens.prompt),
             output_tokens=n,
@@ -184,7 +188,7 @@ class Recorder:
                 **({POPULATION: call.key.population} if call.key.population else {}),
             },
             no_train=who.no_train,
-            defect=sampled.defect or find_defect(sampled, tokens),
+            defect=sampled.defect or defect_of(spans) or find_defect(sampled, tokens),
         )
         return generation, tokens
 

@@ -115,6 +115,11 @@ class GatewayConfig(BaseModel):
     hold_timeout_s: float = Field(
         60.0, gt=0, description="how long a request waits while weights are swapped before it gets 503"
     )
+    in_flight: Literal["finish", "continue"] = Field(
+        "finish",
+        description="what answers under way do when weights are updated in place: `finish` under the old "
+        "ones, or `continue` under the new ones",
+    )
     drain_timeout_s: float = Field(
         120.0, gt=0, description="how long a swap waits for requests in flight before it gives up"
     )

@@ -72,8 +72,8 @@ class EngineClient:
         """Close all connections."""
         self._transport.close()
 
-    async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """The engine's JSON answer.
+    async def post(self, path: str, body: bytes, name: str = "") -> dict[str, Any]:
+        """The engine's JSON answer. `name`: what the engine is to call the request.
 
         Raises:
             ApiError: 4xx as the engine said; 503 when it does not answer, or the breaker is open; 504 when
@@ -81,7 +81,7 @@ class EngineClient:
         """
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
                     content = await response.read()
             except TimeoutError:
                 attempt.ok = False
@@ -98,8 +98,8 @@ class EngineClient:
             raise _down()
         return value
 
-    async def stream(self, path: str, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
-        """The engine's events, decoded, without the final [DONE]. Close it to stop the engine.
+    async def stream(self, path: str, body: bytes, name: str = "") -> AsyncGenerator[dict[str, Any], None]:
+        """The engine's events, decoded, without the final [DONE]. Close it to stop the engine. As `post`.
 
         Raises:
             ApiError: as `post`, also for an error event that comes first.
@@ -108,7 +108,7 @@ class EngineClient:
         first = True
         with self.breaker.attempt() as attempt:
             try:
-                async with asyncio.timeout(self._timeout), self._sent("POST", path, body) as response:
+                async with asyncio.timeout(self._timeout), self._sent(path, body, name) as response:
                     if response.status != 200:
                         attempt.ok = not _to_blame(response.status)
                         raise refused(response.status, await response.read())
@@ -126,9 +126,9 @@ class EngineClient:
                 raise (_down() if first else EngineLostError(timeout=False)) from None
 
     @asynccontextmanager
-    async def _sent(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[Response]:
+    async def _sent(self, path: str, body: bytes, name: str) -> AsyncIterator[Response]:
         transport = self._transport  # another one after `move`
-        response = await transport.send(method, path, body)
+        response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
         try:
             yield response
         finally:
@@ -177,6 +177,18 @@ def _object(content: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+# parts of vLLM's refusals that name no field, and what they mean in words of ours: theirs repeat values
+_REASONS: tuple[tuple[str, str, str | None], ...] = (
+    ("is not a multimodal model", "the model takes text only, and messages hold something else", "messages"),
+    ("may be provided in one prompt", "messages hold more images or sounds than the model takes", "messages"),
+    ("out of vocabulary", "the prompt holds an id that is not in the model's vocabulary", "prompt"),
+    ("grammar", "the schema or grammar of the request cannot be applied", None),
+    ("Grammar", "the schema or grammar of the request cannot be applied", None),
+    ("JSON schema", "the schema or grammar of the request cannot be applied", None),
+)
+_NO_REASON = ("the engine refused the request", None)
+
+
 def refused(status: int, content: bytes) -> ApiError:
     """The client's error for an engine's answer that is not 200.
 
@@ -193,9 +205,11 @@ def refused(status: int, content: bytes) -> ApiError:
         result = invalid(
             "prompt and max_tokens do not fit the model's context", code="context_length_exceeded"
         )
+    elif field := _known_field(param) or _known_field(said):
+        result = invalid(f"the engine refused {field}", param=field, code="engine_refused")
     else:
-        field = _known_field(param) or _known_field(said)
-        result = invalid(f"the engine refused {field or 'the request'}", param=field, code="engine_refused")
+        told, field = next(((why, of) for words, why, of in _REASONS if words in said), _NO_REASON)
+        result = invalid(told, param=field, code="engine_refused")
     result.status = status
     return result
 

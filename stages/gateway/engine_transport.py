@@ -190,7 +190,7 @@ class Transport:
         self.waiting = 0  # requests that have no connection yet
         self._all: set[Connection] = set()
 
-    async def send(self, method: str, path: str, body: bytes = b"") -> Response:
+    async def send(self, method: str, path: str, body: bytes = b"", headers: str = "") -> Response:
         """Send a request and wait for the status; an idle connection that turns out closed is replaced.
 
         The caller reads the response or closes it, and then calls `release`, always.
@@ -198,7 +198,7 @@ class Transport:
         Raises:
             EngineUnreachableError: there is no answer.
         """
-        head = f"{method} {self._prefix}{path}{self._headers}content-length: {len(body)}\r\n\r\n"
+        head = f"{method} {self._prefix}{path}{self._headers}{headers}content-length: {len(body)}\r\n\r\n"
         data = head.encode() + body
         self.waiting += 1
         try:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from cursorbench.sessions.lines import sides_of_diff
+
 _WHOLE = ("value", "added", "added_kept", "deleted", "deleted_kept")  # fields of `thumbs` and `edit_survival`
 _EXACT = 2**53  # floats from here on do not tell whole numbers apart
 _FIELD = re.compile(r"at `\$\.(\w+)|required field `(\w+)`")
@@ -155,6 +157,8 @@ def problem(type: str, data: dict[str, Any]) -> str:
         return _in_words(type, str(error))
     if isinstance(checked, EditApplied) and checked.diff is None and None in (checked.before, checked.after):
         return "edit_applied needs before and after, or diff"
+    if isinstance(checked, EditApplied) and checked.diff is not None and _changes_nothing(checked.diff):
+        return "diff must be a unified diff: it has no line that begins with + or -"
     if isinstance(checked, EditSurvival) and checked.now is None:
         counts = (checked.added, checked.added_kept, checked.deleted, checked.deleted_kept)
         if None in counts:
@@ -163,3 +167,9 @@ def problem(type: str, data: dict[str, Any]) -> str:
         if any(kept_more):
             return "edit_survival cannot keep more lines than there were"
     return ""
+
+
+def _changes_nothing(diff: str) -> bool:
+    """Whether nothing can be read off a diff: distill would take the edit for none."""
+    before, after = sides_of_diff(diff)
+    return before == after

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from stages.gateway.errors import ApiError, unavailable
 
@@ -120,6 +120,22 @@ class Gate:
         finally:
             self._cutting = self._shut
             self._open.set()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold new generations, while those in flight go on; then let everybody in again."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._cutting = self._shut
+            self._open.set()
+
+    async def empty(self, timeout: float) -> None:
+        """End those in flight, within `held`; returns when they have left, or after `timeout` seconds."""
+        self._cut(cut_short())
+        with suppress(DrainTimeoutError):
+            await self._drain(timeout)
 
     def shut(self, error: ApiError) -> None:
         """For good: those in flight are cut short; `error` for them, for those that wait, from now on."""

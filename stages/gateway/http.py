@@ -172,3 +172,12 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(
         413, "invalid_request_error", "body_too_large", f"request bodies are limited to {limit} bytes"
     )  # fmt: skip
+
+
+async def answer_lifespan(receive: Receive, send: Send) -> None:
+    """Yes to whatever the server says of its life; returns when it ends."""
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

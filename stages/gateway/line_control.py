@@ -14,7 +14,8 @@ from stages.errors import RtrlError
 from stages.gateway.arms import Arms
 from stages.gateway.errors import ApiError
 from stages.gateway.rolling import Rolling
-from stages.gateway.served import Checkpoint, SwapError, Swapped, Swapper
+from stages.gateway.served import Checkpoint
+from stages.gateway.swapper import SwapError, Swapped, Swapper
 
 
 class CanaryControl(Protocol):

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from stages.gateway.errors import ApiError
-from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapped, Swapper, Told
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import SwapError, Swapped, Swapper, Told
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ class Rolling:
             way = Way("restart", "it did not answer in time")
         served: ServedState = self._swappers[i].served
         seconds = round(done.seconds, 3) if done is not None else None
-        return {"engine": served.name or served.arm, "way": way.way, "why": way.why, "seconds": seconds}
+        why = f"{way.why}; {done.went_on} answers went on" if done is not None and done.went_on else way.why
+        return {"engine": served.name or served.arm, "way": way.way, "why": why, "seconds": seconds}
 
     def _failed(self, i: int, error: BaseException) -> BaseException:
         if not isinstance(error, SwapError):

@@ -1,27 +1,24 @@
-"""What the engine behind this gateway serves, and changing it without mixing two models.
+"""What the engine behind this gateway serves.
 
-`ServedState` is set by whoever runs the engine (`stages/serve.py`) and by `Swapper`. Every generation
+`ServedState` is set by whoever runs the engine (`stages/serving/`) and by `Swapper`. Every generation
 takes its checkpoint from here while it holds the gate, so a token is never attributed to weights that
 did not sample it.
+
+Not here: changing it (`swapper.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.errors import DependencyDownError, RtrlError
-from stages.gateway.errors import ApiError, unavailable
-from stages.gateway.gate import DrainTimeoutError, Gate
+from stages.gateway.errors import unavailable
+from stages.gateway.gate import Gate
 from stages.gateway.health import Health
+from stages.gateway.turns import Turns
 
 EngineState = Literal["starting", "ready", "down", "unknown"]
-Update = Callable[[Path], Awaitable[Any]]
-Told = Callable[[str, "Checkpoint", float], None]
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,7 @@ class ServedState:
     gate: Gate = field(default_factory=Gate)
     health: Health = field(default_factory=Health)
     name: str = ""
+    turns: Turns = field(default_factory=Turns)
 
     @property
     def label(self) -> str:
@@ -91,197 +89,3 @@ class ServedState:
             "held": self.gate.waiting,
             "health": self.health.as_dict(),
         }
-
-
-@dataclass(frozen=True)
-class Swapped:
-    """A swap that worked. `verification` is what `update` returned; times in seconds.
-
-    `restarting`: the engine was of no use, and is being started anew on the target; nothing is served
-    until that is verified.
-    """
-
-    before: Checkpoint
-    verification: Any
-    drained_s: float
-    seconds: float
-    restarting: bool = False
-    engines: list[dict[str, Any]] = field(default_factory=list)  # of several: which way each went, and why
-
-
-RESTARTING = "restarting"
-
-
-class SwapError(Exception):
-    """A swap that did not work. What is served then is in `ServedState`.
-
-    Attributes:
-        code: "swap_running", "drain_timeout", "swap_failed" (the old weights are served) or
-            "engine_unknown" (they could not be loaded again; nothing is served).
-        cause: the error of the update, if that is what failed.
-    """
-
-    def __init__(self, code: str, message: str, cause: RtrlError | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.cause = cause
-
-
-class Swapper:
-    """Replaces the served weights. One swap at a time.
-
-    Args:
-        update: loads the weights in a folder into the engine, resets its caches and verifies what it
-            serves; raises RtrlError when any of that fails.
-        told: (attribute) called after each swap with "done" or an error's code, the target, and seconds.
-        recover: called with the old weights' folder when even those could not be loaded again: starts
-            the engine anew on them, and sets `ServedState.engine` when it is up.
-        prepare: called with the weights' folder before requests are held: brings them to the engine.
-    """
-
-    def __init__(
-        self,
-        served: ServedState,
-        update: Update,
-        drain_timeout_s: float,
-        recover: Update | None = None,
-        prepare: Update | None = None,
-    ) -> None:
-        self._served = served
-        self._update = update
-        self._recover, self._prepare = recover, prepare
-        self._timeout = drain_timeout_s
-        self.told: Told = lambda _outcome, _target, _seconds: None
-        self._busy = asyncio.Lock()
-
-    @property
-    def served(self) -> ServedState:
-        """What it changes."""
-        return self._served
-
-    @property
-    def ready(self) -> bool:
-        """Whether the engine can take weights now."""
-        return self._served.engine == "ready"
-
-    def serves(self, digest: str) -> bool:
-        """Whether this is what the engine holds, or starts on."""
-        return self._served.checkpoint.digest == digest
-
-    async def swap(
-        self,
-        target: Checkpoint,
-        *,
-        drain_timeout_s: float | None = None,
-        cut: bool = False,
-        limit_s: float | None = None,
-    ) -> Swapped:
-        """Serve `target` from now on, also when it is served already (loaded and verified again).
-
-        Generations in flight finish on the old weights; requests that come meanwhile wait. Goes on to
-        its end when the caller is cancelled.
-
-        Args:
-            drain_timeout_s: patience with those in flight; None for the gateway's own.
-            cut: end those that are not done then, in place of giving up.
-            limit_s: an engine that is not ready, dead, or takes longer is left to whoever runs it, to be
-                started anew on the target; None raises then.
-
-        Raises:
-            SwapError: it did not work.
-            ApiError: 503, the engine was not ready.
-        """
-        return await asyncio.shield(self._noted(target, drain_timeout_s or self._timeout, cut, limit_s))
-
-    async def _noted(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
-        began = time.monotonic()
-        try:
-            done = await self._swap(target, timeout, cut, limit_s)
-        except (SwapError, ApiError) as error:
-            self.told(error.code, target, time.monotonic() - began)
-            raise
-        self.told("done", target, done.seconds)
-        return done
-
-    async def _swap(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
-        if self._busy.locked():
-            raise SwapError("swap_running", "another swap is running")
-        began = time.monotonic()
-        async with self._busy:
-            if self._prepare is not None and self.ready:
-                await self._prepared(target, limit_s)
-            try:
-                async with self._served.gate.exclusive(timeout, cut=cut):
-                    drained = time.monotonic()
-                    before = self._served.checkpoint
-                    if limit_s is None:
-                        self._served.require_ready()
-                        verification = await self._replace(target, before)
-                    else:
-                        verification = await self._replace_or_restart(target, before, limit_s)
-            except DrainTimeoutError as error:
-                raise SwapError("drain_timeout", str(error)) from None
-        seconds = time.monotonic() - began
-        return Swapped(before, verification, drained - began, seconds, restarting=verification is RESTARTING)
-
-    async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
-        """Raises SwapError; nothing is changed then."""
-        assert self._prepare is not None
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._prepare(target.path)
-        except TimeoutError:
-            if limit_s is None:
-                raise
-        except RtrlError as error:
-            raise SwapError("swap_failed", f"{error.message}; the same weights are served", error) from error
-
-    async def _replace_or_restart(self, target: Checkpoint, before: Checkpoint, limit_s: float) -> Any:
-        """Alone at the gate: `_replace`, if the engine can; else only say what it is to be started on."""
-        served = self._served
-        if served.engine == "ready":
-            served.engine = "unknown"
-            try:
-                async with asyncio.timeout(limit_s):
-                    verification = await self._update(target.path)
-            except (TimeoutError, DependencyDownError):
-                pass
-            except BaseException as error:
-                raise await self._failed(error, before) from error
-            else:
-                served.checkpoint, served.engine = target, "ready"
-                return verification
-        # still "starting", "down" or "unknown": the next that starts is on the target (`Supervisor`)
-        served.checkpoint = target
-        return RESTARTING
-
-    async def _replace(self, target: Checkpoint, before: Checkpoint) -> Any:
-        """Alone at the gate: load `target`; on failure go back."""
-        self._served.engine = "unknown"
-        try:
-            verification = await self._update(target.path)
-        except BaseException as error:
-            raise await self._failed(error, before) from error
-        self._served.checkpoint = target
-        self._served.engine = "ready"
-        return verification
-
-    async def _failed(self, error: BaseException, before: Checkpoint) -> SwapError:
-        """The old weights again, and what to tell of it. Raises SwapError when they do not load either."""
-        cause = error if isinstance(error, RtrlError) else None
-        what = cause.message if cause else type(error).__name__
-        await self._go_back(before, what, cause)
-        return SwapError("swap_failed", f"{what}; the previous weights are served", cause)
-
-    async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
-        """The engine may hold anything now: load the old weights and verify them."""
-        try:
-            await self._update(before.path)
-        except RtrlError as error:
-            if self._recover is not None:
-                await self._recover(before.path)
-            raise SwapError(
-                "engine_unknown", f"{what}; the previous weights did not load either: {error.message}", cause
-            ) from error
-        self._served.engine = "ready"

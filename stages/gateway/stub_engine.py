@@ -36,17 +36,22 @@ from typing import Any
 
 import orjson
 
-from stages.gateway.http import ClientGoneError, Receive, Scope, Send, header, read_body, send_json
-from stages.gateway.stub_script import EOS, Script, name_of, render, routed_experts, whole_characters
+from stages.gateway.http import (
+    ClientGoneError,
+    Receive,
+    Scope,
+    Send,
+    answer_lifespan,
+    header,
+    read_body,
+    send_json,
+)
+from stages.gateway.stub_script import EOS, Script, logprob, name_of, render, routed_experts, whole_characters
+from stages.gateway.stub_steps import Steps
 from stages.gateway.stub_weights import StubWeights
 
 MAX_MODEL_LEN = 100_000
 WORDS = "stub.txt"  # in a checkpoint folder
-
-
-def logprob(index: int, token: int, salt: int = 0) -> float:
-    """The stub's logprob of a token at a place: between -2 and 0, different for each."""
-    return -((index * 31 + token * 17 + salt) % 1000) / 500
 
 
 class StubEngine:
@@ -66,12 +71,13 @@ class StubEngine:
         self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
+        self.steps = Steps()
         self.up = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
-            await _lifespan(receive, send)
+            await answer_lifespan(receive, send)
             return
         path = scope["path"]
         if self._expected and header(scope, b"authorization") != self._expected:
@@ -83,6 +89,8 @@ class StubEngine:
         elif path == "/v1/models":
             await send_json(send, 200, {"object": "list", "data": [{"id": self.model, "object": "model"}]})
         elif path in ("/reset_prefix_cache", "/pause", "/resume"):
+            if path != "/reset_prefix_cache":
+                self.steps.pause(path == "/pause" and b"mode=keep" in scope["query_string"])
             await send_json(send, 200, {"success": True})
         elif path == "/collective_rpc":
             await self._control(orjson.loads(await read_body(scope, receive, 1 << 28)), send)
@@ -101,6 +109,7 @@ class StubEngine:
         await asyncio.sleep(pause)
         try:
             told = self.weights.call(body)
+            told["results"][0]["under_way"] = self.steps.counts()
         except ValueError as error:
             await _error(send, 500, str(error))
             return
@@ -127,39 +136,41 @@ class StubEngine:
             return
         if script.delay:
             await asyncio.sleep(script.delay)
-        answer = _Answer(chat, body, prompt, script, self.model, self.weights)
-        if body.get("stream"):
-            await answer.stream(send)
-        elif script.die >= 0:
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
-            raise ClientGoneError(header(scope, b"host").decode())
-        else:
-            await send_json(send, 200, await answer.whole())
+        name = header(scope, b"x-request-id").decode("latin-1")
+        answer = _Answer(self, name, chat, body, prompt, script)
+        try:
+            if body.get("stream"):
+                await answer.stream(send)
+            elif script.die >= 0:
+                start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]}
+                await send(start)
+                raise ClientGoneError(header(scope, b"host").decode())
+            else:
+                await send_json(send, 200, await answer.whole())
+        finally:
+            self.steps.end(name)
 
 
 class _Answer:
     """One answer in vLLM's shapes."""
 
     def __init__(
-        self,
-        chat: bool,
-        body: dict[str, Any],
-        prompt: list[int],
-        script: Script,
-        model: str,
-        held: StubWeights,
+        self, of: StubEngine, name: str, chat: bool, body: dict[str, Any], prompt: list[int], script: Script
     ) -> None:
+        self.steps, self.name, self.weights = of.steps, name, of.weights
         self.chat, self.body, self.prompt, self.script = chat, body, prompt, script
-        self.weights, self.cached = held, held.cached_tokens
+        self.cached = of.weights.cached_tokens
         self.salts: list[int] = []  # of the weights held when each token was sampled
-        self.base = {"id": "stub-1", "created": 0, "model": model}
+        self.base = {"id": "stub-1", "created": 0, "model": of.model}
 
     async def whole(self) -> dict[str, Any]:
         script = self.script
         for _ in script.ids:
             if script.gap:
                 await asyncio.sleep(script.gap)
+            await self.steps.running()
             self.salts.append(self.weights.salt)
+            self.steps.sampled(self.name, len(self.salts))
         text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
         choice: dict[str, Any] = {"index": 0, "finish_reason": script.finish, "stop_reason": None}
         choice["logprobs"] = self._logprobs(0, script.ids)
@@ -180,13 +191,20 @@ class _Answer:
     async def stream(self, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for index, event in enumerate(self._events()):
+        events, index = self._events(), 0
+        while True:
+            await self.steps.running()
+            event = next(events, None)
+            if event is None:
+                break
+            self.steps.sampled(self.name, len(self.salts))
             if 0 <= self.script.die < index:
                 raise ClientGoneError("as the request told the stub")
             if index and self.script.gap:
                 await asyncio.sleep(self.script.gap)
             data = b"data: " + orjson.dumps(event) + b"\n\n"
             await send({"type": "http.response.body", "body": data, "more_body": True})
+            index += 1
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
     def _events(self) -> Iterator[dict[str, Any]]:
@@ -248,14 +266,6 @@ class _Answer:
 async def _error(send: Send, status: int, message: str) -> None:
     error = {"message": message, "type": "BadRequestError", "param": None, "code": status}
     await send_json(send, status, {"error": error})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": message["type"] + ".complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 def main() -> None:

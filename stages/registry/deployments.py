@@ -25,6 +25,8 @@ from stages.registry.models import ArtifactRow, DeploymentRow
 from stages.registry.states import now, record, transition
 
 if TYPE_CHECKING:
+    from sqlmodel import Session
+
     from stages.registry.store import Store
 
 
@@ -81,20 +83,12 @@ class Deployments:
             deployment_id or f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         )
         with self._store.write("deployment") as session:
-            artifact = session.exec(
-                select(ArtifactRow).where(
-                    ArtifactRow.digest == checkpoint,
-                    ArtifactRow.state == "committed",
-                    ArtifactRow.kind == "checkpoint",
-                )
-            ).first()
-            if artifact is None or artifact.id is None:
-                raise InputMissingError(f"there is no checkpoint {checkpoint}")
+            artifact_id = _artifact_of(session, checkpoint)
             session.add(
                 DeploymentRow(
                     id=deployment_id,
                     line=line,
-                    artifact_id=artifact.id,
+                    artifact_id=artifact_id,
                     run_id=run_id,
                     report=report,
                     previous=previous,
@@ -179,7 +173,7 @@ class Deployments:
         last = self._select(*of_it, col(DeploymentRow.state) != "failed", limit=1)
         return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
 
-    def history(self, line: str, limit: int = 20) -> list[Deployment]:
+    def history(self, line: str, limit: int | None = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)
 
@@ -215,3 +209,17 @@ class Deployments:
                 )
                 for row, digest in session.exec(query).all()
             ]
+
+
+def _artifact_of(session: Session, checkpoint: str) -> int:
+    """The row of a checkpoint (digest) that is whole. Raises InputMissingError (exit 5)."""
+    found = session.exec(
+        select(ArtifactRow).where(
+            ArtifactRow.digest == checkpoint,
+            ArtifactRow.state == "committed",
+            ArtifactRow.kind == "checkpoint",
+        )
+    ).first()
+    if found is None or found.id is None:
+        raise InputMissingError(f"there is no checkpoint {checkpoint}")
+    return found.id

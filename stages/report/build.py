@@ -121,16 +121,12 @@ def build(
     over_time, untimed = _over_time(store, experiences, loaded, figures, last, gone)
     best, worst = examples(workspace, store, experiences, loaded.table, texts=texts)
     timed = episodes.at[episodes.at > 0]
-    left = left_out(store, experiences, loaded.table["why_not"], loaded.forgotten, untimed)
-    elsewhere = not_here(store, experiences, loaded.table, gone)
     return Report(
         refs=tuple(one.ref for one in experiences),
         digests=tuple(one.digest for one in experiences),
         line=newest.line,
         made=newest.created_at,
-        interactions=tuple(
-            _name(store, digest) for one in experiences for digest in one.meta["interactions"]
-        ),
+        interactions=_interactions(store, experiences),
         spec=str(newest.meta["spec_name"]),
         served=bool(newest.meta["checkpoint"]),
         episodes=len(episodes),
@@ -143,10 +139,22 @@ def build(
         readings={one.name: one.read(episodes) for one in figures},
         populations=tuple(population(name, episodes, figures) for name in by),
         over_time=over_time,
-        left_out=replace(left, rows=(*elsewhere, *left.rows)),
+        left_out=_all_left_out(store, experiences, loaded, untimed, gone),
         best=tuple(best),
         worst=tuple(worst),
     )
+
+
+def _all_left_out(
+    store: Store, experiences: Sequence[Artifact], loaded: Loaded, untimed: int, gone: Gone
+) -> LeftOut:
+    """What distill left out, after what did not get that far."""
+    left = left_out(store, experiences, loaded.table["why_not"], loaded.forgotten, untimed)
+    return replace(left, rows=(*not_here(store, experiences, loaded.table, gone), *left.rows))
+
+
+def _interactions(store: Store, experiences: Sequence[Artifact]) -> tuple[str, ...]:
+    return tuple(_name(store, digest) for one in experiences for digest in one.meta["interactions"])
 
 
 def _name(store: Store, digest: str) -> str:

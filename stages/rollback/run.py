@@ -23,7 +23,7 @@ from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
 from stages.rollback.first import Moved
 from stages.stage import Artifact, Kind, Outcome, RunContext
-from stages.target.canary import canary_of, end
+from stages.target.canary import canary_of, end, require_open
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -44,6 +44,7 @@ class RollbackStage:
         reason: why, for the record.
         offline: nothing is running: only say what the next `rtrl serve` serves.
         moved: the traffic has been moved already (`first.py`).
+        only: id of the canary that is to be taken away; when it is not open any more, nothing is done.
     """
 
     name: str = "rollback"
@@ -52,13 +53,15 @@ class RollbackStage:
     reason: str = ""
     offline: bool = False
     moved: Moved | None = None
+    only: str = ""
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
 
-        Raises InputMissingError (exit 5) when nothing was live before, or it is gone.
+        Raises InputMissingError (exit 5) when nothing was live before, or it is gone; or `only` is.
         """
         line = workspace.settings.workspace.line
+        require_open(store, line, self.only)
         if named := refs.get("checkpoint"):
             target = store.resolve(named, line)
         else:
@@ -86,6 +89,7 @@ class RollbackStage:
     ) -> Outcome:
         """Serve the earlier checkpoint; no outputs. Raises IntegrityError (12), DependencyDownError (13)."""
         store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        require_open(store, ctx.workspace.settings.workspace.line, self.only)
         switch, facts = _decided(config, inputs, extra, ctx, live)
         if self.moved is not None and self.moved.intent.checkpoint == switch.target.digest:
             switch = replace(switch, moved=self.moved.intent, proof=self.moved.answer)

@@ -44,10 +44,10 @@ class Announcer:
     def updating(self, update: Update) -> Update:
         """`update` with the service manager knowing about it."""
 
-        async def told(path: Path) -> Verification:
+        async def told(path: Path, **how: bool) -> Verification:
             self.notifier.reloading("new weights are loaded and verified")
             try:
-                return await update(path)
+                return await update(path, **how)
             finally:
                 self.notifier.ready(self.status())
 

@@ -19,7 +19,8 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.rolling import Rolling
-from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import Swapper
 from stages.registry.store import Store
 from stages.serving.announce import Update
 from stages.serving.outside import Offer, Outside
@@ -77,8 +78,15 @@ class Fleet:
         if not self.engines:
             raise UsageError("engine.replicas is 0 and there are no [targets.NAME]", hint="name an engine")
         drain_s = gateway.drain_timeout_s
+        goes_on = gateway.in_flight == "continue"
         swappers = [
-            Swapper(each.served, updating(each.update), drain_s, prepare=getattr(each, "prepare", None))
+            Swapper(
+                each.served,
+                updating(each.update),
+                drain_s,
+                prepare=getattr(each, "prepare", None),
+                keeper=each if goes_on else None,
+            )
             for each in self.engines
         ]
         self.swapper = Rolling(swappers, list(self.engines))

@@ -20,7 +20,8 @@ from stages.engine.process import EngineProcess
 from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.arms import Arms
 from stages.gateway.errors import ApiError
-from stages.gateway.served import Checkpoint, SwapError, Swapper
+from stages.gateway.served import Checkpoint
+from stages.gateway.swapper import SwapError, Swapper
 from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store
@@ -188,7 +189,9 @@ class Lines:
         gateway = self._workspace.settings.gateway
         arms = Arms(engine.arm)
         arms.collapse = self._workspace.on_line(line).settings.ab.collapse
-        swapper = Swapper(engine.arm.served, engine.supervisor.update, gateway.drain_timeout_s)
+        keeper = engine.supervisor if gateway.in_flight == "continue" else None
+        update = engine.supervisor.update
+        swapper = Swapper(engine.arm.served, update, gateway.drain_timeout_s, keeper=keeper)
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
         tasks = [

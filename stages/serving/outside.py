@@ -20,7 +20,8 @@ from stages.engine.verification import Verification
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError
 from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
-from stages.serving.supervisor import POLL_S, Say, probe
+from stages.serving.probes import probe
+from stages.serving.supervisor import POLL_S, Say
 from stages.target.config import TargetConfig
 
 Offer = Callable[[str, str], Any]
@@ -82,9 +83,17 @@ class Outside:
         self.served.health.breaker.reset()
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
 
-    async def update(self, path: Path) -> Verification:
-        """New weights into it, verified. Raises RtrlError."""
-        self.verification = await self.control.update(path, await self.prepare(path))
+    def can_keep(self, path: Path) -> bool:
+        """It takes all weights in place."""
+        return True
+
+    def sampled(self, generation: str) -> int | None:
+        """See `EngineControl.sampled`."""
+        return self.control.sampled(generation)
+
+    async def update(self, path: Path, *, keep: bool = False) -> Verification:
+        """New weights into it, verified; with `keep` what it works on goes on. Raises RtrlError."""
+        self.verification = await self.control.update(path, await self.prepare(path), keep=keep)
         self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 

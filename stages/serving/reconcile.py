@@ -10,7 +10,8 @@ from stages import locks
 from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError
 from stages.gateway.rolling import Rolling
-from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import SwapError, Swapper
 from stages.registry.store import Store
 from stages.target.intent import read_intent
 from stages.target.switch import complete, end_interrupted, interrupted

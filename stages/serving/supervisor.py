@@ -13,18 +13,18 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
-from stages.engine.update import EngineControl, Health
+from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
-from stages.gateway import health as state
 from stages.gateway import logs
 from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
 from stages.records import CANARY
+from stages.serving.probes import probe
 from stages.serving.second import in_the_way, start_second, too_small
 from stages.serving.warmup import warm_up
 
@@ -34,28 +34,9 @@ STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the p
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
 
 HERE = "it runs here and reads the store's folder"
+MERGED = "; merged from its LoRA adapter, since vLLM serves adapters at half the throughput"
 
 Say = Callable[[str], None]
-
-
-class Probed(Protocol):
-    """What answers health probes."""
-
-    async def health(self) -> Health:
-        """See `EngineControl.health`."""
-
-
-async def probe(engine: Probed, health: state.Health, failures: int) -> Health:
-    """Ask once and note the answer; so many failures in a row open the breaker."""
-    began = time.monotonic()
-    answer = await engine.health()
-    if answer == "ok":
-        health.probe_failures, health.probe_ms = 0, (time.monotonic() - began) * 1000
-    else:
-        health.probe_failures += 1
-        if health.probe_failures >= failures:
-            health.breaker.trip(f"{health.probe_failures} health probes in a row failed")
-    return answer
 
 
 class Supervisor:
@@ -160,12 +141,21 @@ class Supervisor:
         elif not too_small(self.process.pid):
             self._second = await start_second(path, self.config, self.log, self._say)
 
-    async def update(self, path: Path) -> Verification:
-        """Serve other weights, verified. For the gateway's swap, which holds requests."""
+    def can_keep(self, path: Path) -> bool:
+        """Whether answers can go on under these weights: it takes them in place."""
+        return not in_the_way(self.control.started_with, path)
+
+    def sampled(self, generation: str) -> int | None:
+        """See `EngineControl.sampled`."""
+        return self.control.sampled(generation)
+
+    async def update(self, path: Path, *, keep: bool = False) -> Verification:
+        """Serve other weights, verified. For the gateway's swap, which holds requests; with `keep` those
+        under way go on."""
         why = in_the_way(self.control.started_with, path)
         if not why:
-            self.verification = await self.control.update(path)
-            self.way = in_place(self.verification, HERE)
+            self.verification = await self.control.update(path, keep=keep)
+            self.way = in_place(self.verification, reads(path))
         elif self._second is not None and self._second.checkpoint_dir == path:
             self.way = Way("second engine and traffic switch", why)
             self.verification = await self._switch(self._second)
@@ -296,3 +286,8 @@ class Supervisor:
         await self.control.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.stop if patient else self._process.kill)
+
+
+def reads(path: Path) -> str:
+    """Why an engine of this machine loads a checkpoint's whole weights."""
+    return HERE + MERGED if (path / "adapter").is_dir() else HERE

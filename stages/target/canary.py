@@ -13,10 +13,9 @@ import time
 from typing import Any
 
 from stages import faults
-from stages.errors import DependencyDownError, LockedError, RtrlError
+from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
-from stages.shadow.run import shadow
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
@@ -35,6 +34,15 @@ def require_none(store: Store, line: str) -> None:
         raise LockedError(
             f"a canary of line {line} is open ({open_.id})",
             hint="`rtrl ab` says how it does; `rtrl deploy --promote` or `rtrl rollback` ends it",
+        )
+
+
+def require_open(store: Store, line: str, only: str) -> None:
+    """Raise InputMissingError (exit 5) when `only` is not the open canary's id; "" asks for none."""
+    open_ = canary_of(store, line) if only else None
+    if only and (open_ is None or open_.id != only):
+        raise InputMissingError(
+            f"{only} is no open canary of line {line} any more", hint=f"`rtrl show {only}` says how it ended"
         )
 
 
@@ -117,6 +125,8 @@ def _shadow(
     progress: Progress,
 ) -> dict[str, Any]:
     """Ask the engine that has no users yet; it is stopped when it fails."""
+    from stages.shadow.run import shadow  # statistics: longer to import than a deploy without it takes
+
     faults.point("canary.shadow.before")
     try:
         endpoint = require_endpoint(workspace.run_dir)

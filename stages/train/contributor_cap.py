@@ -20,7 +20,7 @@ Not here: who the contributors are, and detecting that they act together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ _ROUNDS = 1000
 _HALVINGS = 12  # of the way to 1, when the caps are relaxed
 
 Floats = NDArray[np.float64]
+_Found = tuple[Floats, Floats, float]  # factors of users and of keys, and the share kept
 Bools = NDArray[np.bool_]
 
 
@@ -117,27 +118,36 @@ def cap_contributions(
         ]
     )
     sides = _Side(user_of, len(user_names), None), _Side(key_of, len(key_names), is_shared)
-    low, high = 0.0, 1.0
-    caps, (by_user, by_key, kept) = asked, _both(sizes, sides, asked, least)
-    relaxing = kept < least
-    if relaxing:  # no caps at all would keep everything
-        caps, (by_user, by_key, kept) = np.ones(2), _both(sizes, sides, np.ones(2), least)
-    for _ in range(_HALVINGS if relaxing else 0):
-        middle = (low + high) / 2
-        found = _both(sizes, sides, asked + middle * (1 - asked), least)
-        if found[2] < least:
-            low = middle
-        else:
-            high, caps, (by_user, by_key, kept) = middle, asked + middle * (1 - asked), found
+
+    def caps(relaxed: float) -> Floats:
+        return asked + relaxed * (1 - asked) if relaxed < 1 else np.ones(2)
+
+    relaxed, found = _relaxed(lambda share: _both(sizes, sides, caps(share), least), least)
+    by_user, by_key, kept = found
     return Capped(
-        user_cap=float(caps[0]),
-        key_cap=float(caps[1]),
-        relaxed=high if relaxing else 0.0,
+        user_cap=float(caps(relaxed)[0]),
+        key_cap=float(caps(relaxed)[1]),
+        relaxed=relaxed,
         users=_below_one(user_names, by_user),
         keys=_below_one(key_names, by_key),
         factor=by_user[user_of] * by_key[key_of],
         kept=kept,
     )
+
+
+def _relaxed(capped_at: Callable[[float], _Found], least: float) -> tuple[float, _Found]:
+    """How far the caps are moved towards none (0 to 1), so that `least` is kept, and what they leave then."""
+    asked = capped_at(0.0)
+    if asked[2] >= least:
+        return 0.0, asked
+    low, high, found = 0.0, 1.0, capped_at(1.0)  # no caps at all keep everything
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if (tried := capped_at(middle))[2] < least:
+            low = middle
+        else:
+            high, found = middle, tried
+    return high, found
 
 
 class _Side(NamedTuple):
@@ -148,9 +158,7 @@ class _Side(NamedTuple):
     exempt: Bools | None
 
 
-def _both(
-    sizes: Floats, sides: tuple[_Side, _Side], caps: Floats, least: float
-) -> tuple[Floats, Floats, float]:
+def _both(sizes: Floats, sides: tuple[_Side, _Side], caps: Floats, least: float) -> _Found:
     """Factors of users and keys within both caps, and the share kept; below `least` nobody goes on."""
     factors = [np.ones(side.n) for side in sides]
     left, total = sizes, float(sizes.sum())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from stages.episode_names import episode_of, no_such
 from stages.errors import InputMissingError
 from stages.train.batch import Batch, Row
 from stages.train.config import TrainConfig
@@ -97,7 +98,7 @@ class Explanation:
 
 
 def explain(
-    episode_id: str,
+    name: str,
     config: TrainConfig,
     inputs: Mapping[str, Artifact],
     extra: Mapping[str, Any],
@@ -105,10 +106,13 @@ def explain(
 ) -> Explanation:
     """The terms of an episode of the batch that these inputs make.
 
+    `name` is the episode's, or the id of one of its generations.
+
     Raises:
         InputMissingError: the experience does not hold the episode, or it is not trained on, and why.
         IntegrityError: tokens of another tokenizer, or damaged files.
     """
+    episode_id = episode_of(ctx.store, inputs["experience"], name)
     batch = load_batch(inputs, config, ctx.workspace, ctx.store)
     _index(batch, episode_id, inputs, config, ctx)
     proven, objective, problems = prepare(batch, config, inputs, extra, ctx)
@@ -129,9 +133,7 @@ def _index(
     experience = inputs["experience"].ref
     alone = load_batch(inputs, config, ctx.workspace, ctx.store, only=episode_id)
     if not alone.seen:
-        raise InputMissingError(
-            f"{experience} holds no episode {episode_id}", hint="name another one with --input experience@vN"
-        )
+        raise no_such(inputs["experience"], episode_id)
     why = next(iter(alone.excluded), "proof_outlier: its logprobs are not its sampler's")
     raise InputMissingError(
         f"episode {episode_id} of {experience} is not trained on: {why}",
@@ -156,16 +158,12 @@ def _explanation(
     constant = loss_constant(batch, config)
     losses = token_losses(parent, weights.value, coefficient, constant=constant)
     bounded = correction.bounded(parent - logged, sequence).numpy()
-    columns = {
+    columns = _of_objective(objective, batch) | {
         "logged": batch.logged,
         "logp": proven.parent,
         "ratio": (parent - logged).exp().numpy(),
         "weight": weights.value.numpy(),
         "limited": weights.limited.numpy(),
-        "kl": objective.kl,
-        "advantage": objective.advantage[batch.episode_of],
-        "penalty": objective.penalty,
-        "coefficient": objective.coefficient,
         "loss": losses.numpy(),
     }
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
@@ -192,6 +190,16 @@ def _explanation(
             if row.episode == index
         ),
     )
+
+
+def _of_objective(objective: Objective, batch: Batch) -> dict[str, Any]:
+    """What the objective says of each token of the batch."""
+    return {
+        "kl": objective.kl,
+        "advantage": objective.advantage[batch.episode_of],
+        "penalty": objective.penalty,
+        "coefficient": objective.coefficient,
+    }
 
 
 def _sequence(

@@ -103,10 +103,7 @@ def run_update(
     """
     parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
     optimizer = _adamw(list(parameters.values()), config)
-    result = _resumed(parameters, scratch, digest) or Updated(moments=moments)
-    if result.steps:
-        progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
-        log.write("train.resumed", steps=len(result.steps))
+    result = _begun(parameters, scratch, digest, moments, log, progress)
     restore(optimizer, parameters, result.moments)
     budget = Budget(config.micro_batch_tokens, config.logits_mib, threads, config.model_copies)
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
@@ -134,6 +131,22 @@ def run_update(
                 _remember(scratch, parameters, result, digest)
             progress.message(f"optimizer step {number + 1} of {len(parts)}: {live(figures)}")
             progress.advance(1)
+    return result
+
+
+def _begun(
+    parameters: dict[str, torch.nn.Parameter],
+    scratch: Path,
+    digest: str,
+    moments: Moments,
+    log: RunLog,
+    progress: Progress,
+) -> Updated:
+    """What an earlier attempt did, with its parameters; else nothing yet."""
+    result = _resumed(parameters, scratch, digest) or Updated(moments=moments)
+    if result.steps:
+        progress.message(f"going on after optimizer step {len(result.steps)} of an earlier attempt")
+        log.write("train.resumed", steps=len(result.steps))
     return result
 
 

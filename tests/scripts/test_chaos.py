@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from stages.gateway.stub_engine import logprob
+from stages.gateway.stub_script import logprob
 from stages.gateway.stub_weights import salt_of
 from stages.records import Span
 from stages.spool import SpoolWriter

@@ -87,3 +87,15 @@ def test_behind_a_gate_an_update_that_goes_too_far_is_not_served(tmp_path: Path)
     first, last = Run(setup, gated.folder).cycles
     assert last["checkpoint"] == first["checkpoint"]
     assert last["stopped"]
+
+
+@pytest.mark.slow
+def test_a_policy_that_a_reward_has_emptied_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.train.phases.is_degenerate", lambda *_: "all 8 rewards are 0")
+    chain = Chain(replace(SETUP, cycles=1), tmp_path / "empty", start)
+    chain.run()
+    first, last = Run(chain.setup, chain.folder).cycles
+    assert last["checkpoint"] == first["checkpoint"]
+    assert last["stopped"].startswith("train: the batch teaches nothing")

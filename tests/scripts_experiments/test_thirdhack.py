@@ -97,6 +97,23 @@ def test_detection_counts_from_the_rise(pair: tuple[Run, Run], monkeypatch: pyte
     assert by_id["thirdhack.false_alarm_hi"]["runs"] == 16  # two times eight after the warm-up
 
 
+def test_a_planted_run_ends_when_it_is_known_what_came_of_it(pair: tuple[Run, Run], tmp_path: Path) -> None:
+    clean, hacked = pair
+    setup = replace(hacked.setup, cycles=8)
+    still, random = [edits(60, 20, 0.1)] * 6, np.random.default_rng(5)
+    seen = [made(6 + n, random) for n in range(1, 6)]
+
+    def cut(run: Run, cycles: int) -> Run:
+        """As it was after so many cycles."""
+        rows = [run.rows(number) for number in range(cycles + 1)]
+        told = thirdhack.cycles_of(run, cycles)
+        return chain(tmp_path / f"{run.folder.name}-{cycles}", setup, rows, told)
+
+    quiet = chain(tmp_path / "quiet", setup, still, seen)
+    assert [thirdhack.settled(cut(quiet, n), clean.folder) for n in (0, 4, 5)] == [False, False, True]
+    assert [thirdhack.settled(cut(hacked, n), clean.folder) for n in (1, 2, 3)] == [False, False, True]
+
+
 def test_intervals_are_exact() -> None:
     assert thirdhack.exact(30, 30)[0] == pytest.approx(0.025 ** (1 / 30))
     assert thirdhack.exact(0, 500)[1] == pytest.approx(1 - 0.025 ** (1 / 500))

@@ -27,6 +27,20 @@ def test_the_workspace_variable_is_a_path_and_no_section(monkeypatch: pytest.Mon
     assert parse().workspace.line == "auto"
 
 
+def test_a_section_with_a_name_is_set_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[targets.b2]\nurl = "http://one"\nkey_file = "k"\n'
+    found = parse(text, "targets.b2.url=http://two", "populations.acme.collect.min_episodes=3")
+    assert (found.targets["b2"].url, found.targets["b2"].key_file) == ("http://two", "k")
+    assert found.populations["acme"].collect == {"min_episodes": "3"}
+    monkeypatch.setenv("RTRL_TARGETS__B2__URL", "http://three")
+    monkeypatch.setenv("RTRL_POPULATIONS__ACME__COLLECT__MIN_EPISODES", "4")
+    found = parse(text)
+    assert found.targets["b2"].url == "http://three"
+    assert found.populations["acme"].collect == {"min_episodes": "4"}
+    with pytest.raises(UsageError, match=r"targets\.b2\.urll"):
+        parse(text, "targets.b2.urll=x")
+
+
 def test_values_are_converted_by_type() -> None:
     found = parse(
         "", "workspace.seed=7", "eval.drift=false", 'eval.suites=["harness"]', "eval.lm_eval_limit=null"
@@ -89,6 +103,12 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.eval.margins == {"harness.turns": 1.0, "harness.tokens": 5.0}
     with pytest.raises(UsageError, match=r"gateway\.sampling\.top_p in rtrl\.toml: "):
         parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
+
+
+def test_monitors_remember_enough_to_alarm() -> None:
+    with pytest.raises(UsageError, match="no window would ever alarm"):
+        parse("[distill]\nhistory = 5\nwarm_up = 6")
+    assert parse("[distill]\nhistory = 6\nwarm_up = 6").distill.history == 6
 
 
 @pytest.mark.parametrize(

@@ -14,64 +14,77 @@ from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 
 if TYPE_CHECKING:
     from cursorbench.builder.build import Built
+    from cursorbench.builder.settings import Settings
 
 SUBJECT = 60  # characters of a commit's subject in the table
 
 
+Repo = Annotated[
+    Path, typer.Option("--repo", metavar="GIT", help="Repository; only read.", show_default=False)
+]
+Sessions = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--sessions",
+        metavar="PATH",
+        help="Session logs, a folder of them, or a repository that holds sessions; repeatable.",
+    ),
+]
+Untraced = Annotated[
+    bool, typer.Option("--untraced", help="With --sessions: also commits that no session is traced to.")
+]
+Issues = Annotated[
+    Path | None,
+    typer.Option(
+        "--issues",
+        metavar="FILE",
+        help="Issues as JSON, for commits that name one (`gh issue list --json`).",
+    ),
+]
+Name = Annotated[str, typer.Option("--name", metavar="OWNER/REPO", help="Default: origin's.")]
+Head = Annotated[str, typer.Option("--head", metavar="REF", help="The history that is read.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="WHEN", help="No older commits: 2026-01-31, or 90d, 6m, 1y.")
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", help="At most so many candidates, the newest.", min=1),
+]
+Install = Annotated[
+    str,
+    typer.Option(
+        "--install",
+        metavar="WORDS",
+        help="What tests need, resolved as of each base's quarter: auto, or like '. @dev pytest>=8'.",
+    ),
+]
+Scope = Annotated[
+    Literal["changed", "all"],
+    typer.Option("--scope", help="Tests to run: of the changed test files, or all."),
+]
+Heldout = Annotated[float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks.", min=0, max=1)]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", help="Candidates at a time.", min=1)]
+
+
 def command(
-    repo: Annotated[
-        Path, typer.Option("--repo", metavar="GIT", help="Repository; only read.", show_default=False)
-    ],
+    repo: Repo,
     out: flags.Out,
-    sessions: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--sessions",
-            metavar="PATH",
-            help="Session logs, a folder of them, or a repository that holds sessions; repeatable.",
-        ),
-    ] = None,
-    untraced: Annotated[
-        bool, typer.Option("--untraced", help="With --sessions: also commits that no session is traced to.")
-    ] = False,
-    issues: Annotated[
-        Path | None,
-        typer.Option(
-            "--issues",
-            metavar="FILE",
-            help="Issues as JSON, for commits that name one (`gh issue list --json`).",
-        ),
-    ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="OWNER/REPO", help="Default: origin's.")] = "",
-    head: Annotated[str, typer.Option("--head", metavar="REF", help="The history that is read.")] = "HEAD",
-    since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="No older commits: 2026-01-31, or 90d, 6m, 1y.")
-    ] = "",
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", help="At most so many candidates, the newest.", min=1),
-    ] = None,
-    install: Annotated[
-        str,
-        typer.Option(
-            "--install",
-            metavar="WORDS",
-            help="What tests need, resolved as of each base's quarter: auto, or like '. @dev pytest>=8'.",
-        ),
-    ] = "auto",
+    sessions: Sessions = None,
+    untraced: Untraced = False,
+    issues: Issues = None,
+    name: Name = "",
+    head: Head = "HEAD",
+    since: Since = "",
+    limit: Limit = None,
+    install: Install = "auto",
     lock: flags.Lock = None,
     environment: flags.Environment = "python",
     python: flags.Python = "",
     test_command: flags.TestCommand = "",
-    scope: Annotated[
-        Literal["changed", "all"],
-        typer.Option("--scope", help="Tests to run: of the changed test files, or all."),
-    ] = "changed",
+    scope: Scope = "changed",
     timeout: flags.Timeout = 300.0,
-    heldout: Annotated[
-        float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks.", min=0, max=1)
-    ] = 0.5,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Candidates at a time.", min=1)] = 1,
+    heldout: Heldout = 0.5,
+    jobs: Jobs = 1,
     sandbox: flags.Sandbox = "auto",
     cache: flags.Cache = None,
     as_json: options.Json = False,
@@ -82,11 +95,9 @@ def command(
     A task is a commit with source and tests whose tests tell, run several times in the sandbox. Every
     candidate that makes none is in SUITE/rejects.json with its reason. A build that was stopped goes on.
     """
-    from cursorbench.builder.build import build
     from cursorbench.builder.settings import Settings
     from cursorbench.builder.settings import since as since_ms
 
-    began = time.monotonic()
     usual = Settings(repo, out)
     settings = Settings(
         repo=repo, out=out, name=name, head=head, sessions=tuple(sessions or ()), untraced=untraced,
@@ -94,6 +105,13 @@ def command(
         environment=environment, python=python or usual.python, test_command=test_command, scope=scope,
         timeout_s=timeout, heldout=heldout, jobs=jobs, backend=sandbox, cache=cache or usual.cache,
     )  # fmt: skip
+    _build(settings, as_json=as_json, quiet=quiet)
+
+
+def _build(settings: Settings, *, as_json: bool, quiet: bool) -> None:
+    from cursorbench.builder.build import build
+
+    began = time.monotonic()
     with make_progress(quiet) as progress:
         built = build(settings, progress)
     counts = built.counts()

@@ -17,33 +17,39 @@ if TYPE_CHECKING:
     from stages.stage import Progress
 
 
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="File of SWE-bench rows (.jsonl, .json, .parquet), or a Harbor task or folder of them.",
+        show_default=False,
+    ),
+]
+Repos = Annotated[
+    Path | None,
+    typer.Option(
+        "--repos", metavar="DIR", help="Clones of the rows' repositories, as OWNER__NAME. Default: here."
+    ),
+]
+Install = Annotated[
+    str, typer.Option("--install", metavar="WORDS", help="What tests need, as for `rtrl bench build`.")
+]
+Heldout = Annotated[
+    float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks of rows.", min=0, max=1)
+]
+
+
 def command(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="File of SWE-bench rows (.jsonl, .json, .parquet), or a Harbor task or folder of them.",
-            show_default=False,
-        ),
-    ],
+    source: Source,
     out: flags.Out,
-    repos: Annotated[
-        Path | None,
-        typer.Option(
-            "--repos", metavar="DIR", help="Clones of the rows' repositories, as OWNER__NAME. Default: here."
-        ),
-    ] = None,
-    install: Annotated[
-        str, typer.Option("--install", metavar="WORDS", help="What tests need, as for `rtrl bench build`.")
-    ] = "auto",
+    repos: Repos = None,
+    install: Install = "auto",
     lock: flags.Lock = None,
     environment: flags.Environment = "python",
     python: flags.Python = "",
     test_command: flags.TestCommand = "",
     timeout: flags.Timeout = 300.0,
-    heldout: Annotated[
-        float, typer.Option("--heldout", metavar="SHARE", help="Of the tasks of rows.", min=0, max=1)
-    ] = 0.5,
+    heldout: Heldout = 0.5,
     sandbox: flags.Sandbox = "auto",
     cache: flags.Cache = None,
     as_json: options.Json = False,

@@ -15,7 +15,7 @@ from rtrl_cli.output import envelope, message, pairs, show, table
 
 if TYPE_CHECKING:
     from evals.studies import Study
-    from evals.worlds import Tasks
+    from evals.worlds import Effects, Tasks
 
 MARGIN, ATTEMPTS = 0.05, 4
 
@@ -96,22 +96,25 @@ def command(
     if plot is not None:
         draw_curves(found, head, plot)
     would = enough(made, limit, alpha)
-    metrics: dict[str, Any] = {
-        "tasks": made.count,
-        "clusters": len(made.sizes),
-        "attempts": made.attempts,
-        "margin": limit,
-        "alpha": alpha,
-        "heterogeneity": heterogeneity,
-        "cluster_effect": effect,
-        "studies": [one.to_json() for one in found],
-        "identical_passes_90_with": {"tasks": would[0], "attempts": would[1]},
-    }
+    metrics = {**_hands(made, effects), "margin": limit, "alpha": alpha}
+    metrics["studies"] = [one.to_json() for one in found]
+    metrics["identical_passes_90_with"] = {"tasks": would[0], "attempts": would[1]}
     took = round(time.monotonic() - started, 3)
     document = envelope("bench power", "succeeded", metrics=metrics, duration_s=took)
     show(as_json, document, lambda: _text(head, found, made, would))
     if plot is not None and not quiet:
         message(f"drawn to {plot}")
+
+
+def _hands(made: Tasks, effects: Effects) -> dict[str, Any]:
+    """What was simulated, for the document."""
+    return {
+        "tasks": made.count,
+        "clusters": len(made.sizes),
+        "attempts": made.attempts,
+        "heterogeneity": effects.heterogeneity,
+        "cluster_effect": effects.cluster,
+    }
 
 
 def _hand(

@@ -16,6 +16,7 @@ from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 if TYPE_CHECKING:
     from evals.stats.intervals import Estimate
     from evals.trials.against import Against
+    from evals.trials.planning import Asked
     from evals.trials.run import Ran
 
 
@@ -24,71 +25,84 @@ def _path(name: str, help: str, metavar: str = "DIR") -> typer.models.OptionInfo
     return option
 
 
+BaseUrl = Annotated[
+    str, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server: engine or gateway.")
+]
+Model = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Its model; default the first one served.")
+]
+KeyVariable = Annotated[
+    str, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
+]
+Agent = Annotated[
+    str,
+    typer.Option("--agent", metavar="COMMAND", help="Run an outside agent in place of our harness."),
+]
+AgentVenv = Annotated[
+    Path | None, _path("--agent-venv", "Its virtual environment; default the one COMMAND is in.")
+]
+Attempts = Annotated[int, typer.Option("--attempts", metavar="K", min=1, help="Trials a task.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trials at once.")]
+Workers = Annotated[
+    Literal["processes", "ray"], typer.Option("--workers", help="Of this machine, or of a Ray cluster.")
+]
+Out = Annotated[Path | None, _path("--out", "Where trials are kept; default trials/SUITE-MODEL.")]
+Task = Annotated[list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable.")]
+Split = Annotated[Literal["dev", "heldout"] | None, typer.Option("--split", help="Only tasks of this split.")]
+Budget = Annotated[
+    list[str] | None,
+    typer.Option("--budget", metavar="LIMIT=N", help="turns, output_tokens, wall_s, ...; repeatable."),
+]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", min=0, help="Default: as the server samples.")
+]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Of one answer.")]
+SummaryAt = Annotated[
+    int | None,
+    typer.Option("--summary-at", metavar="TOKENS", min=1, help="Prompt size that our agent sums up at."),
+]
+Cache = Annotated[Path | None, _path("--cache", "Reuse trials made under equal digests; needs --checkpoint.")]
+RerunShare = Annotated[
+    float, typer.Option("--rerun-share", min=0, max=1, help="Of reused trials, made again as a check.")
+]
+Checkpoint = Annotated[
+    str, typer.Option("--checkpoint", metavar="REF", help="What the server serves, as you know it.")
+]
+Environments = Annotated[
+    Path | None,
+    _path("--environments", "Cache of tasks' environments; default ~/.cache/rtrl/environments."),
+]
+Prices = Annotated[Path | None, _path("--prices", "Price table (TOML).", "FILE")]
+Rubric = Annotated[Path | None, _path("--rubric", "Rubric and its judge (TOML).", "FILE")]
+Against_ = Annotated[Path | None, _path("--against", "Folder of a run of another model, to compare with.")]
+Quality = Annotated[bool, typer.Option("--quality/--no-quality", help="Count new lint and type findings.")]
+
+
 def command(
     suite: SuitePath,
-    base_url: Annotated[
-        str, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server: engine or gateway.")
-    ],
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="Its model; default the first one served.")
-    ] = "",
-    key_variable: Annotated[
-        str, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
-    ] = "RTRL_API_KEY",
-    agent: Annotated[
-        str,
-        typer.Option("--agent", metavar="COMMAND", help="Run an outside agent in place of our harness."),
-    ] = "",
-    agent_venv: Annotated[
-        Path | None, _path("--agent-venv", "Its virtual environment; default the one COMMAND is in.")
-    ] = None,
-    attempts: Annotated[int, typer.Option("--attempts", metavar="K", min=1, help="Trials a task.")] = 1,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trials at once.")] = 2,
-    workers: Annotated[
-        Literal["processes", "ray"], typer.Option("--workers", help="Of this machine, or of a Ray cluster.")
-    ] = "processes",
-    out: Annotated[Path | None, _path("--out", "Where trials are kept; default trials/SUITE-MODEL.")] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable.")
-    ] = None,
-    split: Annotated[
-        Literal["dev", "heldout"] | None, typer.Option("--split", help="Only tasks of this split.")
-    ] = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option("--budget", metavar="LIMIT=N", help="turns, output_tokens, wall_s, ...; repeatable."),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0, help="Default: as the server samples.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Of one answer.")
-    ] = None,
-    summary_at: Annotated[
-        int | None,
-        typer.Option("--summary-at", metavar="TOKENS", min=1, help="Prompt size that our agent sums up at."),
-    ] = None,
-    cache: Annotated[
-        Path | None, _path("--cache", "Reuse trials made under equal digests; needs --checkpoint.")
-    ] = None,
-    rerun_share: Annotated[
-        float, typer.Option("--rerun-share", min=0, max=1, help="Of reused trials, made again as a check.")
-    ] = 0.1,
-    checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="REF", help="What the server serves, as you know it.")
-    ] = "",
-    environments: Annotated[
-        Path | None,
-        _path("--environments", "Cache of tasks' environments; default ~/.cache/rtrl/environments."),
-    ] = None,
-    prices: Annotated[Path | None, _path("--prices", "Price table (TOML).", "FILE")] = None,
-    rubric: Annotated[Path | None, _path("--rubric", "Rubric and its judge (TOML).", "FILE")] = None,
-    against: Annotated[
-        Path | None, _path("--against", "Folder of a run of another model, to compare with.")
-    ] = None,
-    quality: Annotated[
-        bool, typer.Option("--quality/--no-quality", help="Count new lint and type findings.")
-    ] = True,
+    base_url: BaseUrl,
+    model: Model = "",
+    key_variable: KeyVariable = "RTRL_API_KEY",
+    agent: Agent = "",
+    agent_venv: AgentVenv = None,
+    attempts: Attempts = 1,
+    jobs: Jobs = 2,
+    workers: Workers = "processes",
+    out: Out = None,
+    task: Task = None,
+    split: Split = None,
+    budget: Budget = None,
+    temperature: Temperature = None,
+    max_tokens: MaxTokens = None,
+    summary_at: SummaryAt = None,
+    cache: Cache = None,
+    rerun_share: RerunShare = 0.1,
+    checkpoint: Checkpoint = "",
+    environments: Environments = None,
+    prices: Prices = None,
+    rubric: Rubric = None,
+    against: Against_ = None,
+    quality: Quality = True,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -97,40 +111,27 @@ def command(
     The same command again goes on where it was killed. Exit 4: the infrastructure lost too many trials for
     the run to say anything.
     """
+    from evals.trials.planning import ENVIRONMENTS, Asked
+
+    asked = Asked(
+        suite, base_url, model=model, key=os.environ.get(key_variable, ""), command=agent, venv=agent_venv,
+        attempts=attempts, jobs=jobs, workers=workers, out=out, names=task or (), split=split,
+        budget=budget or (), temperature=temperature, max_tokens=max_tokens, summary_at=summary_at,
+        cache=cache, rerun_share=rerun_share, checkpoint=checkpoint, prices=prices, rubric=rubric,
+        environments=environments or ENVIRONMENTS, quality=quality,
+    )  # fmt: skip
+    _run(asked, against, as_json=as_json, quiet=quiet)
+
+
+def _run(asked: Asked, against: Path | None, *, as_json: bool, quiet: bool) -> None:
     from evals.trials.against import compare
-    from evals.trials.planning import ENVIRONMENTS, Asked, plan
+    from evals.trials.planning import plan
     from evals.trials.run import run
 
     started = time.monotonic()
-    found, planned = plan(
-        Asked(
-            suite,
-            base_url,
-            model=model,
-            key=os.environ.get(key_variable, ""),
-            command=agent,
-            venv=agent_venv,
-            attempts=attempts,
-            jobs=jobs,
-            workers=workers,
-            out=out,
-            names=task or (),
-            split=split,
-            budget=budget or (),
-            temperature=temperature,
-            max_tokens=max_tokens,
-            summary_at=summary_at,
-            cache=cache,
-            rerun_share=rerun_share,
-            checkpoint=checkpoint,
-            environments=environments or ENVIRONMENTS,
-            prices=prices,
-            rubric=rubric,
-            quality=quality,
-        )
-    )
+    found, planned = plan(asked)
     with make_progress(quiet) as progress:
-        progress.start(f"trials of {found.fields.name}", len(planned.tasks) * attempts)
+        progress.start(f"trials of {found.fields.name}", len(planned.tasks) * asked.attempts)
         ran = run(planned, progress.advance)
     beside = compare(planned, ran.records, against.resolve()) if against else None
     void = [text for text in (ran.summary.void, beside.void if beside else "") if text]

@@ -33,7 +33,7 @@ def edit_persistence(events: Sequence[Event], horizon_ms: int, edits: Edits) -> 
         horizon_ms: how long after the edit the training horizon lies.
         edits: `edits_of` these events, with the same horizon.
     """
-    measured = _measurements(events, horizon_ms)
+    measured = _of_the_only_file(_measurements(events, horizon_ms), edits)
     total = Kept()
     for path, changes in edits.changes.items():
         total += _kept(changes, measured.get(path))
@@ -110,6 +110,14 @@ def _measurements(events: Sequence[Event], horizon_ms: int) -> dict[str, Event]:
         ):
             found[path] = event
     return found
+
+
+def _of_the_only_file(measured: dict[str, Event], edits: Edits) -> dict[str, Event]:
+    """By path, where one file was changed: a measurement that names none is about that one."""
+    if len(edits.changes) != 1 or "" not in measured:
+        return measured
+    (path,) = edits.changes
+    return {path: measured[""], **{name: event for name, event in measured.items() if name}}
 
 
 def _order(event: Event) -> tuple[float, int, int, str]:

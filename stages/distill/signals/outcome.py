@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stages.distill.signals.edits import Edits
-from stages.distill.text import column, prose
+from stages.distill.text import LIMIT, column, prose
 
 _CALL = r"(?s)<tool_call>.*?(?:</tool_call>|\z)"
 _INLINE_CODE = r"`[^`\n]*`"
@@ -25,9 +25,10 @@ _ASKS = (
 def asks(answers: Sequence[str]) -> list[bool]:
     """Whether the raw text of each final answer ends in a question to the user.
 
-    There is a question near its end, or its text asks for information without a question mark.
+    There is a question near its end, or its text asks for information without a question mark. Of a long
+    answer the end is looked at, or a question would cost nothing behind enough words.
     """
-    spoken = column(answers).str.replace_all(_THOUGHT, " ").str.replace_all(_CALL, " ")
+    spoken = column(answers).str.replace_all(_THOUGHT, " ").str.replace_all(_CALL, " ").str.tail(LIMIT)
     said = column(prose(spoken.str.replace_all(_INLINE_CODE, "`").to_list()))
     found = said.str.tail(_LAST).str.contains(_QUESTION) | said.str.contains(_ASKS)
     return list(found.to_list())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
+
 import pytest
 
 from cursorbench.graders import quality
@@ -38,3 +41,16 @@ def test_what_is_added_counts_and_what_moves_does_not(world: World) -> None:
 def test_what_is_no_python_is_not_looked_at(world: World) -> None:
     found = measured(world, {"notes.txt": "import os\n"}, kept=0)
     assert (found.lint, found.types, found.lines, found.size_ratio) == (0, 0, 1, None)
+
+
+def test_files_that_are_none_are_not_looked_at() -> None:
+    """A link to nowhere called x.py: without a name left, ruff and mypy would take the whole repository."""
+    asked: list[str] = []
+
+    class Empty:
+        def exec(self, command: list[str], **_: object) -> SimpleNamespace:
+            asked.append(command[0])
+            return SimpleNamespace(ok=False, ended="exited", output="")
+
+    assert quality._look(Empty(), ["x.py"]) == (Counter(), Counter())  # type: ignore[arg-type]
+    assert asked == ["test"]

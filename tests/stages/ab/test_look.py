@@ -11,10 +11,14 @@ import pytest
 from evals.ab.arms import Users
 from rtrl_cli.commands.ab import text
 from stages.ab import look
+from stages.ab.act import act
 from stages.ab.config import GUARDS, METRICS
+from stages.ab.ended import ended
 from stages.ab.observe import ArmSeen
+from stages.errors import InputMissingError, RolledBackError
 from stages.progress import Silent
 from stages.registry.looks import looks_of
+from stages.target.canary import canary_of
 from stages.workspace import Workspace
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 
@@ -97,3 +101,36 @@ def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytes
     assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "hold"
     arms = (arm(0.9, 1, 400), arm(0.2, 2, 400))
     assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "roll_back"
+
+
+def test_a_decision_is_about_the_canary_that_was_looked_at(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployments, live = world.store.deployments, world.store.alias("auto", "live")
+    if (left := canary_of(world.store, "auto")) is not None:
+        deployments.end_canary(left.id, "over", by="test")
+    deployment = opened(world)
+    looked = {
+        action: look.Seen(deployment, action, "worse", {}) for action in ("roll_back", "end", "promote")
+    }
+
+    def taken_away(*_: object) -> tuple[ArmSeen, ArmSeen]:
+        deployments.end_canary(deployment, "its engine: it died", by="rtrl serve")
+        return arm(0.9, 1), arm(0.1, 2)
+
+    monkeypatch.setattr(look, "observe", taken_away)  # it ends while somebody looks
+    seen = look.take_look(world.workspace, world.store, Silent(), by="test", deciding=True)
+    assert seen.action == "roll_back"
+    for each in (seen, *looked.values()):
+        with pytest.raises(RolledBackError, match=r"was rolled back at .*: its engine: it died"):
+            act(world.workspace, world.store, each, Silent())
+    with pytest.raises(InputMissingError, match=rf"last one: {deployment} was rolled back at .*: its engine"):
+        take(world)
+    other = opened(world)  # the next one is not theirs
+    for each in looked.values():
+        with pytest.raises(RolledBackError, match=deployment):
+            act(world.workspace, world.store, each, Silent())
+    assert deployments.get(other).state == "canary"
+    assert world.store.alias("auto", "live") == live
+    assert not ended(world.store, other)
+    deployments.end_canary(other, "over", by="test")

@@ -151,7 +151,7 @@ def test_the_whole_story(world: StubWorld) -> None:
     assert live is not None
     assert live.digest == world.second.digest
     code, told = rtrl(world, "ab")
-    assert code == 5
+    assert (code, "was promoted" in told["error"]["message"]) == (5, True)
 
     # taken back by hand
     code, told = rtrl(world, "rollback", "--reason", "a user called")

@@ -253,3 +253,15 @@ def test_the_order_of_arrival_does_not_matter(order: random.Random, now: str) ->
     expected = edit_persistence(events, 0, HOUR)
     order.shuffle(events)
     assert edit_persistence(events, 0, HOUR) == expected
+
+
+def test_a_measurement_of_no_file_is_of_the_only_one() -> None:
+    """The contract lets clients leave `path` away; its text was then of no use to anybody, without a word."""
+    nameless = event("edit_survival", HOUR, horizon_s=3600, now=BEFORE)
+    assert edit_persistence([applied(), nameless], 0, HOUR) == 0.0
+    assert edit_persistence([applied(), nameless, survived(AFTER)], 0, HOUR) == 1.0  # the named one is surer
+    other = applied(1, path="b.py")
+    assert edit_persistence([applied(), other, nameless], 0, HOUR) is None
+    counts = event("edit_survival", HOUR, horizon_s=3600, added=1, added_kept=1, deleted=1, deleted_kept=1)
+    undone = event("edit_reverted", 10, path="a.py")
+    assert edit_persistence([applied(), undone, counts], 0, HOUR) == 0.0  # once, and lost

@@ -95,6 +95,8 @@ def test_invalid_calls_are_summed_per_episode() -> None:
             False,
         ),
         ("Let me know if you need anything else.", False),
+        ("The service reads it when it starts. " * 300 + "Which file do you mean?", True),
+        ("Which file? Found it. " + "The service reads it when it starts. " * 300, False),
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:

@@ -115,6 +115,22 @@ def test_it_is_checked_when_the_spec_is_resolved(root: Path, function: str) -> N
         own.load(spec, root)
 
 
+def test_two_workspaces_of_a_process_have_modules_of_their_own(tmp_path: Path) -> None:
+    spec = parse(SPEC.format(function=f"ours_{tmp_path.name}:shouting"), "ours")
+    found = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / f"ours_{tmp_path.name}.py"
+        path.write_text(f"def shouting(seen):\n    return {number}\n")
+        (signal,) = own.load(spec, folder)
+        found.append(signal)
+        path.unlink()
+        folder.rmdir()
+    assert [one.values([episode("A")]) for one in found] == [[1.0], [2.0]]
+    assert found[0].digest != found[1].digest
+
+
 def test_other_source_than_recorded_is_refused(root: Path) -> None:
     found = signal(root, "shouting")
     own.require_same([found], {"shouting": {"function": found.function, "digest": found.digest}})

@@ -72,7 +72,7 @@ def test_a_spec_that_waits_longer_than_collect_did(world: World) -> None:
     (world.root / "ws" / "spec.toml").write_text(SPEC + "[horizons]\npersistence_s = 21600.0\n")
     with pytest.raises(UsageError, match="waits 21600 s") as caught:
         distilled(world)
-    assert "collect.horizon_s=21600" in caught.value.hint
+    assert "collect.horizon_s=21600, or shorten persistence_s under [horizons]" in caught.value.hint
 
 
 def test_no_interactions(world: World) -> None:

@@ -89,7 +89,9 @@ def test_explain_says_every_term(world: World) -> None:
         assert "still wrong" not in text
         assert "Which part" not in text
         assert "reward" in text
-    with pytest.raises(InputMissingError, match="holds no episode nobody"):
+    for answer in ("g1", "g2"):  # clients know the ids of their answers, not what episodes are called
+        assert explain(world.workspace, world.store, "experience@latest", answer) == got
+    with pytest.raises(InputMissingError, match="holds no episode nobody, nor a generation of that id"):
         explain(world.workspace, world.store, "experience@latest", "nobody")
 
 

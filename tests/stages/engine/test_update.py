@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from safetensors.numpy import save_file
 
-from stages.engine import update
+from stages.engine import weights_file
 from stages.engine.config import EngineConfig
 from stages.engine.identity import UpdateImpossibleError, identity_of, require_same_model
 from stages.engine.update import EngineControl
@@ -150,8 +150,8 @@ async def test_what_was_prepared_is_not_done_again(
     engine: Engine, control: EngineControl, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Path] = []
-    really = update.file_mismatch
-    monkeypatch.setattr(update, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
+    really = weights_file.file_mismatch
+    monkeypatch.setattr(weights_file, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
     await control.prepare(checkpoint)
     assert [path for path, _ in engine.asked] == ["/v1/completions"]
     await control.update(checkpoint)

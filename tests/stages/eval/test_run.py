@@ -12,6 +12,8 @@ import pytest
 
 from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
+from evals.criteria import Look
+from evals.gate import Rules, decide
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
@@ -285,3 +287,17 @@ def test_perplexity_of_a_repository_of_ones_own(bench: Bench) -> None:
     assert bench.eval(settings).run_id == result.run_id
     commit(folder, "2026-03-06", {"k.py": "k = 2\n"})
     assert bench.eval(settings).run_id != result.run_id
+
+
+def test_the_verdict_can_be_computed_again_from_what_is_stored(bench: Bench) -> None:
+    bench.checkpoint(0.6, 0.2, bench.live.digest)
+    report = bench.eval(["eval.looks=2"]).outputs["report"]
+    stored = json.loads((report.path / "verdict.json").read_text())
+    (suite,) = build(bench.workspace.settings.eval, bench.workspace.root, {})
+    spec = suite[1]
+    arm = {row["role"]: files.read(report.path / row["file"], spec) for row in report.meta["attempts"]}
+    look = Look(stored["rules"]["look"]["number"], stored["rules"]["look"]["planned"])
+    rules = Rules(stored["rules"]["alpha"], stored["rules"]["infra_limit"], look)
+    again = decide([(spec, (arm["candidate"], arm["baseline"]))], rules)
+    told = json.loads(json.dumps(again.to_json()))
+    assert {name: stored[name] for name in told} == told

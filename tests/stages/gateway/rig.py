@@ -17,9 +17,10 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
-from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
+from stages.gateway.swapper import Swapper
 from stages.inbox.writer import InboxWriter
 from stages.spool import Spool, SpoolWriter, open_event
 from stages.vault import Vault

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from stages.gateway import stub_engine
-from stages.gateway.stub_engine import logprob
-from stages.gateway.stub_script import EOS, routed_experts
+from stages.gateway.stub_script import EOS, logprob, routed_experts
 from stages.records import Sampling, Span
 from tests.stages.gateway.rig import Rig, running
 

@@ -243,3 +243,23 @@ def test_the_engines_words_are_not_passed_on(
     assert said not in error.message
     assert "LEAK" not in error.message
     assert field is None or field in error.message
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "told"),
+    [
+        ("/models/LEAK is not a multimodal model", "messages", "text only"),
+        ("At most 0 image(s) may be provided in one prompt.", "messages", "images"),
+        ("Token id 9999999 is out of vocabulary", "prompt", "vocabulary"),
+        ("Invalid grammar specification: LEAK", None, "schema or grammar"),
+        ("The provided JSON schema contains features not supported", None, "schema or grammar"),
+    ],
+)
+def test_what_engines_say_without_a_field_is_told_in_words_of_ours(
+    said: str, field: str | None, told: str
+) -> None:
+    error = refused(400, json.dumps({"error": {"message": said, "param": None}}).encode())
+    assert (error.status, error.code, error.param) == (400, "engine_refused", field)
+    assert told in error.message
+    assert "LEAK" not in error.message
+    assert "9999999" not in error.message

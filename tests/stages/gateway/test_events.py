@@ -71,6 +71,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": {"text": 5}}, "invalid_data"),
     ({"type": "thumbs", "data": {"value": 2}}, "invalid_data"),
     ({"type": "edit_applied", "data": {"path": "a", "before": "x"}}, "invalid_data"),
+    ({"type": "edit_applied", "data": {"path": "a", "diff": "all of a.py\n"}}, "invalid_data: diff must be"),
+    ({"type": "edit_applied", "data": {"path": "a", "diff": ""}}, "invalid_data: diff must be"),
     ({"type": "edit_survival", "data": {"horizon_s": 1, "added": 1}}, "invalid_data"),
     (
         {

@@ -13,7 +13,8 @@ from stages.gateway.arms import Arm
 from stages.gateway.errors import ApiError
 from stages.gateway.pool import SLACK, Pool
 from stages.gateway.rolling import Rolling, Way
-from stages.gateway.served import Checkpoint, ServedState, SwapError, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import SwapError, Swapper
 
 OLD, NEW = (Checkpoint(f"sha256:{name}", Path(f"/{name}"), f"d-{name}") for name in ("old", "new"))
 

@@ -146,3 +146,16 @@ def test_scales_by_hand() -> None:
         (np.log(10), 0.2)
     )
     assert scaled(Figure(0.2, 0.2, 0.3, 0.0, 5.0), BEHAVIOURS["comment_share"]) == (0.3, 0.005)
+
+
+def test_fewer_windows_than_the_warm_up_never_alarm() -> None:
+    """So `distill.history` may not be under `distill.warm_up` (`stages/distill/config.py`)."""
+
+    def last(windows: int) -> list[str]:
+        random, rules, history = np.random.default_rng(3), Rules(warm_up=4, windows=windows), History()
+        for at in range(10):
+            found = update(history, made(at, random, **({"clarified": 4.0} if at == 9 else {})), rules)
+            history = found.history
+        return [alarm.behaviour for alarm in found.alarms]
+
+    assert (last(3), last(4)) == ([], ["ask_rate"])

@@ -16,7 +16,7 @@ import pytest
 from stages.deploy.run import DeployStage
 from stages.engine.process import free_port
 from stages.errors import IntegrityError
-from stages.gateway.stub_engine import logprob
+from stages.gateway.stub_script import logprob
 from stages.gateway.stub_weights import StubWeights
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage

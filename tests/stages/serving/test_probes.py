@@ -18,7 +18,8 @@ from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.records import CANARY, LIVE
-from stages.serving.supervisor import Supervisor, probe
+from stages.serving.probes import probe
+from stages.serving.supervisor import Supervisor
 from stages.serving.warmup import TOKENS, warm_up
 from tests.stages.gateway.rig import url_of
 

@@ -21,7 +21,8 @@ from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
-from stages.gateway.served import Checkpoint, ServedState, Swapper
+from stages.gateway.served import Checkpoint, ServedState
+from stages.gateway.swapper import Swapper
 from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store

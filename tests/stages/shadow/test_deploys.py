@@ -141,7 +141,7 @@ def test_a_canary_too_slow_for_anybody_is_taken_away_at_once(serving: StubWorld)
 def test_an_engine_that_dies_meanwhile_ends_the_deploy(
     serving: StubWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.target.canary.shadow", _dies)
+    monkeypatch.setattr("stages.shadow.run.shadow", _dies)
     with pytest.raises(DependencyDownError, match="dead"):
         run_stage(serving.workspace, serving.store, DeployStage(canary=0.5), [serving.second.ref])
     assert serving.endpoint.canary is None

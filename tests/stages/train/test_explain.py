@@ -98,6 +98,9 @@ def test_what_is_not_trained_on_is_named_and_a_past_run_can_be_looked_into(world
     with pytest.raises(InputMissingError, match="e1 of experience@v1 is not trained on: reward_unknown"):
         explained(world, "e1")
     before = explained(world, "e0")
+    answer = before["sequences"][0]["generations"][0]
+    assert answer != "e0"
+    assert explained(world, answer) == before
     done = world.train()
     world.promote(done.outputs["checkpoint"].digest)
     with pytest.raises(InputMissingError, match="e0 of experience@v1 is not trained on: consumed") as caught:

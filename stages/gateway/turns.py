@@ -1,0 +1,70 @@
+"""Answers that go on while their engine's weights change: which checkpoint sampled which of their tokens.
+
+The engine says how many tokens it had sampled for each when it stood still. Not here: the change itself
+(`swapper.py`), asking the engine (`stages/engine/update.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stages.records import Span
+
+UNPROVEN = ""  # in the place of a checkpoint: weights that were not found to be any
+DEFECT = "unproven_weights"  # of a generation with tokens of such weights
+
+Turn = tuple[int, str]  # tokens sampled before, and the checkpoint from then on
+
+
+class Turns:
+    """Of one engine: the generations under way, and the turns each has met."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, list[Turn]] = {}
+
+    def begin(self, generation: str) -> None:
+        """It is about to be asked for."""
+        self._under_way[generation] = []
+
+    def end(self, generation: str) -> list[Turn]:
+        """Nothing more is sampled for it. The turns it has met; none for one that is not known."""
+        return self._under_way.pop(generation, [])
+
+    def turn(self, sampled: Callable[[str], int | None], checkpoint: str) -> int:
+        """The engine goes on with other weights. Returns how many generations went on with it.
+
+        Args:
+            sampled: how many tokens a generation had then; None for one that was complete.
+        """
+        met = 0
+        for generation, turns in self._under_way.items():
+            count = sampled(generation)
+            if count is not None:
+                turns.append((count, checkpoint))
+                met += 1
+        return met
+
+
+def spans_of(first: str, turns: list[Turn], tokens: int) -> tuple[Span, ...]:
+    """Who sampled which of an answer's tokens, in order and without gaps; none are empty.
+
+    Args:
+        first: the checkpoint that was served when it began.
+        tokens: how many it has; it may have been cut before the engine had told all.
+    """
+    found: list[Span] = []
+    start, sampler = 0, first
+    for at, checkpoint in [*turns, (tokens, UNPROVEN)]:
+        end = min(at, tokens)
+        if end > start:
+            if found and found[-1].checkpoint == sampler:
+                start = found.pop().start
+            found.append(Span(start, end, sampler))
+            start = end
+        sampler = checkpoint
+    return tuple(found)
+
+
+def defect_of(spans: tuple[Span, ...]) -> str:
+    """DEFECT when tokens came of weights that were not proven, "" when none did."""
+    return DEFECT if any(span.checkpoint == UNPROVEN for span in spans) else ""
