@@ -192,7 +192,8 @@ def test_no_bucket_is_made_by_mistake(family: Family, server: S3Server) -> None:
 
 
 def test_without_s3fs_it_is_said_what_to_install(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("fsspec.registry"), "_registry", {})
+    known = importlib.import_module("fsspec.registry")._registry
+    monkeypatch.delitem(known, "s3", raising=False)
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(InputMissingError, match="not installed") as caught:
         Depot(url)
