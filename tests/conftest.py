@@ -5,10 +5,12 @@ What shares something goes to one worker.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ MEMORY = Path("/dev/shm")
 OWN_FOLDER = pytest.StashKey[Path]()
 FAILED = pytest.StashKey[bool]()
 ROOM = 4 << 30  # bytes; far more than what is kept while tests run, see tmp_path_retention_policy
+KEPT_S = 6 * 3600  # what a failed run left, for whoever looks into it
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,6 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
     if config.option.basetemp is None and free > ROOM:
+        for left in MEMORY.glob("rtrl-tests-*"):  # by a run that failed, or was killed
+            with contextlib.suppress(FileNotFoundError):  # another run that starts clears up too
+                if time.time() - left.stat().st_mtime > KEPT_S:
+                    shutil.rmtree(left, ignore_errors=True)
         config.option.basetemp = tempfile.mkdtemp(prefix="rtrl-tests-", dir=MEMORY)
         config.stash[OWN_FOLDER] = Path(config.option.basetemp)
 
