@@ -5,7 +5,12 @@ What shares something goes to one worker.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import sys
+import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +22,49 @@ from xdist.scheduler import LoadScopeScheduling
 # before torch is loaded: two workers with two threads each wait for one another on two cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# where the machine forbids it, each of a thousand processes would compile rtrl anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # a busy machine is no failure: what an example has to be is right, not quick
 settings.register_profile("rtrl", deadline=None)
 settings.load_profile("rtrl")
 
 ROOT = Path(__file__).resolve().parent.parent
+MEMORY = Path("/dev/shm")
+OWN_FOLDER = pytest.StashKey[Path]()
+FAILED = pytest.StashKey[bool]()
+ROOM = 4 << 30  # bytes; far more than what is kept while tests run, see tmp_path_retention_policy
+KEPT_S = 6 * 3600  # what a failed run left, for whoever looks into it
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders lie in memory where there is room, unless `--basetemp` names another place.
+
+    Stores and spools sync each step: on a disk the tests wait for tens of thousands of these. Whether a
+    sync is there, and in which order, is tested by what the kernel is asked for, not by the disk.
+    """
+    free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
+    if config.option.basetemp is None and free > ROOM:
+        for left in MEMORY.glob("rtrl-tests-*"):  # by a run that failed, or was killed
+            with contextlib.suppress(FileNotFoundError):  # another run that starts clears up too
+                if time.time() - left.stat().st_mtime > KEPT_S:
+                    shutil.rmtree(left, ignore_errors=True)
+        config.option.basetemp = tempfile.mkdtemp(prefix="rtrl-tests-", dir=MEMORY)
+        config.stash[OWN_FOLDER] = Path(config.option.basetemp)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the memory back. What failed tests left is kept, see tmp_path_retention_policy."""
+    folder = config.stash.get(OWN_FOLDER, None)
+    if folder is not None and not config.stash.get(FAILED, False):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note for `pytest_unconfigure` whether anything failed."""
+    session.config.stash[FAILED] = exitstatus != pytest.ExitCode.OK
 
 
 @cache

@@ -1,8 +1,9 @@
 """`rtrl` as a process of its own, forked from one in which the libraries are loaded already.
 
 A killed command is really killed, and its environment, exit status and streams are its own; only the
-seconds in which Python reads torch and transformers are spared, which are most of what a test that runs
-a dozen commands would take. Nothing of rtrl itself is loaded before the fork.
+seconds in which Python reads torch, transformers and the stages are spared, which are most of what a test
+that runs a dozen commands would take. Of rtrl one module reads the environment when it is loaded
+(`stages/faults.py`); it reads it again after the fork. `rtrl_cli` is loaded anew by each process.
 
 Not for tests of how the program starts (`tests/rtrl_cli`), and not for those that trace or count processes.
 """
@@ -19,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 
+from stages import faults
+
 LIBRARIES = (
     "alembic",
     "cryptography.hazmat.primitives.ciphers.aead",
@@ -33,9 +36,19 @@ LIBRARIES = (
     "transformers.models.qwen2.modeling_qwen2",
     "typer.main",
 )
+STAGES = (
+    "stages.collect.run",
+    "stages.cycle.run",
+    "stages.deploy.run",
+    "stages.distill.run",
+    "stages.eval.run",
+    "stages.registry.verify",
+    "stages.target.endpoint",
+    "stages.train.run",
+)
 KILLED = -signal.SIGKILL
 FORKING: ForkServerContext = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload(list(LIBRARIES))
+FORKING.set_forkserver_preload([*LIBRARIES, *STAGES])
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,7 @@ def _run(module: str, arguments: Sequence[str], environment: dict[str, str], str
         os.close(file)
     os.environ.clear()
     os.environ.update(environment)
+    faults.configure(environment)
     sys.argv = [module, *arguments]
     if module == "-c":
         code, *sys.argv[1:] = arguments

@@ -22,8 +22,7 @@ from stages.gateway.http import (
     Scope,
     Send,
     header,
-    parse_object,
-    read_body,
+    read_object,
     send_body,
     send_error,
     send_json,
@@ -104,19 +103,13 @@ class Admin:
         if route == ("GET", "/admin/served"):
             await send_json(send, 200, self._arms.as_dict())
         elif route == ("POST", "/admin/swap"):
-            await send_json(
-                send, 200, await self._swap(parse_object(await read_body(scope, receive, _MAX_BODY)))
-            )
+            await send_json(send, 200, await self._swap(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/canary"):
-            await send_json(
-                send, 200, await self._open(parse_object(await read_body(scope, receive, _MAX_BODY)))
-            )
+            await send_json(send, 200, await self._open(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/canary/share"):
-            await send_json(send, 200, self._share(parse_object(await read_body(scope, receive, _MAX_BODY))))
+            await send_json(send, 200, self._share(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/canary/close"):
-            await send_json(
-                send, 200, await self._close(parse_object(await read_body(scope, receive, _MAX_BODY)))
-            )
+            await send_json(send, 200, await self._close(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/spool/flush"):
             await self._spool_call(send, self._spool.flush)
         elif route == ("POST", "/admin/spool/seal"):

@@ -35,8 +35,7 @@ from stages.gateway.http import (
     Send,
     check_headers,
     header,
-    parse_object,
-    read_body,
+    read_object,
     send_error,
     send_json,
 )
@@ -199,7 +198,7 @@ class Gateway:
             await self._answer(api, exchange, key, place)
 
     async def _answer(self, api: Api, exchange: Exchange, key: ApiKey, place: Place) -> None:
-        body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
         request = parse_request(
             api,
@@ -230,7 +229,7 @@ class Gateway:
 
     async def _take_events(self, exchange: Exchange) -> None:
         key = self._identify(exchange)
-        body = parse_object(await read_body(exchange.scope, exchange.receive, self._config.max_body_bytes))
+        body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         await send_json(exchange.send, 200, await self._events.take(key.id, body))
 
     async def _models(self, exchange: Exchange) -> None:

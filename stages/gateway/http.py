@@ -141,6 +141,15 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
+async def read_object(scope: Scope, receive: Receive, limit: int) -> dict[str, Any]:
+    """A body's JSON object. Raises as `read_body` and `parse_object`, ApiError 415 when it is compressed."""
+    if header(scope, b"content-encoding").strip().lower() not in (b"", b"identity"):
+        raise ApiError(
+            415, "invalid_request_error", "unsupported_encoding", "send the body without a content encoding"
+        )
+    return parse_object(await read_body(scope, receive, limit))
+
+
 async def send_body(send: Send, status: int, body: bytes, headers: Headers = (JSON_TYPE,)) -> None:
     """A complete answer."""
     length = (b"content-length", str(len(body)).encode())

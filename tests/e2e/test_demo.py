@@ -14,11 +14,11 @@ import pytest
 from tests import processes
 
 ENVIRONMENT = {
-    "RTRL_EVAL__REQUESTS": "60",
-    "RTRL_EVAL__LM_EVAL_LIMIT": "10",
+    "RTRL_EVAL__REQUESTS": "24",
+    "RTRL_EVAL__LM_EVAL_LIMIT": "6",
     "NO_COLOR": "1",
 }
-SMALL = ("--users", "24", "--requests", "120", "--replay", "60", "--seed", "5")
+SMALL = ("--users", "24", "--requests", "120", "--replay", "24", "--seed", "5")
 
 
 def demo(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
@@ -51,7 +51,7 @@ def test_one_cycle_and_then_nothing_to_do(tmp_path: Path) -> None:
     assert row["verdict"] in ("pass", "regressed", "inconclusive")
     assert row["figures"]["dissatisfied_followup"]["cases"] > 60
     final = document["metrics"]["final"]
-    assert final["requests"] == 60
+    assert final["requests"] == 24
     assert set(final["figures"]) >= {"edit_persistence", "dissatisfied_followup", "invalid_calls"}
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     told = status(folder)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from stages.train.mtp_head import MtpHead, write_head
 from stages.train.self_distillation import _states, distil
 from tests.stages.train.naive import PLAIN
 
+if find_spec("vllm") is None:  # not importorskip: each worker would load vLLM, which takes it ten seconds
+    pytest.skip("the vLLM engine is not installed", allow_module_level=True)
 pytestmark = pytest.mark.vllm
-pytest.importorskip("vllm", reason="the vLLM engine is not installed")
 
 SEED = Path(modelio.__file__).parent / "seed" / "asset"
 ENGINE = """

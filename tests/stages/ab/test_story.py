@@ -79,10 +79,13 @@ def use(world: StubWorld, hour: int, kept_by: dict[str, float]) -> None:
                     },
                 ),
             ]  # fmt: skip
-            for kind, at, data in events:
-                body = {"id": f"{kind}-{generation}", "generation_id": generation, "type": kind}
-                taken = client.post("/events", json={**body, "at": at, "data": data})
-                assert taken.status_code == 200, taken.text
+            rows = [
+                {"id": f"{kind}-{generation}", "type": kind, "at": at, "data": data}
+                | {"generation_id": generation}
+                for kind, at, data in events
+            ]
+            taken = client.post("/events", json={"events": rows})
+            assert (taken.status_code, taken.json()["accepted"]) == (200, 2), taken.text
         later = str(T0 + (hour + 3) * HOUR)  # the clock of the events goes on: what was asked is mature
         client.post(
             "/completions",

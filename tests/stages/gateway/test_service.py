@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import stat
@@ -141,6 +142,12 @@ async def test_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b'{"a": NaN}', b"[" * 5000, b"\xff"])
 async def test_what_is_no_json_object(rig: Rig, body: bytes) -> None:
     assert error(await rig.http.post("/v1/chat/completions", content=body)) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/events"])
+async def test_a_compressed_body_is_refused_as_that(rig: Rig, path: str) -> None:
+    body, headers = gzip.compress(b"{}"), {"content-encoding": "gzip"}
+    assert error(await rig.http.post(path, content=body, headers=headers)) == (415, "unsupported_encoding")
 
 
 async def test_the_engine_down_and_up_again(rig: Rig) -> None:
