@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import traceback
 from pathlib import Path
 
@@ -125,8 +126,7 @@ def test_two_workspaces_of_a_process_have_modules_of_their_own(tmp_path: Path) -
         path.write_text(f"def shouting(seen):\n    return {number}\n")
         (signal,) = own.load(spec, folder)
         found.append(signal)
-        path.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
     assert [one.values([episode("A")]) for one in found] == [[1.0], [2.0]]
     assert found[0].digest != found[1].digest
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from stages import locks
 from stages.deploy.run import DeployStage
 from stages.errors import InputMissingError, LockedError, UsageError
 from stages.gateway.arms import assigned
@@ -139,18 +140,20 @@ def test_promotion_gives_it_to_everybody(canary: StubWorld) -> None:
 
 
 def test_a_deploy_killed_before_the_registry_knew_leaves_no_canary(canary: StubWorld) -> None:
-    made = canary.store.deployments.create("auto", canary.second.digest, by="test", reason="killed")
-    canary.store.deployments.transition(made.id, "staged", "verifying")
-    with Admin(canary.endpoint) as admin:
-        admin.open_canary(
-            line="auto",
-            checkpoint=canary.second.digest,
-            path=canary.second.path,
-            deployment=made.id,
-            salt="s",
-            share=0.5,
-            timeout_s=30,
-        )
+    lock = canary.store.lock_path("target-auto")
+    with locks.hold(lock, what="deploy", timeout=10.0):  # until it was killed
+        made = canary.store.deployments.create("auto", canary.second.digest, by="test", reason="killed")
+        canary.store.deployments.transition(made.id, "staged", "verifying")
+        with Admin(canary.endpoint) as admin:
+            admin.open_canary(
+                line="auto",
+                checkpoint=canary.second.digest,
+                path=canary.second.path,
+                deployment=made.id,
+                salt="s",
+                share=0.5,
+                timeout_s=30,
+            )
     assert wait_for(lambda: canary.endpoint.canary is None)
     assert canary.store.deployments.get(made.id).state == "failed"
     assert {ask(canary, user) for user in USERS} == {short(canary.first.digest)}
