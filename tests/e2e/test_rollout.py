@@ -106,11 +106,12 @@ def use(world: World, hour: int, kept_by: dict[str, float]) -> None:
         with ThreadPoolExecutor(8) as people:
             list(people.map(one, range(USERS)))
         later = str(T0 + (hour + 3) * HOUR)  # the clock of the events goes on: what was asked is mature
-        client.post(
+        answer = client.post(
             "/completions",
             json={"model": "rtrl", "prompt": "x", "max_tokens": 1},
             headers={"X-Rtrl-User": "clock", "X-Rtrl-No-Train": "1", "X-Rtrl-At": later},
         )
+        assert answer.status_code == 200, answer.text
 
 
 def short(artifact: Artifact) -> str:
@@ -138,7 +139,7 @@ def test_good_bad_and_taken_back_by_hand(rollout: World) -> None:
     assert code == 0, told
     use(served, 10, {short(good): 0.9, short(bad): 0.1})
     code, told = rtrl(served, "ab", "--decide")
-    assert (code, told["error"]["code"]) == (14, 14), told
+    assert (code, told["error"]["code"]) == (14, 14), str(told["error"])
     assert live(served) == good.digest
 
     third = child_of(served, good, "third", 4)
