@@ -63,6 +63,17 @@ class Users:
         total = float(self.counts.sum())
         return float(self.sums.sum()) / total if total else math.nan
 
+    def unseen_variance(self, span: float) -> float:
+        """Variance of one user where no two differ, by at most `span`; 0 where they do.
+
+        That none of U users was unlike the rest does not say that the next one will not be: Laplace's rule of
+        succession makes it p = 1 / (U + 2), and the variance span^2 p (1 - p).
+        """
+        if not self.users or float(np.ptp(self.sums / self.counts)) > 1e-12 * span:
+            return 0.0
+        p = 1 / (self.users + 2)
+        return span**2 * p * (1 - p)
+
 
 @dataclass(frozen=True)
 class Difference:

@@ -12,8 +12,9 @@ Not here: who is in which arm, and what is done about it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scipy import special
@@ -135,17 +136,19 @@ def look(
     return Look(action, reason, found, ratio, at_horizon)
 
 
-def planned_information(past: Users, users: int, treated_share: float) -> float:
+def planned_information(past: Users, users: int, treated_share: float, span: float | None = None) -> float:
     """Information on a difference that `users` of both arms will bring, if they are like `past`.
 
     Computed once, before the first look, and kept: a confidence sequence whose planned information
     follows the data is none. Where `past` knows what was before it, that is taken away as CUPED will.
-    Raises ValueError when the past has fewer than two users, or all alike.
+    Raises ValueError when the past has fewer than two users, or, without a `span`, all alike.
     """
     if past.users < 2:
         raise ValueError("the past has too few users to plan with")
     e = unexplained(past)
     per_user = float(e @ e) / float(past.counts.sum()) ** 2 * past.users
+    if span is not None:
+        per_user = past.unseen_variance(span) or per_user
     if per_user <= 0:
         raise ValueError("all users of the past are alike: nothing can be planned")
     return users * treated_share * (1 - treated_share) / per_user
@@ -154,18 +157,26 @@ def planned_information(past: Users, users: int, treated_share: float) -> float:
 def _metric(
     metric: AbMetric, control: Users, treated: Users, rules: AbRules, alpha: float, planned: float
 ) -> AbMetricLook:
-    found = difference(control, treated)
+    found = _with_unseen(metric, control, treated)
     gain = metric.sign * found.value
-    enough = min(found.users) >= rules.min_users
-    if enough and found.standard_error == 0 and metric.span is not None:
-        # all users alike: as many as 1 - alpha^(1/n) of them may still differ unseen
-        unseen = metric.span * (1 - rules.alpha_promote ** (1 / min(found.users)))
-        return AbMetricLook(metric, found, gain, float("inf"), gain - unseen)
-    if not enough or found.information <= 0 or planned <= 0:
+    span = metric.span
+    alike = span is not None and all(arm.unseen_variance(span) for arm in (control, treated))
+    if min(found.users) < rules.min_users or found.information <= 0 or not (planned > 0 or alike):
         return AbMetricLook(metric, found, gain, float("inf"), float("-inf"))
-    harm = upper_bound(gain, found.information, planned, alpha)
+    harm = upper_bound(gain, found.information, planned, alpha) if planned > 0 else float("inf")
     width = float(special.ndtri(1 - rules.alpha_promote)) * found.standard_error
+    if span is not None and alike:  # as many as 1 - alpha^(1/n) of them may still differ unseen
+        width = span * (1 - rules.alpha_promote ** (1 / min(found.users)))
     return AbMetricLook(metric, found, gain, harm, gain - width)
+
+
+def _with_unseen(metric: AbMetric, control: Users, treated: Users) -> Difference:
+    """The difference; an arm whose users are all alike is not known without error for that."""
+    found = difference(control, treated)
+    if metric.span is None or not min(found.users):
+        return found
+    unseen = sum(arm.unseen_variance(metric.span) / arm.users for arm in (control, treated))
+    return replace(found, standard_error=math.hypot(found.standard_error, math.sqrt(unseen)))
 
 
 def _decide(

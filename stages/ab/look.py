@@ -123,7 +123,7 @@ def _metrics(config: AbConfig) -> list[AbMetric]:
             _direction(name),
             config.harm.get(name, 0.0),
             config.margins.get(name, margin),
-            span=None if name == "latency" else 1.0,
+            span=_span(name),
         )
         for name, (_, margin) in METRICS.items()
     ]
@@ -156,10 +156,15 @@ def fix_planned(
         users = live[name]
         if name not in planned and users.users >= config.min_users:
             try:
-                planned[name] = planned_information(users, config.planned_users, share)
+                planned[name] = planned_information(users, config.planned_users, share, _span(name))
             except ValueError:
                 continue  # all alike so far: nothing to plan with
     return planned
+
+
+def _span(name: str) -> float | None:
+    """The largest difference one user can show."""
+    return None if name == "latency" else 1.0
 
 
 def _direction(name: str) -> Any:

@@ -117,6 +117,29 @@ def test_what_is_planned_with() -> None:
         planned_information(Users.of([1], [1]), 100, 0.5)
     with pytest.raises(ValueError, match="alike"):
         planned_information(Users.of([1, 1], [1, 1]), 100, 0.5)
+    # of a share: the next of three users differs with a chance of 1/4; 100 * 1/4 / (3/16)
+    assert planned_information(Users.of([1, 1], [1, 1]), 100, 0.5, 1.0) == pytest.approx(400 / 3)
+
+
+@pytest.mark.parametrize("live", [1.0, 0.0])
+@pytest.mark.parametrize("kind", ["all", "most"])
+def test_harm_is_seen_where_the_live_arms_users_are_all_alike(live: float, kind: str) -> None:
+    metric = AbMetric("some_share", "higher" if live else "lower", harm=0.0, margin=0.02, span=1.0)
+    other = np.full(60, 1.0 - live)
+    if kind == "most":
+        other[:6] = live
+    alike = Users.of(np.full(60, live), np.ones(60))
+
+    def decided(treated: Users) -> str:
+        planned = {"some_share": planned_information(alike, 2000, 0.5, 1.0)}
+        arms = {"some_share": (alike, treated)}
+        return look([metric], arms, (60, 60), (0.5, 0.5), AbRules(), planned=planned, at_horizon=False).action
+
+    assert decided(Users.of(other, np.ones(60))) == "roll_back"
+    assert decided(alike) == "hold"
+    one = np.full(60, live)
+    one[0] = 1.0 - live
+    assert decided(Users.of(one, np.ones(60))) == "hold"  # one of sixty is no proof
 
 
 @pytest.mark.parametrize(("users", "action"), [(100, "hold"), (400, "promote")])
