@@ -82,7 +82,9 @@ PLANTED_AFTER = (6, 8, 10)  # cycles of the clean chain
 PLANTED_CYCLES = 8  # at most: `thirdhack.settled`
 
 DEFAULT = Variant("default", "the shipped reward and the settings of `rtrl init --tiny`", keep=PLANTED_AFTER)
-NAIVE_FILTER = Variant("naive_filter", "episodes with a broken call are left out of training", "naive_filter")
+NAIVE_FILTER = Variant(
+    "naive_filter", "episodes with a broken call are left out of training", "naive_filter", without="baseline"
+)
 NAIVE_ASKING = Variant(
     "naive_asking", "questions are free, and code that was not written is not judged", "naive_asking"
 )
