@@ -93,19 +93,24 @@ def test_the_engine_is_asked_for_what_the_harness_would_compute(random_model: Pa
     assert ours.generate_until(made) == theirs.generate_until(made)
 
 
-def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
-    tasks = tmp_path / "tasks"
-    tasks.mkdir()
-    (tasks / "docs.py").write_text(
+def _writing_task(folder: Path, name: str, rest: str = "") -> Path:
+    """A folder with one task: two documents, four tokens to be written of each."""
+    folder.mkdir()
+    (folder / "docs.py").write_text(
         "from datasets import Dataset\n"
         "def load(**_):\n"
         "    return {'test': Dataset.from_list([{'q': 'def f(', 'a': 'x'}, {'q': 'import ', 'a': 'os'}])}\n"
     )
-    (tasks / "rtrl_say.yaml").write_text(
-        "task: rtrl_say\ncustom_dataset: !function docs.load\noutput_type: generate_until\ntest_split: test\n"
+    (folder / f"{name}.yaml").write_text(
+        f"task: {name}\ncustom_dataset: !function docs.load\noutput_type: generate_until\ntest_split: test\n"
         "doc_to_text: q\ndoc_to_target: a\ngeneration_kwargs:\n  until: ['\\n']\n  max_gen_toks: 4\n"
-        "metric_list:\n  - metric: exact_match\n    aggregation: mean\n    higher_is_better: true\n"
+        "metric_list:\n  - metric: exact_match\n    aggregation: mean\n    higher_is_better: true\n" + rest
     )
+    return folder
+
+
+def test_a_task_that_generates(random_model: Path, tmp_path: Path) -> None:
+    tasks = _writing_task(tmp_path / "tasks", "rtrl_say")
     suite = LmEvalSuite("rtrl_say", include=tasks)
     assert suite.spec.metrics[0].sampled
     found = suite.run(subject(random_model), suite.cases(), lambda n: None)
@@ -154,21 +159,12 @@ def test_a_mean_of_what_is_known_over_its_documents(random_model: Path, tmp_path
 
 def test_of_several_filters_the_first_counts(random_model: Path, tmp_path: Path) -> None:
     """As gsm8k has them: one sample for each document and filter."""
-    tasks = tmp_path / "tasks"
-    tasks.mkdir()
-    (tasks / "docs.py").write_text(
-        "from datasets import Dataset\n"
-        "def load(**_):\n"
-        "    return {'test': Dataset.from_list([{'q': 'def f(', 'a': 'x'}, {'q': 'import ', 'a': 'os'}])}\n"
-    )
-    (tasks / "rtrl_two.yaml").write_text(
-        "task: rtrl_two\ncustom_dataset: !function docs.load\noutput_type: generate_until\ntest_split: test\n"
-        "doc_to_text: q\ndoc_to_target: a\ngeneration_kwargs:\n  until: ['\\n']\n  max_gen_toks: 4\n"
-        "metric_list:\n  - metric: exact_match\n    aggregation: mean\n    higher_is_better: true\n"
+    filters = (
         "filter_list:\n  - name: strict\n    filter:\n      - function: regex\n        regex_pattern: '(.)'\n"
         "        fallback: os\n      - function: take_first\n"
         "  - name: loose\n    filter:\n      - function: take_first\n"
     )
+    tasks = _writing_task(tmp_path / "tasks", "rtrl_two", filters)
     suite = LmEvalSuite("rtrl_two", include=tasks)
     found = suite.run(subject(random_model), suite.cases(), lambda n: None)
     assert [one.case for one in found] == list(suite.cases())
