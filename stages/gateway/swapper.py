@@ -7,6 +7,7 @@ Not here: how the engine takes weights (`stages/engine/update.py`), several engi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from stages.gateway.turns import UNPROVEN
 
 Update = Callable[..., Awaitable[Any]]
 Told = Callable[[str, Checkpoint, float], None]
+UNWANTED_S = 60.0  # weights that were made ready wait so long for the swap
 LEAVING_S = 2.0  # for answers that are cut short, before other weights are loaded
 
 
@@ -70,6 +72,16 @@ class Keeper(Protocol):
         """Tokens that a generation had when the last update stopped it; None when it was complete."""
 
 
+class Stager(Protocol):
+    """An engine that can make weights ready while it serves others (`stages/engine/update.py`)."""
+
+    async def stage(self, checkpoint_dir: Path) -> None:
+        """Begin, or go on where it was stopped; to be cancelled at any time. Raises RtrlError."""
+
+    async def unstage(self) -> None:
+        """Their memory is free again. Raises RtrlError."""
+
+
 class Swapper:
     """Replaces the served weights. One swap at a time.
 
@@ -81,6 +93,7 @@ class Swapper:
             the engine anew on them, and sets `ServedState.engine` when it is up.
         prepare: called with the weights' folder before requests are held: brings them to the engine.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
+        stager: gives the engine as it is now, where it can make weights ready before anybody asks for them.
     """
 
     def __init__(
@@ -91,6 +104,7 @@ class Swapper:
         recover: Update | None = None,
         prepare: Update | None = None,
         keeper: Keeper | None = None,
+        stager: Callable[[], Stager] | None = None,
     ) -> None:
         self._served = served
         self._update = update
@@ -99,6 +113,8 @@ class Swapper:
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
+        self._stager = stager
+        self._ahead: asyncio.Task[None] | None = None
 
     @property
     def served(self) -> ServedState:
@@ -113,6 +129,31 @@ class Swapper:
     def serves(self, digest: str) -> bool:
         """Whether this is what the engine holds, or starts on."""
         return self._served.checkpoint.digest == digest
+
+    def stage_ahead(self, target: Checkpoint) -> bool:
+        """Begin to make weights ready that somebody is about to ask a swap for; whether it does.
+
+        Only while nothing else is done. Any swap ends it: one to these weights goes on where it was. When
+        none comes within UNWANTED_S, their memory is free again.
+        """
+        idle = self.ready and not self._busy.locked() and (self._ahead is None or self._ahead.done())
+        if self._stager is None or not idle or self.serves(target.digest):
+            return False
+        self._ahead = asyncio.create_task(self._staged(self._stager(), target.path))
+        return True
+
+    async def _staged(self, stager: Stager, path: Path) -> None:
+        with contextlib.suppress(RtrlError):  # a swap that wants them says what is wrong
+            await stager.stage(path)
+            await asyncio.sleep(UNWANTED_S)
+            await stager.unstage()
+
+    async def _end_ahead(self) -> None:
+        """The engine does nothing else from now on."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
 
     async def swap(
         self,
@@ -145,6 +186,8 @@ class Swapper:
             done = await self._swap(target, timeout, cut, limit_s)
         except (SwapError, ApiError) as error:
             self.told(error.code, target, time.monotonic() - began)
+            if error.code == "drain_timeout":  # tried again soon, or forgotten
+                self.stage_ahead(target)
             raise
         self.told("done", target, done.seconds)
         return done
@@ -154,6 +197,7 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
+            await self._end_ahead()
             if self._prepare is not None and self.ready:
                 await self._prepared(target, limit_s)
             self._went_on = 0
