@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import select
 import signal
 import struct
 import threading
@@ -139,13 +140,9 @@ class Exec:
                 if (reason := self._over()) is not None:
                     self.kill(reason)
                     continue
-            self._socket.settimeout(min(until - now, LOOK_S))
-            try:
-                frame = self._frame()
-            except TimeoutError:
+            if not self._early and not readable(self._socket, min(until - now, LOOK_S)):
                 continue
-            except OSError:
-                break
+            frame = self._frame()
             if frame is None:
                 break
             if not self._take(*frame) and not ending:
@@ -173,28 +170,22 @@ class Exec:
         return None
 
     def _frame(self) -> tuple[int, bytes] | None:
+        """The next piece of output, None at its end, or when the engine stops in the middle of one."""
         header = self._exactly(8)
         if len(header) < 8:
             return None
         kind, size = struct.unpack(">BxxxL", header)
-        return kind, self._exactly(size, begun=True)
+        return kind, self._exactly(size)
 
-    def _exactly(self, count: int, *, begun: bool = False) -> bytes:
-        """So many bytes. Raises TimeoutError only before the first byte of a frame."""
+    def _exactly(self, count: int) -> bytes:
         parts = bytearray(self._early[:count])
         self._early = self._early[count:]
-        while len(parts) < count:
-            try:
+        with contextlib.suppress(OSError):
+            while len(parts) < count and readable(self._socket, GRACE_S):
                 part = self._socket.recv(count - len(parts))
-            except TimeoutError:
-                if not parts and not begun:
-                    raise
-                self._socket.settimeout(GRACE_S)
-                begun = False  # once more
-                continue
-            if not part:
-                break
-            parts += part
+                if not part:
+                    break
+                parts += part
         return bytes(parts)
 
     def _take(self, kind: int, data: bytes) -> bool:
@@ -262,17 +253,24 @@ class Exec:
 
 def early(stream: Any, sock: Any) -> bytes:
     """What came in one packet with the engine's headers: it is in the HTTP reader's buffer alone."""
-    try:
-        reader = stream._response.raw._fp.fp
-    except AttributeError:
-        return b""
-    before = sock.gettimeout()
     sock.settimeout(0.0)
     try:
+        reader = stream._response.raw._fp.fp
         waiting = len(reader.peek())
         return bytes(reader.read1(waiting)) if waiting else b""
+    except AttributeError:
+        return b""
     finally:
-        sock.settimeout(before)
+        sock.settimeout(None)  # for good: a time-out of reading would end what sends, too
+
+
+def readable(sock: Any, seconds: float) -> bool:
+    """Whether there is something to read, or the end, within that time."""
+    if getattr(sock, "pending", int)():  # of TLS
+        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
 
 
 @contextlib.contextmanager

@@ -95,6 +95,11 @@ def test_the_background_does_not_hold_a_command(shared: Sandbox) -> None:
     assert done.seconds < 50
 
 
+def test_input_that_is_taken_slowly_arrives_whole(shared: Sandbox) -> None:
+    done = shared.exec("sleep 3; wc -c", stdin=b"x" * (4 << 20), timeout_s=50)
+    assert done.output.strip() == str(4 << 20)
+
+
 def test_killed_before_it_has_begun(shared: Sandbox) -> None:
     process = shared.spawn(["sleep", "304"])
     process.kill()
