@@ -26,7 +26,6 @@ from stages.engine.held import (
     fill,
     held_at,
     is_embedding,
-    is_head,
     is_packed,
     pack,
 )
@@ -123,7 +122,7 @@ class Staging:
                 held = getattr(place.module, place.parameter)
                 if is_packed(place):
                     packed.setdefault(modules[id(place.module)], []).append((name, place))
-                    if held.numel() and not is_head(place.module):
+                    if held.numel() and not is_embedding(place.module):
                         raise UnstageableError(f"{name} is not computed with as a packed matrix")
                 if held.numel() and (name, place.start) not in [
                     (n, p.start) for n, p in lying.get(id(held), [])
@@ -135,6 +134,8 @@ class Staging:
 
     def _lying(self, name: str, held: torch.Tensor, parts: Parts | None) -> torch.Tensor:
         """What a tensor that is computed with as it lies will be."""
+        if parts is None and not isinstance(held, torch.nn.Parameter):
+            return held.detach().to("cpu", copy=True)  # a scale that no file has: vLLM leaves it as well
         if parts is None:
             raise UnstageableError(f"no tensor of the file is {name}")
         wanted = torch.zeros(held.shape, dtype=held.dtype)

@@ -215,6 +215,7 @@ for name, lie in (
 ):
     layer, kernel, norm, head = from_first()
     found[f"staged without {name}"] = staged(second, lie)
+found["head"] = next(name for name, each in model.named_modules() if each is model.lm_head)
 from_first()
 found["staged no room"] = staged(second, limit_gib=0)
 call("rtrl_load", first, file=True, limit_gib=0)
@@ -271,7 +272,8 @@ def test_what_vllm_holds_is_told_from_what_it_should(tmp_path: Path, dtype: str)
     assert (exchanged["source"], exchanged["different"], exchanged["verdict"]) == ("staged", [], "child")
     assert exchanged["parameters_checked"] == found["start"]["parameters"]
     assert exchanged["slices"] > exchanged["tensors"], "in many pieces"
-    names = {"layer": "model.layers.1.mlp.gate_up_proj", "norm": "model.norm.weight", "head": "lm_head"}
+    names = {"layer": "model.layers.1.mlp.gate_up_proj", "norm": "model.norm.weight"}
+    names["head"] = found["head"]
     for lie, name in names.items():
         assert found[f"staged without {lie}"]["source"] == "staged"
         assert found[f"staged without {lie}"]["different"] == [name], lie
