@@ -46,7 +46,8 @@ def test_intervals_draw_owners(bench: ModuleType) -> None:
 
 def test_no_text_of_one_owner_teaches_about_it(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = bench.fetched.corpus()
-    some = range(0, len(corpus.rows), 12)
+    chosen = ("entireio", "EntityProcess", "Barqly", "pichsy")
+    some = [n for n, row in enumerate(corpus.rows) if row.owner in chosen][::3]
     rows = [corpus.rows[n] for n in some]
     seen: list[set[str]] = []
 
@@ -57,8 +58,8 @@ def test_no_text_of_one_owner_teaches_about_it(bench: ModuleType, monkeypatch: p
 
     fit = bench.learn.fit
     monkeypatch.setattr(bench.learn, "fit", spy)
-    less = {name: values[list(some)] for name, values in corpus.baselines.items()}
-    part = bench.Corpus(rows, corpus.examples.at(list(some)), less)
+    less = {name: values[some] for name, values in corpus.baselines.items()}
+    part = bench.Corpus(rows, corpus.examples.at(some), less)
     told, said, against = bench.held_out(part)
     owners = sorted({row.owner for row in rows})
     per_owner = 1 + len(bench.learn.folds(owners[1:]))  # an owner's own fit, one for each fold of others
