@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stages.errors import DependencyDownError, RtrlError
+from stages.gateway.beside import Beside, DamagedError, HungError, turn
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.served import Checkpoint, ServedState
@@ -81,6 +82,7 @@ class Swapper:
             the engine anew on them, and sets `ServedState.engine` when it is up.
         prepare: called with the weights' folder before requests are held: brings them to the engine.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
+        beside: the engine, where it has room for adapters; then no request waits.
     """
 
     def __init__(
@@ -91,11 +93,13 @@ class Swapper:
         recover: Update | None = None,
         prepare: Update | None = None,
         keeper: Keeper | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self._served = served
         self._update = update
         self._recover, self._prepare = recover, prepare
         self._keeper, self._keeping, self._went_on = keeper, False, 0
+        self._beside = beside
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
@@ -154,6 +158,8 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
+            if (turned := await self._turned(target, limit_s, began)) is not None:
+                return turned
             if self._prepare is not None and self.ready:
                 await self._prepared(target, limit_s)
             self._went_on = 0
@@ -173,6 +179,26 @@ class Swapper:
         seconds = time.monotonic() - began
         restarting = verification is RESTARTING
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)
+
+    async def _turned(self, target: Checkpoint, limit_s: float | None, began: float) -> Swapped | None:
+        """Where only another adapter is wanted: nobody waits. None where not, and when the engine does not
+        answer any more. Raises SwapError."""
+        before, beside = self._served.checkpoint, self._beside
+        if beside is None or not self.ready or not await beside.takes(target.path):
+            return None
+        try:
+            found = await turn(beside, self._served, target, limit_s)
+        except HungError:
+            self._served.engine = "unknown"
+            return None
+        except DamagedError as error:
+            async with self._served.gate.exclusive(self._timeout, cut=True):
+                self._served.engine = "unknown"
+                raise await self._failed(error.cause, before) from error
+        except RtrlError as error:
+            message = f"{error.message}; the previous weights are served"
+            raise SwapError("swap_failed", message, error) from error
+        return Swapped(before, found, 0.0, time.monotonic() - began)
 
     async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
         """Raises SwapError; nothing is changed then."""
