@@ -155,7 +155,8 @@ def adapt(folder: Path, parent: Artifact, seed: int) -> None:
     from stages.train import adapter
 
     shape = adapter.Shape(RANK, 2.0 * RANK, (adapter.ALL_LINEAR,))
-    model, dtype = modelio.load_model(folder), str(parent.meta["dtype"])
+    model = modelio.load_model(folder)
+    dtype: Any = parent.meta["dtype"]
     adapter.attach(model, shape, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
