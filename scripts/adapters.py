@@ -114,7 +114,7 @@ class Bench:
 
 
 def off(folder: Path, prompt: list[int], answers: list[tuple[list[int], list[float]]]) -> dict[str, float]:
-    """Mean, 99th percentile and largest |logged - policy| of answers, the policy being `folder` in float32."""
+    """Mean, 99th percentile, largest |logged - policy| of answers; the policy is `folder` in float32."""
     import torch
 
     from stages import modelio

@@ -126,6 +126,7 @@ class Adapters:
         expected, base = read_fingerprint(checkpoint_dir), read_fingerprint(plan.weights)
         name = adapter.name if adapter else ""
         files = asyncio.create_task(self._look(checkpoint_dir, plan))
+        files.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             if adapter is not None and name not in self._held:
                 await self.control.cached(
