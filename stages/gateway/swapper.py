@@ -22,6 +22,7 @@ from stages.gateway.turns import UNPROVEN
 
 Update = Callable[..., Awaitable[Any]]
 Told = Callable[[str, Checkpoint, float], None]
+BACK = "the previous weights are served"
 LEAVING_S = 2.0  # for answers that are cut short, before other weights are loaded
 
 
@@ -158,14 +159,14 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
-            if (turned := await self._turned(target, limit_s, began)) is not None:
-                return turned
-            if self._prepare is not None and self.ready:
-                await self._prepared(target, limit_s)
-            self._went_on = 0
-            self._keeping = self._keeper is not None and self.ready and self._keeper.can_keep(target.path)
-            gate = self._served.gate
             try:
+                if (turned := await self._turned(target, limit_s, began)) is not None:
+                    return turned
+                if self._prepare is not None and self.ready:
+                    await self._prepared(target, limit_s)
+                self._went_on, gate = 0, self._served.gate
+                keeper = self._keeper if self.ready else None
+                self._keeping = keeper is not None and keeper.can_keep(target.path)
                 async with gate.held() if self._keeping else gate.exclusive(timeout, cut=cut):
                     drained = time.monotonic()
                     before = self._served.checkpoint
@@ -192,12 +193,11 @@ class Swapper:
             self._served.engine = "unknown"
             return None
         except DamagedError as error:
+            self._served.engine = "unknown"
             async with self._served.gate.exclusive(self._timeout, cut=True):
-                self._served.engine = "unknown"
                 raise await self._failed(error.cause, before) from error
         except RtrlError as error:
-            message = f"{error.message}; the previous weights are served"
-            raise SwapError("swap_failed", message, error) from error
+            raise SwapError("swap_failed", f"{error.message}; {BACK}", error) from error
         return Swapped(before, found, 0.0, time.monotonic() - began)
 
     async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
@@ -261,7 +261,7 @@ class Swapper:
         cause = error if isinstance(error, RtrlError) else None
         what = cause.message if cause else type(error).__name__
         await self._go_back(before, what, cause)
-        return SwapError("swap_failed", f"{what}; the previous weights are served", cause)
+        return SwapError("swap_failed", f"{what}; {BACK}", cause)
 
     async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
         """The engine may hold anything now: load the old weights and verify them."""
