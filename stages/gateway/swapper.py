@@ -168,8 +168,7 @@ class Swapper:
                 keeper = self._keeper if self.ready else None
                 self._keeping = keeper is not None and keeper.can_keep(target.path)
                 async with gate.held() if self._keeping else gate.exclusive(timeout, cut=cut):
-                    drained = time.monotonic()
-                    before = self._served.checkpoint
+                    drained, before = time.monotonic(), self._served.checkpoint
                     if limit_s is None:
                         self._served.require_ready()
                         verification = await self._replace(target, before)
@@ -182,8 +181,7 @@ class Swapper:
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)
 
     async def _turned(self, target: Checkpoint, limit_s: float | None, began: float) -> Swapped | None:
-        """Where only another adapter is wanted: nobody waits. None where not, and when the engine does not
-        answer any more. Raises SwapError."""
+        """Another adapter alone: nobody waits. None where it takes more, or an engine that answers."""
         before, beside = self._served.checkpoint, self._beside
         if beside is None or not self.ready or not await beside.takes(target.path):
             return None
