@@ -22,7 +22,7 @@ def named(engine: EngineAt, checkpoint_dir: Path) -> EngineAt:
     adapter = adapter_of(checkpoint_dir)
     if adapter is None:
         return engine
-    headers = {"Authorization": f"Bearer {engine.key}"}
+    headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
     try:
         with httpx.Client(base_url=engine.url, headers=headers, trust_env=False, timeout=TIMEOUT_S) as client:
             held = {each["id"] for each in client.get("/v1/models").raise_for_status().json()["data"]}
