@@ -30,8 +30,8 @@ def drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:
 
 def adapters(checkpoint_dir: Path, config: EngineConfig) -> list[str]:
     """Room for adapters on the linear layers of the checkpoint; none for a model that has no such layers."""
-    layers = linear_layers(checkpoint_dir)
-    if not config.lora_rank or not layers:
+    layers = linear_layers(checkpoint_dir) if config.lora_rank else []
+    if not layers:
         return []
     rank = next(each for each in RANKS if each >= config.lora_rank)
     return [
