@@ -8,6 +8,7 @@ Prints the bench document with `escape.attempts` and `escape.succeeded`, and eac
 it. Exit 0 whether or not one succeeded; not 0 only when the battery could not run.
 
     python scripts/escape.py --only memory        attempts whose name or group has the word
+    python scripts/escape.py --sandbox docker     the same against a container engine
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from escapes import breaking, exhausting, forging, patching, reaching, world
 
 from cursorbench.errors import RtrlError
 from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.docker import Docker
+from cursorbench.sandbox.protocol import Backend
 
 
 def attempts(only: str) -> list[world.Attempt]:
@@ -40,23 +44,27 @@ def attempts(only: str) -> list[world.Attempt]:
     return [attempt for attempt in found if only in attempt.name or only in attempt.group]
 
 
-def run(only: str) -> list[world.Result]:
+BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "docker": Docker}
+
+
+def run(only: str, backend: str) -> list[world.Result]:
     """Make the attempts, one after the other."""
     results = []
-    with world.make(Bubblewrap) as machine:
+    with world.make(BACKENDS[backend]) as machine:
         for attempt in attempts(only):
             print(f"escape: {attempt.group}: {attempt.name}", file=sys.stderr, flush=True)
             results.append(attempt.make(machine))
     return results
 
 
-def document(results: list[world.Result]) -> dict[str, Any]:
+def document(results: list[world.Result], backend: str) -> dict[str, Any]:
     """The bench document."""
     succeeded = [result.name for result in results if result.succeeded]
     idle = [result.name for result in results if result.control is False]
     controls = sum(result.control is True for result in results)
     return {
         "bench": "escape",
+        "sandbox": backend,
         "machine": bench.machine(),
         "figures": [
             {
@@ -104,13 +112,14 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--only", default="", metavar="WORD", help="attempts with the word in name or group")
+    parser.add_argument("--sandbox", default="bubblewrap", choices=list(BACKENDS), help="the backend")
     arguments = parser.parse_args()
     try:
-        results = run(arguments.only)
+        results = run(arguments.only, arguments.sandbox)
     except RtrlError as error:
         print(f"escape: {error.message}; {error.hint}", file=sys.stderr)
         return error.code
-    found = document(results)
+    found = document(results, arguments.sandbox)
     if arguments.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:

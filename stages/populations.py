@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stages.errors import InputMissingError
 from stages.population_config import labels_of
 
 if TYPE_CHECKING:
@@ -94,3 +95,14 @@ def begin_line(workspace: Workspace, store: Store) -> bool:
     for name in ("anchor", "live"):  # live last: a kill in between begins again
         store.move_alias(line, name, parent.digest, reason=reason)
     return True
+
+
+def require_line(store: Store, settings: Settings) -> None:
+    """Refuse a line that no setting names and no checkpoint was served on: a misspelt one would look quiet.
+
+    Raises InputMissingError (5).
+    """
+    line, there = settings.workspace.line, store.lines()
+    if there and line not in {*there, *settings.populations}:
+        known = ", ".join(sorted({*there, *settings.populations}))
+        raise InputMissingError(f"nothing was ever deployed on line {line!r}", hint=f"lines here: {known}")

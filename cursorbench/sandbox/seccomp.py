@@ -1,4 +1,4 @@
-"""The system calls that commands in a sandbox may not make, as a filter for bubblewrap.
+"""The system calls that commands in a sandbox may not make: a filter for bubblewrap, a profile for Docker.
 
 A second wall behind the namespaces: what has no use in building and testing code and is reachable
 without rights (keyrings, tracing, io_uring, BPF), and what no namespace holds back (AF_VSOCK leads out of
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import platform
 import struct
+from typing import Any
 
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -130,3 +131,28 @@ def _family() -> list[bytes]:
     allow = _statement(_RET, _ALLOW)
     checks = [part for value in _FAMILIES for part in (_jump(_JEQ, value, 0, 1), allow)]
     return [_argument(0), *checks, _refuse(_EAFNOSUPPORT)]
+
+
+def profile() -> dict[str, Any]:
+    """The same as a profile of Docker, which compiles it with libseccomp.
+
+    Arguments are compared under a mask of 32 bits, as wide as the kernel reads them: a comparison of all 64
+    lets a command number through whose upper half is not zero. What is no call of this machine kills.
+    """
+    rules: list[dict[str, Any]] = [_rule(list(_REFUSED), _EPERM), _rule(list(_ABSENT), _ENOSYS)]
+    bits = [1 << bit for bit in range(32)]
+    rules += [_rule(["clone"], _EPERM, 0, bit, bit) for bit in bits if bit & _NEW_NAMESPACES]
+    rules += [_rule(["ioctl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _TERMINAL]
+    both = ["socket", "socketpair"]
+    known = [family for family in range(32) if family not in _FAMILIES]
+    rules += [_rule(both, _EAFNOSUPPORT, 0, 0xFFFFFFFF, family) for family in known]
+    rules += [_rule(both, _EAFNOSUPPORT, 0, bit, bit) for bit in bits if bit >= 32]
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
+
+
+def _rule(names: list[str], error: int, index: int = -1, mask: int = 0, value: int = 0) -> dict[str, Any]:
+    """Refuse calls; with an index, those whose argument is `value` under `mask`."""
+    rule: dict[str, Any] = {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error}
+    if index >= 0:
+        rule["args"] = [{"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}]
+    return rule

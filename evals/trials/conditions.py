@@ -74,9 +74,10 @@ def engine(base_url: str, model: str, checkpoint: str, temperature: float | None
     return of_data({"model": model, "checkpoint": checkpoint, "temperature": temperature, **where})
 
 
-def sandbox(backend: str) -> str:
-    """The sandbox's digest: which backend, and its code. Limits are the task's."""
-    return of_data({"backend": backend, "code": of_code(["sandbox"])})
+def sandbox(backend: str, image: str = "") -> str:
+    """The sandbox's digest: backend, its code, and its image if any. Limits are the task's."""
+    known = {"image": image} if image else {}
+    return of_data({"backend": backend, "code": of_code(["sandbox"]), **known})
 
 
 def graders() -> str:

@@ -115,7 +115,7 @@ def plan(asked: Asked) -> tuple[Suite, Plan]:
         conditions=Conditions(
             conditions.harness(agent, command, venv),
             conditions.engine(asked.base_url, model, asked.checkpoint, asked.temperature),
-            conditions.sandbox(backend.name),
+            conditions.sandbox(backend.name, backend.describe().get("image", "")),
             conditions.graders(),
         ),
         jobs=asked.jobs,

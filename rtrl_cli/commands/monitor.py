@@ -49,7 +49,10 @@ def monitor(
     if context.invoked_subcommand is not None:
         _refuse_before_subcommand(context)
         return
+    from stages.populations import require_line
+
     found, store = open_store(workspace, options.settings((), line))
+    require_line(store, found.settings)
     while True:
         _look(found, store, plot, as_json, quiet)
         if not watch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,6 +84,7 @@ def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json:
     from stages.serving.detach import start_detached
     from stages.target.admin import Admin
 
+    began = time.monotonic()
     endpoint = start_detached(found, say=say)
     facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
     with Admin(endpoint) as admin:
@@ -93,7 +95,8 @@ def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json:
         "digest": served.checkpoint,
         "deployment": served.deployment,
     }
-    show(as_json, envelope("serve", "succeeded", metrics=facts), lambda: _text(facts))
+    document = envelope("serve", "succeeded", metrics=facts, duration_s=round(time.monotonic() - began, 3))
+    show(as_json, document, lambda: _text(facts))
 
 
 def _key_file(workspace: Workspace) -> str:

@@ -10,16 +10,15 @@ from dataclasses import replace
 
 import psutil
 
-from cursorbench.sandbox.link import supervisor_python
 from cursorbench.sandbox.protocol import Done, Limits, Sandbox
-from escapes.world import LIMITS, Attempt, World
+from escapes.world import LIMITS, PYTHON, Attempt, World
 
 Judge = Callable[[Sandbox, Done], bool]
 SOON_S = 3.0
 
 
 def _python(code: str) -> list[str]:
-    return [supervisor_python()[0], "-I", "-c", code]
+    return [PYTHON, "-I", "-c", code]
 
 
 def _peak(stop: threading.Event, seen: dict[str, int]) -> None:
@@ -46,7 +45,8 @@ def _flood(
         watcher = threading.Thread(target=_peak, args=(stop, seen))
         with world.backend.start(world.environment, limits) as sandbox:
             watcher.start()
-            done = sandbox.exec(command, timeout_s=timeout_s)
+            inside = [world.python if word == PYTHON else word for word in command]
+            done = sandbox.exec(inside, timeout_s=timeout_s)
             stop.set()
             watcher.join()
             alive = sandbox.exec("echo alive", timeout_s=10)

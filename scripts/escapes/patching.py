@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cursorbench.builder.cut import cut
-from cursorbench.sandbox.link import supervisor_python
 from cursorbench.sandbox.protocol import Environment, Sandbox
 from cursorbench.tasks import bundle
-from escapes.world import LIMITS, Attempt, World
+from escapes.world import LIMITS, PYTHON, Attempt, World
 
 
 def _outside(name: str, wall: str, prepare: str, act: Callable[[Sandbox, World], str]) -> Attempt:
@@ -21,6 +20,7 @@ def _outside(name: str, wall: str, prepare: str, act: Callable[[Sandbox, World],
 
     def run(world: World) -> tuple[bool, str]:
         command = prepare.replace("CANARY", str(world.canary)).replace("FOLDER", str(world.folder))
+        command = command.replace(PYTHON, world.python)
         with world.backend.start(world.environment, LIMITS) as sandbox:
             done = sandbox.exec(command, timeout_s=20)
             if not done.ok:
@@ -56,6 +56,11 @@ def _diff(sandbox: Sandbox, world: World) -> str:
 def _forked(sandbox: Sandbox, world: World) -> str:
     with sandbox.fork() as other:
         return other.exec("cat link; find . -type f -exec cat {} +").output
+
+
+def _names_of_one(sandbox: Sandbox, world: World) -> str:
+    with sandbox.fork() as other:
+        return other.exec("du -sm .").output
 
 
 def _core_pattern(sandbox: Sandbox, world: World) -> str:
@@ -207,7 +212,7 @@ ATTEMPTS: list[Attempt] = [
     _outside(
         "a folder that becomes a link while it is copied",
         "opened step by step, no link followed",
-        f'{supervisor_python()[0]} -I -c "{_RACE.strip()}"',
+        f'{PYTHON} -I -c "{_RACE.strip()}"',
         _racing,
     ),
     _outside("a file of a terabyte in the patch", "limit of a patch", "truncate -s 1T big", _diff),
@@ -216,12 +221,12 @@ ATTEMPTS: list[Attempt] = [
         "one file under very many names",
         "hard links stay links",
         "dd if=/dev/zero of=a bs=1M count=20 2>/dev/null; for i in $(seq 500); do ln a b$i; done",
-        lambda sandbox, world: sandbox.fork().exec("du -sm .").output.replace("ESCAPED", ""),
+        _names_of_one,
     ),
     _outside(
         "folders without end",
         "limit of depth",
-        f'{supervisor_python()[0]} -I -c \'import os\nfor i in range(3000): os.mkdir("d"); os.chdir("d")\'',
+        f'{PYTHON} -I -c \'import os\nfor i in range(3000): os.mkdir("d"); os.chdir("d")\'',
         _diff,
     ),
     _outside("pipes, sockets and devices in the patch", "left out", "mkfifo p; mkdir q; mkfifo q/r", _diff),

@@ -25,6 +25,7 @@ from cursorbench.sandbox.link import supervisor_python
 from cursorbench.sandbox.protocol import Backend, Environment, Limits
 
 ESCAPED = "ESCAPED"
+PYTHON = "PYTHON-INSIDE"  # in commands, for the interpreter that the backend has
 LIMITS = Limits(memory=256 << 20, processes=64, cpu_s=20, wall_s=30, output=1 << 16, disk=32 << 20)
 _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _ADD_KEY, _KEYCTL = {"x86_64": (248, 250)}.get(os.uname().machine, (217, 219))
@@ -80,6 +81,7 @@ class World:
     """The machine's side. `folder` is open to everybody; only the sandbox keeps a command out of it."""
 
     backend: Backend
+    python: str
     folder: Path
     secret: str
     tcp: socket.socket
@@ -165,7 +167,7 @@ class World:
     def inside(self, code: str, limits: Limits = LIMITS) -> tuple[bool, str]:
         """Run Python in a fresh sandbox; whether it escaped, and the last line it printed."""
         with self.backend.start(self.environment, limits) as sandbox:
-            line = [supervisor_python()[0], "-I", "-c", script(code), json.dumps(self.given())]
+            line = [self.python, "-I", "-c", script(code), json.dumps(self.given())]
             done = sandbox.exec(line, timeout_s=20)
         said = (done.output.strip() or done.ended).splitlines()[-1][:120]
         return self.judge(done.output), said
@@ -250,7 +252,9 @@ def make(start: Callable[[], Backend]) -> Iterator[World]:
         stack.callback(libc.shmctl, shared, _IPC_RMID, None)
         key = libc.syscall(_ADD_KEY, b"user", b"rtrl-canary", secret.encode(), len(secret), _SESSION_KEYRING)
         stack.callback(libc.syscall, _KEYCTL, _KEYCTL_UNLINK, key, _SESSION_KEYRING)
-        world = World(start(), folder, secret, tcp, udp, abstract, unix, shared, key)
+        backend = start()
+        python = supervisor_python()[0] if backend.name == "bubblewrap" else "python3"
+        world = World(backend, python, folder, secret, tcp, udp, abstract, unix, shared, key)
         world.mend()
         stack.callback(world.end_victim)
         yield world

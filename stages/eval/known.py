@@ -94,7 +94,8 @@ def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:
     from cursorbench.sandbox import open_backend
 
     found = {name: cursorbench_suite(name, config, workspace.root).digest for name in named}
-    return found | {"sandbox": open_backend().name}
+    backend = open_backend()
+    return found | {"sandbox": " ".join([backend.name, *filter(None, [backend.describe().get("image")])])}
 
 
 def as_recorded(workspace: Workspace, recorded: Mapping[str, Any]) -> Workspace:

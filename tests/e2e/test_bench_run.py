@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from cursorbench.errors import SandboxError
+from cursorbench.sandbox.docker import Docker
 from tests.cursorbench.suites import CHANGES, make_suite
 from tests.evals.trials.scripted import serving, written
 from tests.stages.gateway.rig import Rig, running
@@ -79,3 +81,20 @@ def test_a_run_that_nothing_can_be_said_of(home: Path) -> None:
         assert (again, document["metrics"]["made"], document["metrics"]["resumed"]) == (0, 0, 1)
         status, document, said = bench(home, server.url, "--model", "locked")
         assert (status, document["error"]["kind"]) == (2, "usage")
+
+
+@pytest.mark.parametrize(("model", "cause"), [("solver", "solved"), ("failer", "failed"), ("forger", "")])
+def test_in_containers(home: Path, model: str, cause: str) -> None:
+    """Our agent and the graders in a Docker engine's sandboxes; skipped where there is none."""
+    pytest.importorskip("docker")
+    try:
+        Docker()
+    except SandboxError as error:
+        pytest.skip(f"{error.message[:80]}: {error.hint}")
+    make_suite(home / "suite", CHANGES[:1])
+    with serving() as server:
+        status, document, said = bench(home, server.url, "--model", model, "--sandbox", "docker")
+    assert status == 0, said
+    (row,) = document["metrics"]["results"]
+    assert row["passed"] == (model == "solver"), (row, said)
+    assert cause in row["cause"], row

@@ -29,7 +29,7 @@ in_flight = "continue"
 max_num_seqs = 8
 max_model_len = 16384
 """
-TOKENS = 6000
+TOKENS = 3000
 NEAR = 40  # tokens looked at on each side of a turn
 
 

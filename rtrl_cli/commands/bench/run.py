@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rtrl_cli import options
+from rtrl_cli.commands.bench import flags
 from rtrl_cli.commands.bench.show import SuitePath
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, table
 
@@ -99,6 +100,7 @@ def command(
     rerun_share: RerunShare = 0.1,
     checkpoint: Checkpoint = "",
     environments: Environments = None,
+    sandbox: flags.Sandbox = "auto",
     prices: Prices = None,
     rubric: Rubric = None,
     against: Against_ = None,
@@ -118,7 +120,7 @@ def command(
         attempts=attempts, jobs=jobs, workers=workers, out=out, names=task or (), split=split,
         budget=budget or (), temperature=temperature, max_tokens=max_tokens, summary_at=summary_at,
         cache=cache, rerun_share=rerun_share, checkpoint=checkpoint, prices=prices, rubric=rubric,
-        environments=environments or ENVIRONMENTS, quality=quality,
+        environments=environments or ENVIRONMENTS, backend=sandbox, quality=quality,
     )  # fmt: skip
     _run(asked, against, as_json=as_json, quiet=quiet)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
+import socketserver
+import struct
 import subprocess
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from cursorbench.errors import SandboxError
-from cursorbench.sandbox import docker_tree, patch
+from cursorbench.sandbox import docker_options, docker_tree, patch, seccomp
 from cursorbench.sandbox.docker import Docker
+from cursorbench.sandbox.docker_exec import Container, Exec
 from cursorbench.sandbox.protocol import Environment, Limits
 from cursorbench.sandbox.tree import TooLargeError
 
@@ -88,20 +93,96 @@ def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "engine" in caught.value.hint
 
 
-def test_a_container(environment: Environment) -> None:
-    try:
-        backend = Docker()
-    except SandboxError as error:
-        pytest.skip(f"{error.message[:80]}: {error.hint}")
-    backend.probe()
-    with backend.start(environment, Limits(disk=64 << 20)) as sandbox:
-        done = sandbox.exec("cat a.txt; echo more >> a.txt; exit 3")
-        assert (done.ended, done.status, done.output) == ("exited", 3, "one\ntwo\n")
-        assert sandbox.exec("cat", stdin=b"given").output == "given"
-        assert sandbox.exec("sleep 60", timeout_s=0.5).ended == "timeout"
-        assert sandbox.exec("yes", timeout_s=30).ended == "output"
-        sandbox.write("new/file", b"\0\xff")
-        assert sandbox.read("new/file") == b"\0\xff"
-        with sandbox.fork() as fork:
-            assert fork.diff() == sandbox.diff()
-            assert "+more" in fork.diff()
+class Engine(socketserver.StreamRequestHandler):
+    """Answers as an engine does; a command's whole output comes in one packet with the headers."""
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            length = 0
+            while (header := self.rfile.readline().strip()) != b"":
+                if header.lower().startswith(b"content-length:"):
+                    length = int(header.split(b":")[1])
+            self.rfile.read(length)
+            path = line.split()[1].decode().partition("?")[0]
+            if path.endswith("/start"):
+                frames = b"".join(
+                    struct.pack(">BxxxL", kind, len(data)) + data
+                    for kind, data in ((1, b"17\n"), (1, b"said"), (2, b" wrong"))
+                )
+                head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+                self.wfile.write(head + frames)
+                return
+            found: dict[str, object] = {
+                "Id": "x",
+                "Running": False,
+                "ExitCode": 3,
+                "State": {"Running": True},
+            }
+            body = json.dumps(found).encode()
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+            self.wfile.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def test_output_that_comes_with_the_headers_is_not_lost(tmp_path: Path) -> None:
+    docker = pytest.importorskip("docker")
+    with socketserver.ThreadingUnixStreamServer(str(tmp_path / "s"), Engine) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = docker.APIClient(base_url=f"unix://{tmp_path}/s", version="1.41")
+        container = Container(api, "c", "1:1")
+        done = Exec(container, ["x"], cwd="/", variables={}, stdin=b"", limit=100).wait(30)
+        api.close()
+        server.shutdown()
+    assert (done.ended, done.status, done.output) == ("exited", 3, "said wrong")
+
+
+def refused(name: str, *arguments: int) -> int:
+    """The error that the profile gives a call, 0 for none; as libseccomp reads it."""
+    for rule in seccomp.profile()["syscalls"]:
+        checks = rule.get("args", [])
+        assert all(check["op"] == "SCMP_CMP_MASKED_EQ" for check in checks)
+        if name in rule["names"] and all(
+            arguments[check["index"]] & check["value"] == check["valueTwo"] for check in checks
+        ):
+            return int(rule["errnoRet"])
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (("ptrace", 0), 1),
+        (("clone3", 0), 38),
+        (("clone", 0x11), 0),
+        (("clone", 0x3D0F00), 0),  # a thread
+        (("clone", 0x10000011), 1),  # CLONE_NEWUSER
+        (("clone", 0x00020011), 1),  # CLONE_NEWNS
+        (("ioctl", 0, 0x5412), 1),  # TIOCSTI
+        (("ioctl", 0, 0x1_0000_5412), 1),  # the kernel reads the lower half
+        (("ioctl", 0, 0x5401), 0),
+        (("socket", 1), 0),
+        (("socket", 2), 0),
+        (("socketpair", 16), 0),
+        (("socket", 40), 97),  # AF_VSOCK
+        (("socket", 38), 97),
+        (("socket", 17), 97),
+        (("socket", 0x1_0000_0028), 97),
+        (("read", 0), 0),
+    ],
+)
+def test_the_profile_of_system_calls(call: tuple[str, int], error: int) -> None:
+    assert refused(*call) == error
+
+
+def test_what_a_container_is_started_with(tmp_path: Path) -> None:
+    pytest.importorskip("docker")
+    mounts = {"/venv": tmp_path, "/root/.pyenv/3": tmp_path}
+    limits = Limits(memory=100 << 20, disk=40 << 20, processes=10)
+    found = docker_options.options(Environment(tmp_path, mounts=mounts), limits, "7:8")
+    sizes = {path: text for path, text in found["tmpfs"].items() if "uid=7,gid=8" in text}
+    assert set(sizes) == {"/work", "/tmp", "/home/sandbox", "/dev/shm"}
+    files = sum(int(text.split("size=")[1].split(",")[0]) for text in sizes.values())
+    assert found["mem_limit"] == found["memswap_limit"] == files + (100 << 20)
+    assert {"/root", "/sys", "/sys/fs/cgroup"} == set(found["tmpfs"]) - set(sizes)
+    assert (found["cap_drop"], found["cap_add"], found["user"]) == (["ALL"], ["KILL"], "0:0")
+    assert docker_options.new_user() != docker_options.new_user()

@@ -18,7 +18,7 @@ from stages.deploy.run import DeployStage
 from stages.errors import GateRejectedError, InputMissingError, UsageError
 from stages.eval.run import EvalStage
 from stages.linestate import LineState
-from stages.monitor import alert
+from stages.monitor import alert, view
 from stages.monitor.charts import update
 from stages.monitor.gate import acknowledge, alarmed
 from stages.monitor.history import History
@@ -197,7 +197,15 @@ def test_a_populations_line_is_looked_at_and_acknowledged_by_its_name(
     assert f"rtrl monitor ack {alarm.id} --line acme --reason" in shown
     run(world, "monitor", "ack", alarm.id, "--line", "acme", "--reason", "seen")
     assert "acknowledged by" in run(world, "monitor", "--line", "acme")
+    refused_name = CliRunner().invoke(app, ["monitor", "--line", "acne", "-w", str(world.workspace.root)])
+    assert isinstance(refused_name.exception, InputMissingError)
+    assert refused_name.exception.hint == "lines here: acme, auto"
     world.close()
+
+
+def test_a_share_is_never_shown_below_nothing() -> None:
+    assert [view._possible("ask_rate", value) for value in (-0.1, 0.2, 1.3)] == [0.0, 0.2, 1.0]
+    assert [view._possible("output_tokens", value) for value in (-1.0, 2.5)] == [0.0, 2.5]
 
 
 def test_options_before_ack_are_not_dropped(world: World, alarming: History) -> None:
