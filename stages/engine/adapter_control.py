@@ -19,6 +19,7 @@ from stages.engine.identity import UpdateImpossibleError, identity_of, require_s
 from stages.engine.options import SLOTS
 from stages.engine.update import EngineControl
 from stages.engine.verification import (
+    ProbeReport,
     TensorReport,
     Verification,
     read_fingerprint,
@@ -26,6 +27,7 @@ from stages.engine.verification import (
     weights_key,
 )
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
+from stages.train.proof import TOLERANCES
 
 PARTS = 8  # in which the base is looked at, so that no look holds up the engine's steps for long
 POLL_S = 0.05
@@ -143,7 +145,10 @@ class Adapters:
             self._used.add(name)
             probes = await self.control.judged(expected, name)
             await files
-            return Verification(str(checkpoint_dir), report, probes, "adapter").require()
+            found = Verification(str(checkpoint_dir), report, probes, "adapter").require()
+            if adapter is not None:
+                _require_policy(probes, self.control.config.dtype)
+            return found
         except IntegrityError:
             if adapter is not None and name in self._held and not self._busy(name):
                 await self._unload(name)
@@ -214,3 +219,15 @@ class Adapters:
     async def _unload(self, name: str) -> None:
         await self.control.send("/v1/unload_lora_adapter", {"lora_name": name})
         await self.control.call("rtrl_adapter_drop", numbers=[self._held.pop(name)])
+
+
+def _require_policy(probes: ProbeReport, dtype: str) -> None:
+    """Raise IntegrityError when what is logged would not stand the on-policy proof of `rtrl train`, which
+    scores by the merged weights: in bfloat16 base and adapter round more often."""
+    limit = TOLERANCES[dtype].mean
+    if probes.mean_abs > limit:
+        raise IntegrityError(
+            f"base and adapter answer {probes.mean_abs:.3g} nats off the merged weights on average in {dtype}, "
+            f"and the on-policy proof of `rtrl train` allows {limit:g}",
+            hint="set engine.lora_rank to 0 to serve merged weights, or engine.dtype to float32",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,4 +150,5 @@ class Fake(EngineControl):
         served = [logprobs(plain(weights), ids, "float32") for ids in expected.probes]
         if model and parts is None:
             raise IntegrityError(f"no model {model}")
-        return judge_probes(expected.logprobs, served, "float32")
+        report = judge_probes(expected.logprobs, served, "float32")
+        return replace(report, mean_abs=2e-4) if self.lie == "far" else report
