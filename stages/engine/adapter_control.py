@@ -227,7 +227,7 @@ def _require_policy(probes: ProbeReport, dtype: str) -> None:
     limit = TOLERANCES[dtype].mean
     if probes.mean_abs > limit:
         raise IntegrityError(
-            f"base and adapter answer {probes.mean_abs:.3g} nats off the merged weights on average in {dtype}, "
+            f"base and adapter answer {probes.mean_abs:.3g} nats off the merged weights (mean, {dtype}), "
             f"and the on-policy proof of `rtrl train` allows {limit:g}",
             hint="set engine.lora_rank to 0 to serve merged weights, or engine.dtype to float32",
         )

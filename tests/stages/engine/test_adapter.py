@@ -136,7 +136,7 @@ async def test_swaps_keep_the_one_before_and_unload_what_nobody_needs(line: Line
         ("unscaled", "still answers as the parent"),
         ("cache", "keys and values of other weights"),
         ("dirty", "last slot"),
-        ("far", "0.0002 nats off the merged weights.*`rtrl train` allows 0.0001"),
+        ("far", "0.0002 nats off the merged weights.*allows 0.0001"),
     ],
 )
 async def test_an_engine_that_says_yes_and_did_not_is_found_out(
