@@ -156,7 +156,7 @@ def adapt(folder: Path, parent: Artifact, seed: int) -> None:
 
     shape = adapter.Shape(RANK, 2.0 * RANK, (adapter.ALL_LINEAR,))
     model = modelio.load_model(folder)
-    dtype: Any = parent.meta["dtype"]
+    dtype: Any = modelio.checkpoint_meta(folder, parent=None, generation=0)["dtype"]
     adapter.attach(model, shape, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
