@@ -107,7 +107,7 @@ class Supervisor:
         try:
             with classified():  # a full disk, a store that is away: to be tried again, no bug
                 weights = (await self._adapted.plan(checkpoint.path)).weights
-                self._process = self._begin(weights)
+                self._begin(weights)
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
                     return
                 found = await self.control.verify(weights)
@@ -198,19 +198,18 @@ class Supervisor:
         try:
             self.process.kill()
             await self.control.close()
-            self._process = self._begin(path)
+            self._begin(path)
             await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping)
             return await self.control.verify(path)
         finally:
             self._replacing = False
 
-    def _begin(self, weights: Path) -> EngineProcess:
-        """A process of our own on these weights. It holds nothing yet."""
-        process = EngineProcess.start(weights, self.config, self.log, port=self._port, key=self._key)
+    def _begin(self, weights: Path) -> None:
+        """Start a process on these weights; it holds nothing else yet."""
+        self._process = EngineProcess.start(weights, self.config, self.log, port=self._port, key=self._key)
         self.control.start_with(weights)
         self._adapted.fresh(self.control)
-        self._changed(process)
-        return process
+        self._changed(self._process)
 
     def _drop_second(self) -> None:
         """One that nobody came for."""
