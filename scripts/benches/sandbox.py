@@ -206,6 +206,7 @@ def timed(name: str, what: str, ours: list[float], theirs: list[float]) -> dict[
         "what": what,
         "value": statistics.median(ours),
         "unit": "ms",
+        "bar": "",
         "ours": statistics.median(ours),
         "theirs": statistics.median(theirs),
         "runs": len(ours),
