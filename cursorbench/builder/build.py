@@ -24,7 +24,7 @@ from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
 from cursorbench.builder.draft import prepare
 from cursorbench.builder.fields import task_name
-from cursorbench.builder.instruction import Issues, read_issues
+from cursorbench.builder.instruction import Issues, of_commit, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
 from cursorbench.builder.settings import Settings
@@ -227,7 +227,8 @@ class _Work:
 
     def _key(self, candidate: Candidate) -> str:
         request = self.traced.requests.get(candidate.commit) if self.traced else None
-        return self.settings.key(request.text if request else f"{len(self.issues)} issues")
+        said = request or of_commit(candidate.message, self.issues)
+        return self.settings.key(said.text if said else "")
 
 
 def _suite(settings: Settings) -> Suite:

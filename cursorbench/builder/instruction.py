@@ -22,13 +22,24 @@ _TRAILERS: Final = re.compile(
     r"change-id|cherry-picked-from|pr-url|entire-[a-z-]+|claude-session|refs|see-also|assisted-by|generated-by)\s*:",
     re.IGNORECASE,
 )
-_CLOSES: Final = re.compile(
-    r"(?i)[\s,;.(\[]*\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|refs?|see|part of|related to|ref)\b:?\s+"
-    r"(?:(?:[\w.-]+/[\w.-]+)?#\d+|https?://\S+/(?:issues|pull)/\d+)(?:\s*(?:,|and)\s*(?:[\w.-]+/[\w.-]+)?#\d+)*[)\].]*"
+_REFERS: Final = (
+    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|refs?|see|part of|related to|ref)\b:?\s+"
+    r"(?:(?:[\w.-]+/[\w.-]+)?#\d+|https?://\S+/(?:issues|pull)/\d+)(?:\s*(?:,|and)\s*(?:[\w.-]+/[\w.-]+)?#\d+)*"
+)
+_CLOSES: Final = re.compile(rf"[\s,;.(\[]*{_REFERS}[)\].]*", re.IGNORECASE)
+_CLOSES_FIRST: Final = re.compile(
+    rf"^(\* )?{_REFERS}[)\].]*[ \t]*[:;,-]?[ \t]+(?=\S)", re.IGNORECASE | re.MULTILINE
 )
 _NUMBER: Final = re.compile(r"\s*\((?:#\d+(?:,\s*)?)+\)")
 _CHERRY: Final = re.compile(r"^\((?:cherry picked|backported) from commit .*\)$", re.IGNORECASE)
-_TOOLS: Final = re.compile(r"^(?:🤖|generated with|co-?authored)", re.IGNORECASE)
+_TOOLS: Final = re.compile(
+    r"^(?:🤖|generated with|co-?authored|for more information, see https://pre-commit\.ci|-{5,}$)",
+    re.IGNORECASE,
+)
+_MERGED: Final = re.compile(  # the subject that git and its hosts give what was merged
+    r"^merge (?:commit from fork|pull request #\d+ from \S+|(?:remote-tracking )?branch(?:es)? '.*)$",
+    re.IGNORECASE,
+)
 _SQUASHED: Final = re.compile(r"(?:^|(?<=\n\n))\* [^\n]*(?:\n\n|$)")  # what a squash merge lists
 _REFERENCE: Final = re.compile(r"(?<![\w/&])#(\d{1,7})\b|/(?:issues|pull)/(\d{1,7})\b")
 
@@ -83,9 +94,10 @@ def wish(message: str) -> str:
     lines = [
         line.rstrip()
         for line in message.splitlines()
-        if not _TRAILERS.match(line) and not _CHERRY.match(line) and not _TOOLS.match(line)
+        if not any(one.match(line) for one in (_TRAILERS, _CHERRY, _TOOLS, _MERGED))
     ]
-    text = _NUMBER.sub("", _CLOSES.sub("", "\n".join(lines)))
+    text = _CLOSES_FIRST.sub(r"\1", "\n".join(lines))
+    text = _NUMBER.sub("", _CLOSES.sub("", text))
     subject, _, body = text.strip().partition("\n")
     body = _SQUASHED.sub("", body.strip())
     return f"{subject.strip()}\n\n{body.strip()}" if _says(body) else subject.strip()

@@ -43,7 +43,7 @@ class Verdict(msgspec.Struct, frozen=True):
         task: the task's name; "" when there is none.
         facts: what provenance.json says of a kept one.
         load: of the machine per core when it was made; a rejection for what time can do to tests (`TIMED`)
-            that was made on a busy one is looked at again when it is quiet.
+            that was made on a busy one is looked at again when it is quiet, or half as busy as it was.
     """
 
     key: str
@@ -94,7 +94,8 @@ class State:
             found = msgspec.json.decode((self.verdicts / f"{commit}.json").read_bytes(), type=Verdict)
         except (OSError, msgspec.MsgspecError):
             return None
-        if found.key != key or found.outcome == "unfinished" or (found.in_doubt and load() <= BUSY):
+        again = found.in_doubt and load() <= max(BUSY, found.load / 2)
+        if found.key != key or found.outcome == "unfinished" or again:
             return None
         return found
 

@@ -179,7 +179,7 @@ def parse_request(
         sampling=sampling,
         stream=bool(modelled.stream),
         include_usage=include_usage,
-        wants_logprobs=modelled.logprobs not in (None, False),
+        wants_logprobs=modelled.logprobs is not None and modelled.logprobs is not False,  # 0 of completions
         wants_ids=bool(modelled.return_token_ids),
         tools=None if given.get("tool_choice") == "none" else tools,
         tools_digest=digest,

@@ -137,7 +137,7 @@ def _warnings(built: Built) -> list[str]:
     if busy := sum(one.in_doubt for one in built.verdicts):
         found.append(
             f"{busy} candidates were rejected for what time can do to tests while the machine was busy; "
-            "the same command looks again when it is quiet"
+            "the same command looks again when it is quiet, or half as busy"
         )
     if not built.tasks:
         found.append("no candidate made a task; the reasons are in rejects.json")

@@ -243,7 +243,11 @@ def test_a_busy_machine_leaves_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with state.held():
         state.put(Verdict("k", "c" * 40, "s", "rejected", "unstable", load=4.0))
         state.put(Verdict("k", "d" * 40, "s", "rejected", "passes_on_base", load=4.0))
-        for busy, known in ((2.0, True), (0.5, False)):
+        state.put(Verdict("k", "e" * 40, "s", "rejected", "run_timeout", load=13.0))
+        for busy, known in ((6.6, True), (6.4, False)):
+            monkeypatch.setattr("cursorbench.builder.state.load", lambda busy=busy: busy)
+            assert (state.verdict("e" * 40, "k") is not None) is known, "a machine that is never quiet"
+        for busy, known in ((2.1, True), (0.5, False)):
             monkeypatch.setattr("cursorbench.builder.state.load", lambda busy=busy: busy)
             assert (state.verdict("c" * 40, "k") is not None) is known
             assert state.verdict("d" * 40, "k") is not None
