@@ -42,7 +42,7 @@ class Questions(EnginePort):
                 )
             await asyncio.sleep(0.05)
 
-    async def cached(self, expected: Fingerprint) -> int:
+    async def cached(self, expected: Fingerprint, model: str = "") -> int:
         """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
 
         It answers with two tokens, so that it has computed one prompt and one token by itself.
@@ -51,23 +51,28 @@ class Questions(EnginePort):
         """
         ids = [token for probe in expected.probes for token in probe]
         prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 2)]
-        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
+        name = model or self.config.served_name
+        body = {"model": name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
         usage = (await self._post("/v1/completions", body)).get("usage") or {}
         return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
 
-    async def judged(self, expected: Fingerprint) -> ProbeReport:
+    async def judged(self, expected: Fingerprint, model: str = "") -> ProbeReport:
         """Whose logprobs are served: a few probes tell, where they do not, all are asked."""
         few = first_probes(expected, FEW)
-        report = judge_probes(few.logprobs, await self.probe(few.probes), self.config.dtype)
+        report = judge_probes(few.logprobs, await self.probe(few.probes, model), self.config.dtype)
         if report.verdict == "child" or len(expected.probes) <= FEW:
             return report
-        served = await self.probe(expected.probes)
+        served = await self.probe(expected.probes, model)
         return judge_probes(expected.logprobs, served, self.config.dtype)
 
-    async def probe(self, probes: list[list[int]]) -> list[list[float]]:
-        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
+    async def probe(self, probes: list[list[int]], model: str = "") -> list[list[float]]:
+        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats.
+
+        Args:
+            model: name of an adapter; default the weights alone.
+        """
         body = {
-            "model": self.config.served_name,
+            "model": model or self.config.served_name,
             "prompt": probes,
             "max_tokens": 1,
             "temperature": 1.0,

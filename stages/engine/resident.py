@@ -7,6 +7,7 @@ Part of the worker: torch is imported. Not here: which weights are wanted (`upda
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,11 +126,16 @@ def free_memory() -> float:
     return free - LEFT_FREE * total
 
 
-def sums(model: torch.nn.Module) -> dict[str, int]:
-    """Checksum of every open tensor by its name, and of what every packed one computes by its module."""
-    found = {name: checksum(each) for name, each in open_tensors(model).items()}
+def sums(model: torch.nn.Module, only: Container[str] | None = None) -> dict[str, int]:
+    """Checksum of every open tensor by its name, and of what every packed one computes by its module.
+
+    Args:
+        only: names that are wanted; None for all.
+    """
+    there = open_tensors(model).items()
+    found = {name: checksum(each) for name, each in there if only is None or name in only}
     for name, module in model.named_modules():
-        if (kernel := kernel_of(module)) is not None:
+        if (kernel := kernel_of(module)) is not None and (only is None or name in only):
             found[name] = packed_sum(module, kernel)
     return found
 

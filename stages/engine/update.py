@@ -95,7 +95,7 @@ class EngineControl(Questions):
         answer = {"state": "going"}
         arguments = self._named(checkpoint_dir, expected, seen_as) | {"key": key, "about": repr(state)}
         while answer.get("state") == "going":
-            answer = await self._worker("rtrl_stage", **arguments, limit_gib=self.config.resident_gib)
+            answer = await self.call("rtrl_stage", **arguments, limit_gib=self.config.resident_gib)
         self._staged, self._unstaged = "", str(answer.get("why") or "")
         if answer.get("state") != "staged":
             return
@@ -112,7 +112,7 @@ class EngineControl(Questions):
     async def unstage(self) -> None:
         """Nobody came for what was staged: its memory is free again. Raises DependencyDownError (13)."""
         self._staged = ""
-        await self._worker("rtrl_unstage")
+        await self.call("rtrl_unstage")
 
     async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
@@ -191,7 +191,7 @@ class EngineControl(Questions):
         require_same_model(self.started_with, checkpoint_dir)
         key = weights_key(read_fingerprint(checkpoint_dir))
         arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
-        answer = await self._worker("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
+        answer = await self.call("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
         self._kept, self._staged = str(answer.get("kept", "")), ""
         self._sampled = Sampled.of(answer.get("under_way") or {})
         return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
@@ -245,7 +245,7 @@ class EngineControl(Questions):
 
     async def _held(self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str) -> TensorReport:
         arguments = self._named(checkpoint_dir, expected, seen_as)
-        answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
+        answer = await self.call("rtrl_verify", **arguments, key=weights_key(expected))
         self.tells = bool(answer.get("tells"))
         return tensor_report(answer)
 

@@ -32,7 +32,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
 }
 DECIDED = 4.0  # standard errors between the slope and one half
 
-Source = Literal["file", "memory", "staged"]
+Source = Literal["file", "memory", "staged", "adapter"]
 ProbeVerdict = Literal["child", "parent", "neither", "undecided"]
 
 
@@ -189,7 +189,7 @@ class Verification:
 
     Attributes:
         source: where the engine had the weights from: its own memory, where they had been kept, or staged
-            while it served others, or a file.
+            while it served others, a file, or the adapter's file, beside what is resident.
         keeps: why the engine does not keep the weights before beside them; "" when it does.
         unstaged: why they were not staged; "" when they were, or nobody asked.
     """

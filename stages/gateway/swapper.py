@@ -7,7 +7,6 @@ Not here: how the engine takes weights (`stages/engine/update.py`), several engi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stages.errors import DependencyDownError, RtrlError
+from stages.gateway.ahead import Ahead, Stager
+from stages.gateway.beside import Beside, DamagedError, HungError, turn
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.served import Checkpoint, ServedState
@@ -22,7 +23,7 @@ from stages.gateway.turns import UNPROVEN
 
 Update = Callable[..., Awaitable[Any]]
 Told = Callable[[str, Checkpoint, float], None]
-UNWANTED_S = 60.0  # weights that were made ready wait so long for the swap
+BACK = "the previous weights are served"
 LEAVING_S = 2.0  # for answers that are cut short, before other weights are loaded
 
 
@@ -72,16 +73,6 @@ class Keeper(Protocol):
         """Tokens that a generation had when the last update stopped it; None when it was complete."""
 
 
-class Stager(Protocol):
-    """An engine that can make weights ready while it serves others (`stages/engine/update.py`)."""
-
-    async def stage(self, checkpoint_dir: Path) -> None:
-        """Begin, or go on where it was stopped; to be cancelled at any time. Raises RtrlError."""
-
-    async def unstage(self) -> None:
-        """Their memory is free again. Raises RtrlError."""
-
-
 class Swapper:
     """Replaces the served weights. One swap at a time.
 
@@ -94,6 +85,7 @@ class Swapper:
         prepare: called with the weights' folder before requests are held: brings them to the engine.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
         stager: gives the engine as it is now, where it can make weights ready before anybody asks for them.
+        beside: the engine, where it has room for adapters; then no request waits.
     """
 
     def __init__(
@@ -105,16 +97,17 @@ class Swapper:
         prepare: Update | None = None,
         keeper: Keeper | None = None,
         stager: Callable[[], Stager] | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self._served = served
         self._update = update
         self._recover, self._prepare = recover, prepare
         self._keeper, self._keeping, self._went_on = keeper, False, 0
+        self._beside = beside
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
-        self._stager = stager
-        self._ahead: asyncio.Task[None] | None = None
+        self._ahead = Ahead(stager)
 
     @property
     def served(self) -> ServedState:
@@ -134,26 +127,10 @@ class Swapper:
         """Begin to make weights ready that somebody is about to ask a swap for; whether it does.
 
         Only while nothing else is done. Any swap ends it: one to these weights goes on where it was. When
-        none comes within UNWANTED_S, their memory is free again.
+        none comes within a minute, their memory is free again.
         """
-        idle = self.ready and not self._busy.locked() and (self._ahead is None or self._ahead.done())
-        if self._stager is None or not idle or self.serves(target.digest):
-            return False
-        self._ahead = asyncio.create_task(self._staged(self._stager(), target.path))
-        return True
-
-    async def _staged(self, stager: Stager, path: Path) -> None:
-        with contextlib.suppress(RtrlError):  # a swap that wants them says what is wrong
-            await stager.stage(path)
-            await asyncio.sleep(UNWANTED_S)
-            await stager.unstage()
-
-    async def _end_ahead(self) -> None:
-        """The engine does nothing else from now on."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
+        idle = self.ready and not self._busy.locked() and self._beside is None  # an adapter needs none of it
+        return idle and not self.serves(target.digest) and self._ahead.begin(target.path)
 
     async def swap(
         self,
@@ -197,16 +174,17 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
-            await self._end_ahead()
-            if self._prepare is not None and self.ready:
-                await self._prepared(target, limit_s)
-            self._went_on = 0
-            self._keeping = self._keeper is not None and self.ready and self._keeper.can_keep(target.path)
-            gate = self._served.gate
+            await self._ahead.end()
             try:
+                if (turned := await self._turned(target, limit_s, began)) is not None:
+                    return turned
+                if self._prepare is not None and self.ready:
+                    await self._prepared(target, limit_s)
+                self._went_on, gate = 0, self._served.gate
+                keeper = self._keeper if self.ready else None
+                self._keeping = keeper is not None and keeper.can_keep(target.path)
                 async with gate.held() if self._keeping else gate.exclusive(timeout, cut=cut):
-                    drained = time.monotonic()
-                    before = self._served.checkpoint
+                    drained, before = time.monotonic(), self._served.checkpoint
                     if limit_s is None:
                         self._served.require_ready()
                         verification = await self._replace(target, before)
@@ -217,6 +195,24 @@ class Swapper:
         seconds = time.monotonic() - began
         restarting = verification is RESTARTING
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)
+
+    async def _turned(self, target: Checkpoint, limit_s: float | None, began: float) -> Swapped | None:
+        """Another adapter alone: nobody waits. None where it takes more, or an engine that answers."""
+        before, beside = self._served.checkpoint, self._beside
+        if beside is None or not self.ready or not await beside.takes(target.path):
+            return None
+        try:
+            found = await turn(beside, self._served, target, limit_s)
+        except HungError:
+            self._served.engine = "unknown"
+            return None
+        except DamagedError as error:
+            self._served.engine = "unknown"
+            async with self._served.gate.exclusive(self._timeout, cut=True):
+                raise await self._failed(error.cause, before) from error
+        except RtrlError as error:
+            raise SwapError("swap_failed", f"{error.message}; {BACK}", error) from error
+        return Swapped(before, found, 0.0, time.monotonic() - began)
 
     async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
         """Raises SwapError; nothing is changed then."""
@@ -279,7 +275,7 @@ class Swapper:
         cause = error if isinstance(error, RtrlError) else None
         what = cause.message if cause else type(error).__name__
         await self._go_back(before, what, cause)
-        return SwapError("swap_failed", f"{what}; the previous weights are served", cause)
+        return SwapError("swap_failed", f"{what}; {BACK}", cause)
 
     async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
         """The engine may hold anything now: load the old weights and verify them."""

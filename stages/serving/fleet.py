@@ -89,6 +89,7 @@ class Fleet:
                 prepare=getattr(each, "prepare", None),
                 keeper=each if goes_on else None,
                 stager=partial(_control, each) if isinstance(each, Supervisor) else None,
+                beside=each if isinstance(each, Supervisor) and config.lora_rank else None,
             )
             for each in self.engines
         ]

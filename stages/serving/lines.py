@@ -192,7 +192,8 @@ class Lines:
         keeper = engine.supervisor if gateway.in_flight == "continue" else None
         update, prepare = engine.supervisor.update, engine.supervisor.prepare
         drain_s = gateway.drain_timeout_s
-        swapper = Swapper(engine.arm.served, update, drain_s, prepare=prepare, keeper=keeper)
+        beside = engine.supervisor if self._workspace.settings.engine.lora_rank else None
+        swapper = Swapper(engine.arm.served, update, drain_s, prepare=prepare, keeper=keeper, beside=beside)
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
         tasks = [

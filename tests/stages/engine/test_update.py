@@ -211,7 +211,7 @@ async def test_a_file_that_changes_while_it_is_staged_is_not_served_from_there(
     file = checkpoint / "model.safetensors"
     engine.stages = [GOING, STAGED]
     states = [weights_file.signature(checkpoint)]
-    really = control._worker
+    really = control.call
 
     async def touched(method: str, **arguments: Any) -> dict[str, Any]:
         answer = await really(method, **arguments)
@@ -219,7 +219,7 @@ async def test_a_file_that_changes_while_it_is_staged_is_not_served_from_there(
         states.append(weights_file.signature(checkpoint))
         return answer
 
-    control._worker = touched  # type: ignore[method-assign]
+    control.call = touched  # type: ignore[method-assign]
     await control.prepare(checkpoint)
     assert methods(engine)[-1] == "rtrl_unstage"
     assert (await control.update(checkpoint)).source == "file"

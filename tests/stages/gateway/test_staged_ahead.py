@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import DependencyDownError
-from stages.gateway import swapper as swapping
+from stages.gateway import ahead
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.swapper import SwapError, Swapper
 
@@ -75,7 +75,7 @@ async def test_one_at_a_time_and_only_while_nothing_else_is_done() -> None:
 
 
 async def test_what_nobody_came_for_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swapping, "UNWANTED_S", 0.0)
+    monkeypatch.setattr(ahead, "UNWANTED_S", 0.0)
     engine = Engine()
     engine.ready.set()
     assert engine.swapper.stage_ahead(B)
