@@ -46,9 +46,12 @@ class Metric:
         return 1.0 if self.direction == "higher" else -1.0
 
     @property
-    def span(self) -> float | None:
-        """Largest change one case of a sampled, bounded metric can show."""
-        return self.bounds[1] - self.bounds[0] if self.sampled and self.bounds is not None else None
+    def limits(self) -> tuple[float, float] | None:
+        """Least and largest difference that one case of a sampled, bounded metric can show."""
+        if not self.sampled or self.bounds is None:
+            return None
+        span = self.bounds[1] - self.bounds[0]
+        return -span, span
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from evals.cases import Arm, Metric, Paired
 from evals.stats import power
 from evals.stats.clusters import ClusterSums, cluster_sums
@@ -161,7 +163,7 @@ def criterion(
         cases=data.cases,
         clusters=data.clusters,
         attempts=paired.attempts,
-        tell=_tell(data, metric.margin, alpha, paired, arms, family) if test.inference.decidable else None,
+        tell=_tell(data, metric, alpha, paired, arms, family) if test.inference.decidable else None,
     )
     return found, data
 
@@ -181,7 +183,7 @@ class Comparison:
     @property
     def inference(self) -> Inference:
         """Bounds and p values as if looked at once."""
-        return Inference(self.data, self.metric.span)
+        return Inference(self.data, self.metric.limits)
 
     @property
     def p_noninferior(self) -> float:
@@ -237,8 +239,18 @@ def _undefined(
 
 
 def _tell(
-    data: ClusterSums, margin: float, alpha: float, paired: Paired, arms: tuple[Arm, Arm], family: int
+    data: ClusterSums, metric: Metric, alpha: float, paired: Paired, arms: tuple[Arm, Arm], family: int
 ) -> Tell:
+    margin = metric.margin
+    if data.se == 0 and metric.limits is not None:
+        span = metric.limits[1]
+        return Tell(
+            identical_pass=float(_identical_passes(data, metric, alpha)),
+            loss_caught=power.rare_loss(data, span, alpha=alpha / 2 / family),
+            cases_if_equal=power.cases_needed_unseen(data, margin, span, alpha=alpha),
+            attempts_if_equal=None,
+            cases_if_observed=power.cases_needed_unseen(data, margin, span, delta=data.mean, alpha=alpha),
+        )
     sampling = [sampling_variance(arm.columns, arm.spread) for arm in arms]
     known = [one for one in sampling if one is not None]
     attempts = None
@@ -262,12 +274,21 @@ def joint_identical_pass(
     """
     if not sums:
         return 1.0
-    data = [one for one, _ in sums if one is not None and one.clusters >= 2]
-    if len(data) < len(sums):
+    known = [(one, metric) for one, metric in sums if one is not None and one.clusters >= 2]
+    if len(known) < len(sums):
         return None
+    if not all(_identical_passes(one, metric, alpha) for one, metric in known if one.se == 0):
+        return 0.0
+    data = [one for one, _ in known]
     margins = [metric.margin for _, metric in sums]
     means, errors = power.identical_worlds(data, draws, seed=0)
     return power.share_passing(means, errors, margins, data[0].freedom, alpha)
+
+
+def _identical_passes(data: ClusterSums, metric: Metric, alpha: float) -> bool:
+    """Whether a model passes that differs in none of these cases."""
+    equal = ClusterSums(np.zeros(data.clusters), data.sizes)
+    return Inference(equal, metric.limits).p_greater(-metric.margin) <= alpha
 
 
 def _end(value: float | None) -> str:

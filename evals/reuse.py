@@ -17,14 +17,14 @@ DISAGREE_P = 0.001  # two-sided, per gated metric
 
 def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: SuiteSpec) -> float:
     """Smallest two-sided p value, over the gated metrics, of both being one model's; 1 without data."""
-    spans = {metric.name: metric.span for metric in spec.metrics if metric.gated}
-    names = list(spans)
+    limits = {metric.name: metric.limits for metric in spec.metrics if metric.gated}
+    names = list(limits)
     paired = pair(again, stored, names)
     smallest = 1.0
     for name in names:
         arms = paired.candidate[name].columns, paired.baseline[name].columns
         if any(not arm[1].sum() > 0 for arm in arms):
             continue
-        test = Inference(cluster_sums(paired_values(*arms), paired.clusters), spans[name])
+        test = Inference(cluster_sums(paired_values(*arms), paired.clusters), limits[name])
         smallest = min(smallest, 2 * min(test.p_greater(0.0), test.p_less(0.0)))
     return smallest

@@ -155,8 +155,7 @@ class BubblewrapSandbox:
             ready = str(error).encode()
         self._channel.control.settimeout(None)
         if ready != b"ready":
-            self.kill()
-            raise SandboxError("the sandbox did not start", hint=HINT)
+            raise SandboxError(f"the sandbox did not start: {self._end() or ready.decode()}", hint=HINT)
 
     def _memory_at(self) -> float:
         """When something in it was last killed for memory, on the monotonic clock."""
@@ -267,12 +266,16 @@ class BubblewrapSandbox:
 
     def kill(self) -> None:
         """End everything in it and remove it. Safe to call twice."""
-        if not self._alive:
-            return
+        if self._alive:
+            self._end()
+
+    def _end(self) -> str:
+        """What bubblewrap has written is returned."""
         self._alive = False
         self._channel.close()
         with contextlib.suppress(SandboxError):
-            self._link.ask({"op": "kill", "box": self._number})
+            return str(self._link.ask({"op": "kill", "box": self._number})[0].get("said", ""))
+        return ""
 
     def __enter__(self) -> Self:
         return self

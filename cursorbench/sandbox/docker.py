@@ -70,6 +70,11 @@ class Docker:
             if host == os.uname().nodename and not Path("/proc", pid).exists():
                 container.remove(force=True)
 
+    def made_here(self) -> list[str]:
+        """Ids of this process's containers that are there."""
+        label = f"{LABEL}={docker_options.label()}"
+        return [str(found.id) for found in self._client.containers.list(all=True, filters={"label": label})]
+
     def probe(self) -> None:
         """Run the escape battery once on this machine. Raises SandboxError when anything got out."""
         key = probe.state(f"docker {self._client.version()['Version']} {self._image}")

@@ -8,7 +8,6 @@ needs no process of the sandbox's own limit. That the kernel killed for memory, 
 from __future__ import annotations
 
 import contextlib
-import math
 import select
 import signal
 import struct
@@ -58,18 +57,19 @@ done
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Container:
-    """What commands run in. `user` is theirs, `cpu_s` the CPU time of one."""
+    """What commands run in. `user` is theirs, `cpu_s` the CPU time of one; `killed` by its owner."""
 
     api: Any
     id: str
     user: str
-    cpu_s: float = math.inf
+    cpu_s: float = 1e9
+    killed: bool = False
 
     def running(self) -> bool:
         """Whether it is there and alive. Raises the SDK's errors when the engine is not."""
-        return bool(self.api.inspect_container(self.id)["State"].get("Running"))
+        return not self.killed and bool(self.api.inspect_container(self.id)["State"].get("Running"))
 
     def killed_for_memory(self, since: float) -> bool:
         """Whether the kernel has killed one of its processes since that time (of the clock)."""
@@ -80,7 +80,7 @@ class Container:
     def cpu_used_s(self) -> float:
         """CPU seconds of all its processes."""
         found = self.api.stats(self.id, stream=False, one_shot=True)
-        return float(found["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+        return float(found.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0)) / 1e9
 
 
 class Exec:
@@ -146,7 +146,7 @@ class Exec:
             if frame is None:
                 break
             if not self._take(*frame) and not ending:
-                if not self._api.exec_inspect(self._id)["Running"]:
+                if not self._runs():
                     break  # what it left in the background writes on
                 self.kill("output")
         self._close()
@@ -159,15 +159,19 @@ class Exec:
 
     def _over(self) -> Ended | None:
         """The limit that the command is over. CPU time counts from the first look on."""
-        if self._container.killed_for_memory(self._clock):
-            return "memory"
-        if math.isfinite(self._container.cpu_s):
+        with _gone():
+            if self._container.killed_for_memory(self._clock):
+                return "memory"
             used = self._container.cpu_used_s()
-            if self._cpu_from is None:
-                self._cpu_from = used
+            self._cpu_from = used if self._cpu_from is None else self._cpu_from
             if used - self._cpu_from > self._container.cpu_s:
                 return "timeout"
         return None
+
+    def _runs(self) -> bool:
+        with _gone():
+            return bool(self._api.exec_inspect(self._id)["Running"])
+        return False
 
     def _frame(self) -> tuple[int, bytes] | None:
         """The next piece of output, None at its end, or when the engine stops in the middle of one."""

@@ -25,6 +25,11 @@ _ROOTS = 16  # processes that are not the sandbox's: the first two, and those th
 _FILES = 4096
 
 
+def label() -> str:
+    """Whose a container is: this process of this machine."""
+    return f"{os.uname().nodename}/{os.getpid()}"
+
+
 def new_user() -> str:
     """`uid:gid`, in use nowhere."""
     number = _USERS[0] + secrets.randbelow(_USERS[1])
@@ -80,7 +85,7 @@ def options(environment: Environment, limits: Limits, user: str) -> dict[str, An
             docker.types.Ulimit(name=name, soft=most, hard=most)
             for name, most in (("core", 0), ("nproc", limits.processes), ("nofile", _FILES))
         ],
-        "labels": {LABEL: f"{os.uname().nodename}/{os.getpid()}"},
+        "labels": {LABEL: label()},
     }
 
 

@@ -175,6 +175,7 @@ class DockerSandbox:
 
         if self._alive:
             self._alive = False
+            self._running.killed = True
             with contextlib.suppress(docker.errors.NotFound):
                 self._container.remove(force=True)
 

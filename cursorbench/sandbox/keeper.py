@@ -230,9 +230,10 @@ class Keeper:
 
     def _kill(self, request: dict[str, Any], fds: list[int], reply: socket.socket) -> None:
         box = self._boxes.pop(request["box"], None)
+        said = "" if box is None else boxes.complaint(box)
         if box is not None:
             self._remove(box)
-        send(reply, {})
+        send(reply, {"said": said})
 
     def _remove(self, box: Box) -> None:
         boxes.remove(box)

@@ -123,10 +123,10 @@ def _text(table: dict[str, Any], keys: tuple[str, ...]) -> str | None:
 
 
 def changes_of_patch(patch: str) -> tuple[Change, ...]:
-    """The files of a `*** Begin Patch` envelope; text around it is left out."""
+    """The files of a `*** Begin Patch` envelope; text around it is left out. Only a newline ends a line."""
     found: list[tuple[str, str, list[str]]] = []
     started = False
-    for line in patch.splitlines():
+    for line in (each.removesuffix("\r") for each in patch.split("\n")):
         if line.startswith("*** Begin Patch"):
             started = True
         elif not started:

@@ -25,7 +25,14 @@ from cursorbench.sessions.items import (
     SessionStart,
     UserTurn,
 )
-from cursorbench.sessions.reading import json_document, list_of, milliseconds, table_of, text_of
+from cursorbench.sessions.reading import (
+    BYTE_ORDER_MARK,
+    json_document,
+    list_of,
+    milliseconds,
+    table_of,
+    text_of,
+)
 from cursorbench.sessions.seen import Seen
 
 KIND = "entire"
@@ -165,4 +172,4 @@ def _beside(path: Path) -> dict[str, Any]:
 
 def _start_of(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(_MAX_PROMPTS).decode("utf-8", "replace")
+        return file.read(_MAX_PROMPTS).removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace")

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions.items import Place, Quarantined, Read
+from cursorbench.sessions.reading import BYTE_ORDER_MARK
 from cursorbench.sessions.seen import Seen
 
 ADAPTERS = (
@@ -65,7 +66,7 @@ def adapters() -> dict[str, Adapter]:
 def kind_of(path: Path) -> str | None:
     """The kind of a file, None when no adapter knows it."""
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
+        head = file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
     return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
 
 

@@ -122,18 +122,20 @@ def sides_of_diff(diff: str) -> tuple[str, str]:
     """The text before and after of a unified diff's hunks, for clients that send a diff and no files.
 
     Only the hunks are known, so a line that also stands elsewhere in the file is miscounted. A diff
-    without `@@` headers is read as the body of one hunk.
+    without `@@` headers is read as the body of one hunk. Only a newline ends a line of a diff: one of code
+    may have a form feed or another of Python's line ends in it, and the diff counts it as one.
     """
-    body = list(_diff_body(diff)) if _HUNK_HEADER.search(diff) else diff.splitlines()
+    lines = [line.removesuffix("\r") for line in diff.removesuffix("\n").split("\n")]
+    body = list(_diff_body(lines)) if _HUNK_HEADER.search(diff) else lines
     before = [line[1:] for line in body if not line.startswith(("+", "\\"))]
     after = [line[1:] for line in body if not line.startswith(("-", "\\"))]
     return "\n".join(before), "\n".join(after)
 
 
-def _diff_body(diff: str) -> Iterator[str]:
+def _diff_body(lines: Sequence[str]) -> Iterator[str]:
     """The lines inside hunks; counted from the hunk header, as `--- x` may be a deleted line too."""
     old = new = 0
-    for line in diff.splitlines():
+    for line in lines:
         if old <= 0 and new <= 0:
             if header := _HUNK_HEADER.match(line):
                 old, new = (int(header[1] or 1), int(header[2] or 1))

@@ -15,6 +15,7 @@ import msgspec
 from cursorbench.sessions.items import Place, Quarantined
 
 MAX_LINE = 64 << 20  # bytes; longer lines are quarantined, and only so much of one is ever in memory
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF-8
 _DECODER = msgspec.json.Decoder()
 
 
@@ -30,7 +31,7 @@ def lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] 
                     pass
                 yield Quarantined(place, f"the line is longer than {max_line >> 20} MiB")
             elif line := line.strip(b"\r\n\x00\t "):
-                yield place, line.removeprefix(b"\xef\xbb\xbf")
+                yield place, line.removeprefix(BYTE_ORDER_MARK)
 
 
 def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, str]]:
@@ -54,7 +55,7 @@ def json_document(path: Path, max_bytes: int = 256 << 20) -> dict[str, Any] | li
     size = path.stat().st_size
     if size > max_bytes:
         return Quarantined(Place(str(path)), f"the document is larger than {max_bytes >> 20} MiB")
-    value = parsed(path.read_bytes())
+    value = parsed(path.read_bytes().removeprefix(BYTE_ORDER_MARK))
     if isinstance(value, dict | list):
         return value
     return Quarantined(Place(str(path)), value if isinstance(value, str) else "not a JSON document")

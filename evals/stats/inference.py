@@ -21,14 +21,16 @@ BOOTSTRAP_FROM = 8  # its smallest p value is 2^-G
 class Inference:
     """What can be said of the mean of clustered values.
 
-    `span` is the largest difference one case of a *sampled* metric can show (1 for a rate). Where
-    every value came out equal the standard error is 0 and says nothing; with a span, the bound is
-    then the share of clusters that may still differ unseen, 1 - alpha^(1/G), times the span.
-    Without one (a deterministic metric) equal is equal.
+    `limits` are the least and the most that one value of a *sampled* metric can be: (0, 1) for a rate,
+    (-1, 1) for a difference of two. Where every value came out as m, the standard error is 0 and says
+    nothing; with limits, a share q of clusters may still be at the far one unseen, with q up to
+    1 - alpha^(1/G), and the bound is m - q (m - least). Where every difference is the most it can be, both
+    arms were at an end in every cluster, each on its own: that is 2 G draws. Without limits (a
+    deterministic metric) equal is equal.
     """
 
     data: ClusterSums
-    span: float | None = None
+    limits: tuple[float, float] | None = None
 
     @property
     def decidable(self) -> bool:
@@ -66,8 +68,7 @@ class Inference:
         if method == "none":
             return float("-inf")
         if method == "equal":
-            hidden = 1.0 - float(alpha ** (1 / self.data.clusters))
-            return self.data.mean - (self.span or 0.0) * hidden
+            return self.data.mean - self._room * hidden_share(alpha, self._draws)
         if method == "wild-bootstrap":
             return bootstrap.lower_bound(self.data, alpha)
         return self.data.mean + float(special.stdtrit(self.data.freedom, alpha)) * self.data.se
@@ -82,12 +83,30 @@ class Inference:
         return self.lower(alpha), self.upper(alpha)
 
     def _mirror(self) -> Inference:
-        return Inference(ClusterSums(-self.data.sums, self.data.sizes), self.span)
+        limits = None if self.limits is None else (-self.limits[1], -self.limits[0])
+        return Inference(ClusterSums(-self.data.sums, self.data.sizes), limits)
+
+    @property
+    def _draws(self) -> int:
+        """How many draws the equal values are."""
+        low, high = self.limits or (0.0, 0.0)
+        both_at_an_end = low == -high < 0 and self.data.mean >= high * (1 - 1e-9)
+        return self.data.clusters * (2 if both_at_an_end else 1)
+
+    @property
+    def _room(self) -> float:
+        """How far below the mean one value can be."""
+        return 0.0 if self.limits is None else max(0.0, self.data.mean - self.limits[0])
 
     def _p_equal(self, null: float) -> float:
         gap = self.data.mean - null
         if gap <= 0:
             return 1.0
-        if not self.span:
+        if not self._room:
             return 0.0
-        return float(np.clip(1 - gap / self.span, 0.0, 1.0) ** self.data.clusters)
+        return float(np.clip(1 - gap / self._room, 0.0, 1.0) ** self._draws)
+
+
+def hidden_share(alpha: float, draws: int) -> float:
+    """The largest share of clusters that none of so many draws shows with a probability over alpha."""
+    return 1.0 - float(alpha ** (1 / draws))

@@ -61,8 +61,7 @@ def clustered(
     if used == 0:
         return Estimate(None, None, None, 0, 0)
     data = cluster_sums(ratio_values(numerator, n), clusters)
-    span = None if bounds is None else bounds[1] - bounds[0]
-    low, high = Inference(data, span).interval(level)
+    low, high = Inference(data, bounds).interval(level)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])
     return Estimate(data.mean, _finite(low), _finite(high), used, data.clusters)

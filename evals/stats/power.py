@@ -64,6 +64,33 @@ def cases_needed(
     return None if count is None else math.ceil(count * data.cases / data.clusters)
 
 
+def cases_needed_unseen(
+    data: ClusterSums, margin: float, span: float, *, delta: float = 0.0, alpha: float = 0.05
+) -> int | None:
+    """How many cases would pass where all of them show the gain `delta`, as all of the present ones do.
+
+    Without a spread it is what may be hidden that counts: with q = (delta + M) / (delta + span) the share of
+    clusters at -span that would use up the margin M, (1 - q)^G must be at most alpha
+    (`evals/stats/inference.py`; a gain of `span` would need half as many, which this leaves out). None when
+    no number would do, or there is nothing to extrapolate from.
+    """
+    if data.clusters < 2 or delta + margin <= 0:
+        return None
+    share = (delta + margin) / (delta + span)
+    clusters = 2 if share >= 1 else max(2, math.ceil(math.log(alpha) / math.log1p(-share) - 1e-9))
+    return math.ceil(clusters * data.cases / data.clusters)
+
+
+def rare_loss(data: ClusterSums, span: float, power: float = 0.8, alpha: float = 0.025) -> float:
+    """`detectable_loss` where the data have no spread: the loss comes of a share q of clusters at -span.
+
+    Its standard error is span sqrt(q (1 - q) / G); with s the detectable loss in standard errors,
+    q = s^2 / (G + s^2).
+    """
+    errors = detectable_loss(1.0, data.freedom, power, alpha)
+    return span * errors**2 / (data.clusters + errors**2)
+
+
 def attempts_needed(
     data: ClusterSums,
     sampling: float,

@@ -86,7 +86,7 @@ def compare(plan: Plan, records: Sequence[Record], folder: Path) -> Against:
         if not all(column[1].sum() > 0 for column in columns):
             continue
         data = cluster_sums(paired_values(*columns), paired.clusters)
-        low, high = Inference(data, metric.span).interval()
+        low, high = Inference(data, metric.limits).interval()
         ends = [None if abs(end) == float("inf") else end for end in (low, high)]
         differences[metric.name] = Estimate(data.mean, ends[0], ends[1], data.cases, data.clusters)
     return Against(str(folder), len(paired.cases), lost.objection, differences)

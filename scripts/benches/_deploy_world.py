@@ -2,7 +2,8 @@
 
 The child is what an update by Adam at the default learning rate leaves: every weight moved by about
 STEPS x RATE, then rounded to the file's dtype. Models: the seed, and one of about 100 million parameters
-made from its configuration and tokenizer (random weights).
+made from its configuration and tokenizer (random weights). The children of `NAME-lora` are adapters of the
+parent, and the engine has room for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from stages.stage import Artifact
     from stages.workspace import Workspace
 
-MODELS = ("seed", "100m")
+LORA = "-lora"
+MODELS = ("seed", "100m", f"seed{LORA}", f"100m{LORA}")
+RANK, LORA_STEP = 16, 2.5e-3  # with 2 B A the weights move by about as much as STEPS x RATE
 WIDE: dict[str, float] = {
     "hidden_size": 768,
     "intermediate_size": 2048,
@@ -62,11 +65,12 @@ def make(root: Path, model: str, children: int, more: str = "") -> World:
     from stages.vault import Vault
     from stages.workspace import Workspace
 
-    workspace = Workspace.create(root / "ws", SETTINGS + more)
+    room = f"lora_rank = {RANK}\n" if model.endswith(LORA) else ""
+    workspace = Workspace.create(root / "ws", SETTINGS + room + more)
     store = Store.open(workspace.store_dir)
     Vault.create(workspace.keys_dir).close()
     key = ApiKeys.create(workspace.keys_dir, "default")
-    parent = write_model(root / "first", model)
+    parent = write_model(root / "first", model.removesuffix(LORA))
     write_fingerprint(parent, parent=None)
     parameters = int(modelio.checkpoint_meta(parent, parent=None, generation=0)["parameters"])
     first = publish(root, store, parent, None)
@@ -74,7 +78,7 @@ def make(root: Path, model: str, children: int, more: str = "") -> World:
         store.move_alias("auto", alias, first.digest, reason="bench", by="bench")
     made, moved = [], (0, 0)
     for number in range(children):
-        child, moved = publish_child(root, store, first, number)
+        child, moved = publish_child(root, store, first, number, lora=bool(room))
         made.append(child)
     return World(workspace, store, key, first, made, parameters, moved)
 
@@ -100,34 +104,17 @@ def write_model(folder: Path, model: str) -> Path:
 
 
 def publish_child(
-    root: Path, store: Store, parent: Artifact, number: int
+    root: Path, store: Store, parent: Artifact, number: int, *, lora: bool
 ) -> tuple[Artifact, tuple[int, int]]:
     """A child as `rtrl train` publishes it, with a passing report against its parent."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    from stages import modelio
     from stages.served_fingerprint import write_fingerprint
     from stages.train.delta import as_delta
 
     above = store.checkpoint_folder(parent)
     folder = root / f"child-{number}"
     shutil.copytree(above, folder)
-    generator = torch.Generator().manual_seed(number)
-    for path in modelio.weight_files(folder):
-        tensors = load_file(path)
-        path.unlink()  # the copy may be read-only
-        save_file(
-            {
-                name: (each.float() + torch.randn(each.shape, generator=generator) * STEPS * RATE).to(
-                    each.dtype
-                )
-                for name, each in tensors.items()
-            },
-            path,
-            metadata={"format": "pt"},
-        )
-    (folder / "served_fingerprint.json").unlink()
+    (adapt if lora else nudge)(folder, parent, number)
+    (folder / "served_fingerprint.json").unlink(missing_ok=True)
     (folder / "manifest.json").unlink(missing_ok=True)
     write_fingerprint(folder, parent=above)
     published = as_delta(folder, parent, store, longest=8)
@@ -141,6 +128,46 @@ def publish_child(
     meta = {"verdict": "pass", "candidate": child.digest, "baseline": parent.digest}
     store.publish_external({"report": (Output("report", meta), report)}, line="auto")
     return child, (published.bytes, published.whole_bytes)
+
+
+def nudge(folder: Path, parent: Artifact, seed: int) -> None:
+    """Move every weight in the folder."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from stages import modelio
+
+    generator = torch.Generator().manual_seed(seed)
+    for path in modelio.weight_files(folder):
+        tensors = load_file(path)
+        path.unlink()  # the copy may be read-only
+        for name, each in tensors.items():
+            step = torch.randn(each.shape, generator=generator) * STEPS * RATE
+            tensors[name] = (each.float() + step).to(each.dtype)
+        save_file(tensors, path, metadata={"format": "pt"})
+
+
+def adapt(folder: Path, parent: Artifact, seed: int) -> None:
+    """Merge an adapter of the parent into the folder's weights, and put it beside them."""
+    import torch
+
+    from stages import modelio
+    from stages.train import adapter
+
+    shape = adapter.Shape(RANK, 2.0 * RANK, (adapter.ALL_LINEAR,))
+    model = modelio.load_model(folder)
+    dtype: Any = modelio.checkpoint_meta(folder, parent=None, generation=0)["dtype"]
+    adapter.attach(model, shape, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if ".lora_B" in name:
+                value.normal_(0, LORA_STEP, generator=generator)
+    values = {n: v.detach().clone() for n, v in adapter.values(dict(model.named_parameters())).items()}
+    adapter.detach(model)
+    shutil.rmtree(folder)
+    modelio.save_checkpoint(model, folder, companions=parent.path, dtype=dtype)
+    adapter.write_peft(folder / adapter.FOLDER, values, shape, parent.digest)
 
 
 def publish(

@@ -9,8 +9,9 @@ Seconds count from the start of the command to the first token of the new weight
 latencies count from when a request was due; those that were under way between a command's start and its end
 are compared with all others.
 
-RTRL_BENCH_MODELS (default "seed,100m") chooses the models, RTRL_BENCH_RUNS (default 5) how often. One engine
-runs at a time, on the CPU; about four minutes on two cores.
+RTRL_BENCH_MODELS (default "seed,100m") chooses the models, RTRL_BENCH_RUNS (default 5) how often. Of
+`seed-lora` and `100m-lora` the children are adapters of the parent, and in place is an adapter swap. One
+engine runs at a time, on the CPU; about four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def figures() -> list[dict[str, Any]]:
 def measure(home: Path, model: str) -> Measured:
     """Serve the model's line and change its weights, both ways."""
     from benches._deploy_clients import Clients
-    from benches._deploy_world import make
+    from benches._deploy_world import LORA, make
     from stages.target.endpoint import require_endpoint
 
     world = make(home, model, RUNS)
     found = Measured(model, world.parameters, world.moved)
-    rate, tokens = LOADS[model]
+    rate, tokens = LOADS[model.removesuffix(LORA)]
     try:
         began = time.monotonic()
         command(world, "serve", "--detach")
@@ -97,6 +98,8 @@ def measure(home: Path, model: str) -> Measured:
 
 def in_place(world: World, clients: Clients, found: Measured) -> list[tuple[float, float]]:
     """Deploy each child and roll it back. When each command began and ended."""
+    from benches._deploy_world import LORA
+
     windows = []
     for child in world.children:
         steps = [("deploy", child, found.inplace, found.inplace_command)]
@@ -104,8 +107,10 @@ def in_place(world: World, clients: Clients, found: Measured) -> list[tuple[floa
         for name, target, first_token, whole in steps:
             time.sleep(QUIET_S)
             began = time.monotonic()
-            command(world, name, *(("--input", child.ref) if name == "deploy" else ()))
+            told = command(world, name, "--json", *(("--input", child.ref) if name == "deploy" else ()))
             ended = time.monotonic()
+            if found.model.endswith(LORA) and "adapter swap" not in told:
+                raise RuntimeError(f"{name} was no adapter swap: {told}")
             first_token.append(clients.first_of(target.digest, began) - began)
             whole.append(ended - began)
             windows.append((began, ended))
@@ -127,17 +132,17 @@ def restart(world: World, clients: Clients, found: Measured, address: dict[str, 
     return address["url"]
 
 
-def command(world: World, *arguments: str) -> None:
-    """Run `rtrl ARGUMENTS` in the workspace; it must succeed."""
+def command(world: World, *arguments: str) -> str:
+    """What `rtrl ARGUMENTS` prints in the workspace; it must succeed."""
     done = subprocess.run(
         [*rtrl(), *arguments, "-w", str(world.workspace.root)],
         check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     if done.returncode not in (0, 130, 143):
         raise RuntimeError(f"rtrl {arguments[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def share_out(requests: Sequence[Request], windows: list[tuple[float, float]], found: Measured) -> None:

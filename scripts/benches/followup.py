@@ -2,6 +2,7 @@
 
 Leave one owner out: weights, calibration and threshold come from the other owners alone. Intervals: owners
 drawn again with replacement, 2,000 times. Text alone: no click, interruption or repeated-request rule.
+The shipped model is measured on the fetched owners that nothing is learnt from (`fetched.apart`), too.
 With RTRL_FOLLOWUP_ELSEWHERE=FILE (what scripts/followup/extract.py wrote of the repositories in
 elsewhere.tsv) the shipped model is measured there too.
 """
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from followup import learn
+from followup import fetched, learn
+from followup.fetched import Corpus, Derived
 from followup.label import kappa, mutual_f1
 from followup.learn import Floats, Labelled
 
@@ -26,38 +28,43 @@ DRAWS = 2_000
 AIDER = "Aider-AI"
 ELSEWHERE = learn.DATA.parent / "elsewhere.tsv"
 _Said = np.ndarray[Any, Any]
+_Rows = Sequence[Labelled | Derived]
 
 
 def figures() -> list[dict[str, Any]]:
     """See the module."""
-    rows = learn.read()
-    told, said, baselines = held_out(rows)
+    known = fetched.corpus()
+    rows = known.rows
+    told, said, baselines = held_out(known)
     found = _agreement(rows, "followup")
     found += _quality("followup", "owners left out", rows, told, said, baselines)
     rest = np.array([row.owner != AIDER for row in rows])
     by_text = np.array([row.rule != "8" for row in rows])
+    here = np.array([isinstance(row, Labelled) for row in rows])
     for name, what, part in (
         ("followup.others", "owners left out, Aider not among the tested", rest),
         ("followup.aider", "Aider left out", ~rest),
+        ("followup.shipped", "owners left out, messages whose texts are in this tree", here),
+        ("followup.fetched", "owners left out, fetched messages", ~here),
         ("followup.by_text", "owners left out, without messages that behaviour decides (rule 8)", by_text),
     ):
         some = [row for row, inside in zip(rows, part, strict=True) if inside]
         kept = {key: value[part] for key, value in baselines.items()}
         found += _quality(name, what, some, told[part], said[part], kept)[:3]
     found += _each(rows, said)
-    found.append(_speed(rows))
+    found.append(_speed(learn.read()))
+    found += _apart(known)
     if path := os.environ.get("RTRL_FOLLOWUP_ELSEWHERE"):
-        found += _elsewhere(Path(path), rows)
+        found += _elsewhere(Path(path), known)
     return found
 
 
-def held_out(rows: list[Labelled]) -> tuple[Floats, _Said, dict[str, _Said]]:
+def held_out(corpus: Corpus) -> tuple[Floats, _Said, dict[str, _Said]]:
     """Probabilities, decisions, and the baselines' decisions, each from the other owners alone."""
-    examples, extra = learn.examples(rows), learn.written()
-    owners = np.array([row.owner for row in rows])
-    values = {name: np.array(baseline(rows)) for name, baseline in BASELINES.items()}
-    told = np.zeros(len(rows))
-    said = np.zeros(len(rows), dtype=bool)
+    examples, extra, values = corpus.examples, learn.written(), corpus.baselines
+    owners = np.array([row.owner for row in corpus.rows])
+    told = np.zeros(len(owners))
+    said = np.zeros(len(owners), dtype=bool)
     against = {name: said.copy() for name in BASELINES}
     for owner in sorted(set(owners)):
         train, test = np.flatnonzero(owners != owner), np.flatnonzero(owners == owner)
@@ -76,7 +83,7 @@ def held_out(rows: list[Labelled]) -> tuple[Floats, _Said, dict[str, _Said]]:
 def _quality(
     name: str,
     what: str,
-    rows: Sequence[Labelled],
+    rows: _Rows,
     told: Floats,
     said: _Said,
     baselines: dict[str, _Said],
@@ -118,7 +125,7 @@ def _quality(
     ]  # fmt: skip
 
 
-def _each(rows: Sequence[Labelled], said: _Said) -> list[dict[str, Any]]:
+def _each(rows: _Rows, said: _Said) -> list[dict[str, Any]]:
     """F1 of each repository, its owner left out."""
     labels = np.array([float(row.label) for row in rows])
     of = np.array([row.repository for row in rows])
@@ -133,7 +140,7 @@ def _each(rows: Sequence[Labelled], said: _Said) -> list[dict[str, Any]]:
     ]
 
 
-def _agreement(rows: Sequence[Labelled], name: str) -> list[dict[str, Any]]:
+def _agreement(rows: _Rows, name: str) -> list[dict[str, Any]]:
     pairs = [(row.a, row.b) for row in rows if "unusable" not in (row.a, row.b)]
     return [
         _figure(f"{name}.annotators_kappa", "Cohen's kappa of the two readings", kappa(pairs), ""),
@@ -163,7 +170,28 @@ def _speed(rows: Sequence[Labelled]) -> dict[str, Any]:
     )
 
 
-def _elsewhere(path: Path, trained: list[Labelled]) -> list[dict[str, Any]]:
+def _apart(known: Corpus) -> list[dict[str, Any]]:
+    """The shipped model on the fetched owners that it was not learnt from."""
+    from stages.distill.signals.followup.model import load
+
+    model = load()
+    names = sorted(model.readable)
+    weights = np.array([*(model.readable[name] for name in names), *model.ngrams.values(), model.bias])
+    fitted = learn.Fitted(names, {gram: n for n, gram in enumerate(model.ngrams)}, weights)
+    rows = [row for row in fetched.read() if fetched.apart(row.owner)]
+    told = learn.calibrated(fitted.scores(fetched.examples(rows)), model.slope, model.intercept)
+    values = {name: np.array([row.baselines[name] for row in rows]) for name in BASELINES}
+    against = {name: value > _cut(known, name) for name, value in values.items()}
+    what = "the shipped model, fetched owners that nothing in it comes from"
+    return _quality("followup.apart", what, rows, told, told > model.threshold, against)
+
+
+def _cut(known: Corpus, name: str) -> float:
+    """Where a baseline is best on the messages that may be learnt from."""
+    return learn.best_threshold(known.baselines[name], known.examples.label)
+
+
+def _elsewhere(path: Path, known: Corpus) -> list[dict[str, Any]]:
     from followup.batches import read
 
     from stages.distill.signals.followup.model import judge, load
@@ -178,14 +206,10 @@ def _elsewhere(path: Path, trained: list[Labelled]) -> list[dict[str, Any]]:
         for row in read(path)
         if row.id in labels
         and labels[row.id]["label"] != "unusable"
-        and row.repository.split("/")[0] not in {one.owner for one in trained}
+        and row.repository.split("/")[0] not in {one.owner for one in known.rows}
     ]  # fmt: skip
     told = judge([learn.case(row) for row in rows])
-    before = np.array([float(row.label) for row in trained])
-    against = {
-        name: np.array(baseline(rows)) > learn.best_threshold(np.array(baseline(trained)), before)
-        for name, baseline in BASELINES.items()
-    }
+    against = {name: np.array(baseline(rows)) > _cut(known, name) for name, baseline in BASELINES.items()}
     name, what = "followup.elsewhere", "the shipped model, owners that nothing in it comes from"
     return _agreement(rows, name) + _quality(name, what, rows, told, told > load().threshold, against)
 

@@ -3,10 +3,13 @@
 The repository is generated: 1,500 files of source of 20 kB. A fork is timed from a snapshot with one
 changed file to the end of a first command in the new sandbox; beside it, what copying the tree takes. The
 scripted agent of a trial reads, edits, runs tests, forks, leaves a daemon and floods its disk.
+
+    --sandbox docker    the same of a container engine, fewer of each, without bars
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -26,12 +29,14 @@ import psutil
 from cursorbench.sandbox import groups
 from cursorbench.sandbox.boxes import MARK
 from cursorbench.sandbox.bubblewrap import Bubblewrap
-from cursorbench.sandbox.protocol import Environment, Limits
+from cursorbench.sandbox.docker import Docker
+from cursorbench.sandbox.protocol import Backend, Environment, Limits
 from cursorbench.sandbox.sweep import FOLDER
 
 COMMANDS = 500
 FORKS = 100
 TRIALS = 500
+OF_DOCKER = 10  # times fewer of each
 AT_ONCE = 2
 LIMITS = Limits(memory=256 << 20, processes=64, wall_s=60, disk=64 << 20)
 
@@ -52,25 +57,25 @@ def milliseconds(action: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def commands(backend: Bubblewrap, environment: Environment) -> tuple[list[float], list[float]]:
+def commands(backend: Backend, environment: Environment, count: int) -> tuple[list[float], list[float]]:
     """Times of a shell command in a warm sandbox, and of the same as a process without one."""
     with backend.start(environment, LIMITS) as sandbox:
         for _ in range(20):
             sandbox.exec("true")
         inside, bare = [], []
-        for _ in range(COMMANDS):
+        for _ in range(count):
             inside.append(milliseconds(lambda: sandbox.exec("true")))
             bare.append(milliseconds(lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True)))
     return sorted(inside), sorted(bare)
 
 
-def forks(backend: Bubblewrap, environment: Environment) -> tuple[list[float], list[float]]:
+def forks(backend: Backend, environment: Environment, count: int) -> tuple[list[float], list[float]]:
     """Times of fork and first command, and of a copy of the tree."""
     taken, copied = [], []
     with backend.start(environment, LIMITS) as sandbox:
         sandbox.write("package_1/module_1.py", b"changed")
         snapshot = sandbox.snapshot()
-        for number in range(FORKS):
+        for number in range(count):
             started = time.perf_counter()
             with sandbox.fork(snapshot) as fork:
                 done = fork.exec(["cat", "package_1/module_1.py"])
@@ -84,7 +89,7 @@ def forks(backend: Bubblewrap, environment: Environment) -> tuple[list[float], l
     return sorted(taken), sorted(copied)
 
 
-def trial(backend: Bubblewrap, environment: Environment, number: int) -> None:
+def trial(backend: Backend, environment: Environment, number: int) -> None:
     """What an agent does, the badly behaved one too."""
     with backend.start(environment, LIMITS) as sandbox:
         path = f"package_{number % 50}/module_{number % 50}.py"
@@ -133,41 +138,32 @@ def leftovers(environment: Environment) -> tuple[list[str], float]:
     return sorted(there(keeper)), seconds
 
 
-def figures() -> list[dict[str, Any]]:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bench.py sandbox` takes."""
+    parser.add_argument(
+        "--sandbox", choices=("bubblewrap", "docker"), default="bubblewrap", help="sandbox: the backend"
+    )
+
+
+def figures(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The three figures."""
     with tempfile.TemporaryDirectory(prefix="rtrl-bench-") as scratch:
         root = Path(scratch, "repository")
         repository(root)
         environment = Environment(root)
+        if arguments.sandbox == "docker":
+            return of_docker(environment)
         backend = Bubblewrap()
         backend.probe()
-        inside, bare = commands(backend, environment)
-        taken, copied = forks(backend, environment)
+        inside, bare = commands(backend, environment, COMMANDS)
+        taken, copied = forks(backend, environment, FORKS)
         backend.close()
         left, seconds = leftovers(environment)
+    what = "median shell command in a warm sandbox; theirs: the same process without one"
+    fork = "median fork of a 30 MB repository with its first command; theirs: a copy of the tree"
     return [
-        {
-            "id": "sandbox.command_ms",
-            "what": "median shell command in a warm sandbox; theirs: the same process without one",
-            "value": statistics.median(inside),
-            "unit": "ms",
-            "bar": "<= 1.5",
-            "ours": statistics.median(inside),
-            "theirs": statistics.median(bare),
-            "runs": COMMANDS,
-            "spread": [inside[COMMANDS // 20], inside[-COMMANDS // 20]],
-        },
-        {
-            "id": "sandbox.fork_ms",
-            "what": "median fork of a 30 MB repository with its first command; theirs: a copy of the tree",
-            "value": statistics.median(taken),
-            "unit": "ms",
-            "bar": "<= 15",
-            "ours": statistics.median(taken),
-            "theirs": statistics.median(copied),
-            "runs": FORKS,
-            "spread": [taken[FORKS // 20], taken[-FORKS // 20]],
-        },
+        {**timed("sandbox.command_ms", what, inside, bare), "bar": "<= 1.5"},
+        {**timed("sandbox.fork_ms", fork, taken, copied), "bar": "<= 15"},
         {
             "id": "sandbox.leftovers",
             "what": f"left after {TRIALS} trials in {seconds:.0f} s: {', '.join(left[:3]) or 'nothing'}",
@@ -177,3 +173,42 @@ def figures() -> list[dict[str, Any]]:
             "runs": TRIALS,
         },
     ]
+
+
+def of_docker(environment: Environment) -> list[dict[str, Any]]:
+    """The same of containers; what is left are containers of this process."""
+    backend = Docker()
+    backend.probe()
+    inside, bare = commands(backend, environment, COMMANDS // OF_DOCKER)
+    taken, copied = forks(backend, environment, FORKS // OF_DOCKER)
+    trials = TRIALS // OF_DOCKER
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda number: trial(backend, environment, number), range(trials)))
+    left = backend.made_here()
+    return [
+        timed("sandbox.docker_command_ms", "median shell command in a container", inside, bare),
+        timed("sandbox.docker_fork_ms", "median fork of 30 MB with its first command", taken, copied),
+        {
+            "id": "sandbox.docker_leftovers",
+            "what": f"containers left after {trials} trials",
+            "value": len(left),
+            "unit": "containers",
+            "bar": "== 0",
+            "runs": trials,
+        },
+    ]
+
+
+def timed(name: str, what: str, ours: list[float], theirs: list[float]) -> dict[str, Any]:
+    """A figure of sorted times."""
+    return {
+        "id": name,
+        "what": what,
+        "value": statistics.median(ours),
+        "unit": "ms",
+        "bar": "",
+        "ours": statistics.median(ours),
+        "theirs": statistics.median(theirs),
+        "runs": len(ours),
+        "spread": [ours[len(ours) // 20], ours[-1 - len(ours) // 20]],
+    }

@@ -151,9 +151,7 @@ class Edge:
 
     def begin(self, body: Mapping[str, Any], attribution: Attribution) -> tuple[Call, ChatRequest]:
         """A request as the gateway takes it in, and as an engine in process does."""
-        request = parse_request(
-            "chat", dict(body), model=self.model, engine_model=self.model, defaults=self._defaults
-        )
+        request = parse_request("chat", dict(body), model=self.model, defaults=self._defaults)
         said = attribution.headers()["X-Rtrl-At"]
         user, session, episode = attribution.user, attribution.session, attribution.episode
         who = Who(user, session, episode, parse_ms(said), no_train=False)

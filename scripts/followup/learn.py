@@ -36,6 +36,7 @@ RECIPE: dict[str, float | int | str] = {
     "ngram_least": 10,
     "ngram_in_messages": 2,  # rarer ones are no feature
     "written_weight": 1.0,
+    "folds": 6,  # of owners, for the calibration
     "alike": 0.4,  # share of n-grams from which on two messages are of one form
 }
 SCHEMA = "rtrl-followup/2"
@@ -184,7 +185,7 @@ def fit(found: Examples) -> Fitted:
         return value, np.append(matrix.T @ slope + pull * off, slope.sum())
 
     start = np.append(prior, table["bias"])
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-12})
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-10})
     return Fitted(names, vocabulary, best.x)
 
 
@@ -201,12 +202,21 @@ def _matrix(found: Examples, names: Sequence[str], vocabulary: dict[str, int]) -
     return sparse.hstack([dense, sparse.csr_matrix((values, (rows, columns)), shape=shape)]).tocsr()
 
 
+def folds(owners: Sequence[str]) -> list[list[str]]:
+    """At most `folds` groups of owners, nearly of one size: the next largest owner joins the smallest."""
+    sizes = Counter(owners)
+    groups: list[list[str]] = [[] for _ in range(min(len(sizes), int(RECIPE["folds"])))]
+    for owner in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        min(groups, key=lambda group: sum(sizes[name] for name in group)).append(owner)
+    return groups
+
+
 def left_out(found: Examples, extra: Examples, owners: Sequence[str]) -> Floats:
-    """Scores of every message by weights learnt from the other owners' messages (and `extra`)."""
+    """Scores of every message by weights learnt without its owner's fold (and with `extra`)."""
     of = np.array(owners)
     scores = np.zeros(len(of))
-    for owner in sorted(set(owners)):
-        inside = of != owner
+    for group in folds(owners):
+        inside = ~np.isin(of, group)
         fitted = fit(found.at(np.flatnonzero(inside)) + extra)
         scores[~inside] = fitted.scores(found.at(np.flatnonzero(~inside)))
     return scores

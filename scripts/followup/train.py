@@ -1,6 +1,6 @@
 """Train the text model of `dissatisfied_followup` and write it: `python scripts/followup/train.py`.
 
-Reads the shipped messages, the written ones and the priors, writes
+Reads the shipped messages, the features of fetched ones, the written ones and the priors, writes
 `stages/distill/signals/followup/model.json` with recipe and digests of the data. The same data give the
 same weights. Takes seconds.
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import msgspec
 
-from followup import learn
+from followup import fetched, learn
 from stages.distill.signals.followup.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,7 @@ def digests() -> dict[str, str]:
         learn.DATA,
         learn.WRITTEN,
         learn.PRIORS,
+        fetched.FILE,
         PATTERNS,
         MODEL.parent / "features.py",
         MODEL.parent / "patterns.py",
@@ -41,8 +42,8 @@ def digests() -> dict[str, str]:
 
 def trained() -> Model:
     """The model that the data in this tree give."""
-    rows = learn.read()
-    return learn.model(learn.examples(rows), learn.written(), [row.owner for row in rows], digests())
+    known = fetched.corpus()
+    return learn.model(known.examples, learn.written(), [row.owner for row in known.rows], digests())
 
 
 def main() -> int:

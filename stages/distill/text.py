@@ -27,7 +27,8 @@ _CODE_LINE = "|".join(
         r"^\s*(?:const|let|var|function|public|private|static|void|fn|func|package|#include|use)\b.*[;{})]$",
         r"^\s*(?:for|while|if)\b.*:$",
         r"""^\s*[\w.\[\]"']+\s*(?:=|\+=|-=|:=)\s*\S.*$""",  # assignments
-        r"^\s*[@}\])>#/]",  # decorators, closing brackets, comments, prompts
+        r"^\s*[}\])>#/]",  # closing brackets, comments, prompts
+        r"^\s*@\S+\s*$",  # decorators, files; a sentence may begin with the file it is about
         r"[;{]$",
     )
 )

@@ -5,9 +5,9 @@ Not here: what a request samples with (the request says), and who may talk to th
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 Program = Literal["vllm", "stub"]
@@ -33,6 +33,13 @@ class EngineConfig(BaseModel):
     kv_cache_gib: int = Field(1, ge=1, description="CPU only; without a bound vLLM takes nearly all memory")
     gpu_memory_utilization: float = Field(0.85, gt=0, le=1, description="GPU only")
     enforce_eager: bool = Field(True, description="false lets vLLM compile and record CUDA graphs: GPU only")
+    lora_rank: int = Field(
+        0,
+        ge=0,
+        le=512,
+        description="LoRA adapters of up to this rank are served beside their base: a deploy swaps the "
+        "adapter and no request waits, but answers take longer; 0 serves merged weights",
+    )
     draft_tokens: int = Field(
         0,
         ge=0,
@@ -70,3 +77,11 @@ class EngineConfig(BaseModel):
     )
     restart_backoff_s: float = Field(1, gt=0, description="first pause before a dead engine is started again")
     restart_backoff_max_s: float = Field(60, gt=0, description="longest pause; it doubles up to this")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.lora_rank and self.draft_tokens:
+            raise ValueError(
+                "lora_rank and draft_tokens exclude each other: the drafting head is of one policy"
+            )
+        return self

@@ -63,6 +63,15 @@ def is_head(module: torch.nn.Module) -> bool:
     return isinstance(module, ParallelLMHead)
 
 
+def plain_modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """By the names that they have without adapters: a layer with room for one is another's `base_layer`."""
+    return {
+        name.replace(".base_layer", ""): module
+        for name, module in model.named_modules()
+        if not hasattr(module, "base_layer")
+    }
+
+
 class Place(NamedTuple):
     """Rows `start` to `start + rows` of a module's parameter, which compute with a tensor of the file."""
 
@@ -115,7 +124,7 @@ def held_at(model: torch.nn.Module, name: str) -> list[Place] | None:
 
     if get_tensor_model_parallel_world_size() > 1:
         return None
-    modules = dict(model.named_modules())
+    modules = plain_modules(model)
     path, _, parameter = name.rpartition(".")
     parent, _, leaf = path.rpartition(".")
     for fused, parts in getattr(model, "packed_modules_mapping", {}).items():

@@ -43,12 +43,18 @@ class EnginePort:
         if client is not None:
             await client.aclose()
 
-    async def _worker(self, method: str, **arguments: Any) -> dict[str, Any]:
+    async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """What the first worker's `method` returns. Raises IntegrityError (12), DependencyDownError (13)."""
         body = {"method": method, "kwargs": arguments, "timeout": self.config.update_timeout_s}
         results = (await self._post("/collective_rpc", body))["results"]
         return dict(results[0])
 
     async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        text = await self.send(path, body)
+        return dict(json.loads(text)) if text else {}
+
+    async def send(self, path: str, body: dict[str, Any] | None = None) -> str:
+        """What a route answers to a POST. Raises IntegrityError (12), DependencyDownError (13)."""
         try:
             answer = await self._open().post(path, json=body, timeout=self.config.update_timeout_s)
         except httpx.HTTPError as error:
@@ -58,7 +64,7 @@ class EnginePort:
             ) from error
         if answer.status_code != 200:
             raise refused(path, answer.status_code, answer.text)
-        return dict(json.loads(answer.text)) if answer.text else {}
+        return answer.text
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:

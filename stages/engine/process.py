@@ -6,7 +6,6 @@ Not here: what it serves later on (`update.py`) and starting it again when it di
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
@@ -23,6 +22,7 @@ from typing import BinaryIO
 import httpx
 
 import stages
+from stages.engine import options
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
 from stages.engine.guard import KEY_VARIABLE
@@ -63,6 +63,7 @@ def environment(config: EngineConfig) -> dict[str, str]:
         **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_one_process(config) else {}),
         **os.environ,
         **compiling,
+        **(options.RUNTIME if config.lora_rank else {}),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "VLLM_CPU_KVCACHE_SPACE": str(config.kv_cache_gib),
@@ -107,22 +108,10 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         "--enable-prompt-tokens-details",  # whether a swap has emptied the prefix cache (update.py)
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
-        *_drafting(checkpoint_dir, config),
+        *options.drafting(checkpoint_dir, config),
+        *(options.adapters(checkpoint_dir, config) if in_one_process(config) else ()),
         *("--middleware", "stages.engine.guard.KeyGuard"),
         *config.extra_args,
-    ]
-
-
-def _drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:
-    """Speculative decoding with the head in `mtp/`. vLLM's drafter reads its depth from the model's own
-    configuration, where Qwen2's has none."""
-    draft = checkpoint_dir / "mtp"
-    if not config.draft_tokens or not draft.is_dir():
-        return []
-    speculative = {"method": "mtp", "model": str(draft), "num_speculative_tokens": config.draft_tokens}
-    return [
-        *("--speculative-config", json.dumps(speculative)),
-        *("--hf-overrides", json.dumps({"num_nextn_predict_layers": 1})),
     ]
 
 

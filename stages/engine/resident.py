@@ -7,6 +7,7 @@ Part of the worker: torch is imported. Not here: which weights are wanted (`upda
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,11 +120,15 @@ def free_memory() -> float:
     return free - LEFT_FREE * total
 
 
-def sums(model: torch.nn.Module) -> dict[str, int]:
-    """Checksum of every open tensor by its name, and of what every packed one computes by its module."""
-    found = {name: checksum(each) for name, each in _open(model).items()}
+def sums(model: torch.nn.Module, only: Container[str] | None = None) -> dict[str, int]:
+    """Checksum of every open tensor by its name, and of what every packed one computes by its module.
+
+    Args:
+        only: names that are wanted; None for all.
+    """
+    found = {name: checksum(each) for name, each in _open(model).items() if only is None or name in only}
     for name, module in model.named_modules():
-        if kernel_of(module) is not None:
+        if kernel_of(module) is not None and (only is None or name in only):
             found[name] = checksum(product(module, _inputs(module), module.weight.dtype, GROUPS))
     return found
 

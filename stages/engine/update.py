@@ -91,7 +91,7 @@ class EngineControl(EnginePort):
         self._ahead = None
         if weights_key(expected) != self._kept:  # goes on while the engine loads: it has another core
             self._ahead = checkpoint_dir, self._look(checkpoint_dir, expected)
-        await self._cached(expected)
+        await self.cached(expected)
         self._prepared = checkpoint_dir
 
     async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
@@ -116,7 +116,7 @@ class EngineControl(EnginePort):
         prepared, self._prepared = self._prepared, None
         pause = "keep" if keep else "abort"
         if prepared != checkpoint_dir:
-            await self._cached(expected)  # whatever is cached of it now must be gone after
+            await self.cached(expected)  # whatever is cached of it now must be gone after
         if weights_key(expected) == self._kept:
             try:
                 return await self._update(checkpoint_dir, expected, seen_as, pause, file=False)
@@ -149,7 +149,7 @@ class EngineControl(EnginePort):
             if looking is None and loaded.source == "file":  # it had been started anew, or had no room
                 looking = self._look(checkpoint_dir, expected)
             found, cached = await asyncio.gather(
-                self._verified(checkpoint_dir, expected, looking, seen_as), self._cached(expected)
+                self._verified(checkpoint_dir, expected, looking, seen_as), self.cached(expected)
             )
             if cached:
                 raise IntegrityError(
@@ -170,7 +170,7 @@ class EngineControl(EnginePort):
         require_same_model(self.started_with, checkpoint_dir)
         key = weights_key(read_fingerprint(checkpoint_dir))
         arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
-        answer = await self._worker("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
+        answer = await self.call("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
         self._kept = str(answer.get("kept", ""))
         self._sampled = Sampled.of(answer.get("under_way") or {})
         return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
@@ -212,12 +212,12 @@ class EngineControl(EnginePort):
     ) -> Verification:
         """`verify`, while the checkpoint's files are looked at (`looking`), if they matter."""
         report = await self._held(checkpoint_dir, expected, seen_as)
-        probes = await self._judged(expected)
+        probes = await self.judged(expected)
         if looking is not None:
             report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
 
-    async def _cached(self, expected: Fingerprint) -> int:
+    async def cached(self, expected: Fingerprint, model: str = "") -> int:
         """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
 
         It answers with two tokens, so that it has computed one prompt and one token by itself.
@@ -226,17 +226,18 @@ class EngineControl(EnginePort):
         """
         ids = [token for probe in expected.probes for token in probe]
         prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 2)]
-        body = {"model": self.config.served_name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
+        name = model or self.config.served_name
+        body = {"model": name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
         usage = (await self._post("/v1/completions", body)).get("usage") or {}
         return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
 
-    async def _judged(self, expected: Fingerprint) -> ProbeReport:
+    async def judged(self, expected: Fingerprint, model: str = "") -> ProbeReport:
         """Whose logprobs are served: a few probes tell, where they do not, all are asked."""
         few = first_probes(expected, FEW)
-        report = judge_probes(few.logprobs, await self.probe(few.probes), self.config.dtype)
+        report = judge_probes(few.logprobs, await self.probe(few.probes, model), self.config.dtype)
         if report.verdict == "child" or len(expected.probes) <= FEW:
             return report
-        served = await self.probe(expected.probes)
+        served = await self.probe(expected.probes, model)
         return judge_probes(expected.logprobs, served, self.config.dtype)
 
     def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
@@ -253,10 +254,14 @@ class EngineControl(EnginePort):
         looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         return looking
 
-    async def probe(self, probes: list[list[int]]) -> list[list[float]]:
-        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats."""
+    async def probe(self, probes: list[list[int]], model: str = "") -> list[list[float]]:
+        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats.
+
+        Args:
+            model: name of an adapter; default the weights alone.
+        """
         body = {
-            "model": self.config.served_name,
+            "model": model or self.config.served_name,
             "prompt": probes,
             "max_tokens": 1,
             "temperature": 1.0,
@@ -275,6 +280,6 @@ class EngineControl(EnginePort):
         # the file of a real engine that reads the same folder was looked at here
         looks = bool(seen_as) or self.config.program == "stub"
         arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
-        answer = await self._worker("rtrl_verify", **arguments, key=weights_key(expected))
+        answer = await self.call("rtrl_verify", **arguments, key=weights_key(expected))
         self.tells = bool(answer.get("tells"))
         return tensor_report(answer)

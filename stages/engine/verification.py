@@ -32,7 +32,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
 }
 DECIDED = 4.0  # standard errors between the slope and one half
 
-Source = Literal["file", "memory"]
+Source = Literal["file", "memory", "adapter"]
 ProbeVerdict = Literal["child", "parent", "neither", "undecided"]
 
 
@@ -188,7 +188,8 @@ class Verification:
     """The proof that an engine serves a checkpoint.
 
     Attributes:
-        source: where the engine had the weights from: its own memory, where they had been kept, or a file.
+        source: where the engine had the weights from: its own memory, where they had been kept, a file, or
+            the adapter's file, beside what is resident.
         keeps: why the engine does not keep the weights before beside them; "" when it does.
     """
 

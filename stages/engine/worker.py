@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
+from stages.engine.adapter_held import AdapterExtension
 from stages.engine.held import compare, headers, is_embedding, is_head, tensors_of
 from stages.engine.resident import UNPROVEN, Kept, Proof, keep, proof_of, put_back, without_room
 from stages.engine.under_way import Watch
 
 
-class WorkerExtension:
+class WorkerExtension(AdapterExtension):
     """Methods added to vLLM's worker. Names carry a prefix so that they never clash with vLLM's.
 
     Weights go by a key that stands for their values (`verification.weights_key`), "" for none.

@@ -35,7 +35,7 @@ class Answerer:
         asked = time.perf_counter()
         try:
             async with gate.sampling():
-                value = await call.arm.engine.post(ENGINE_PATH[request.api], request.upstream, call.id)
+                value = await call.arm.engine.post(ENGINE_PATH[request.api], call.upstream, call.id)
         except CutShortError as cut:
             sampled = Sampled(finish_reason=CUT)
             self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)

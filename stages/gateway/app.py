@@ -204,7 +204,6 @@ class Gateway:
             api,
             body,
             model=self._served.model,
-            engine_model=self.arms.live.engine.model,
             defaults=self._config.sampling,
             cache_salt=self._salts.of(key.population),
         )

@@ -27,7 +27,7 @@ from stages.gateway.ids import new_id
 from stages.gateway.keys import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
-from stages.gateway.request import Request
+from stages.gateway.request import Request, addressed
 from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
@@ -64,10 +64,16 @@ class Call:
     request: Request
     arm: Arm
     checkpoint: Checkpoint  # what the arm served when it began
+    route: str  # the engine's name for that, "" for its weights
     client: str  # product name of the user agent
     at: int
     wall: int
     began: float  # perf_counter
+
+    @property
+    def upstream(self) -> bytes:
+        """The engine's request body."""
+        return addressed(self.request.upstream, self.route or self.arm.engine.model)
 
 
 class Recorder:
@@ -93,12 +99,13 @@ class Recorder:
             request=request,
             arm=arm,
             checkpoint=arm.served.checkpoint,
+            route=arm.served.route,
             client=client,
             at=wall if who.at is None else who.at,
             wall=wall,
             began=time.perf_counter(),
         )
-        arm.served.turns.begin(call.id)
+        arm.served.turns.begin(call.id, call.route)
         self._spool.expect(call.id, key.id, who.user, no_train=who.no_train)
         return call
 

@@ -120,7 +120,7 @@ class Request(NamedTuple):
     """A request that can be served.
 
     Attributes:
-        upstream: the engine's request body.
+        upstream: the engine's request body but for the model's name (`addressed`).
         messages: the conversation; empty for plain completions.
         tools: compiled tools whose calls are to be found in the answer, None for no parsing.
     """
@@ -143,7 +143,6 @@ def parse_request(
     body: dict[str, Any],
     *,
     model: str,
-    engine_model: str,
     defaults: DefaultSampling,
     cache_salt: str = "",
 ) -> Request:
@@ -174,12 +173,12 @@ def parse_request(
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
     return Request(
         api=api,
-        upstream=_upstream(api, given, modelled, sampling, engine_model, cache_salt),
+        upstream=_upstream(api, given, modelled, sampling, cache_salt),
         messages=messages,
         sampling=sampling,
         stream=bool(modelled.stream),
         include_usage=include_usage,
-        wants_logprobs=modelled.logprobs not in (None, False),
+        wants_logprobs=modelled.logprobs is not None and modelled.logprobs is not False,  # 0 of completions
         wants_ids=bool(modelled.return_token_ids),
         tools=None if given.get("tool_choice") == "none" else tools,
         tools_digest=digest,
@@ -220,18 +219,12 @@ def _sampling(given: Mapping[str, Any], modelled: _Modelled, defaults: DefaultSa
 
 
 def _upstream(
-    api: Api,
-    given: Mapping[str, Any],
-    modelled: _Modelled,
-    sampling: Sampling,
-    engine_model: str,
-    cache_salt: str,
+    api: Api, given: Mapping[str, Any], modelled: _Modelled, sampling: Sampling, cache_salt: str
 ) -> bytes:
     """The engine's body: sampling parameters in full, exact tokens asked for, nothing of ours."""
-    body = {name: value for name, value in given.items() if name not in _OURS}
+    body = {name: value for name, value in given.items() if name not in _OURS and name != "model"}
     for name in ("n", "best_of", "max_completion_tokens"):
         body.pop(name, None)
-    body["model"] = engine_model
     if cache_salt:
         body["cache_salt"] = cache_salt
     for name in _ALWAYS_SENT:
@@ -248,6 +241,11 @@ def _upstream(
     if modelled.stream:
         body["stream_options"] = {"include_usage": True}
     return orjson.dumps(body)
+
+
+def addressed(upstream: bytes, model: str) -> bytes:
+    """The engine's request body, for the `model` that it is to be answered by: known when it is sent."""
+    return b'{"model":' + orjson.dumps(model) + b"," + upstream[1:]
 
 
 def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ class ServedState:
             nothing is served until the engine was started again.
         arm: recorded with every generation; "live" outside of a canary.
         name: of the engine, where the arm has several.
+        route: the engine's name for `checkpoint`, where that is an adapter beside its weights.
     """
 
     line: str
@@ -53,6 +54,7 @@ class ServedState:
     health: Health = field(default_factory=Health)
     name: str = ""
     turns: Turns = field(default_factory=Turns)
+    route: str = ""
 
     @property
     def label(self) -> str:

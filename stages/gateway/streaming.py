@@ -114,7 +114,9 @@ class Stream:
                 path = ENGINE_PATH[request.api]
                 async with (
                     self._call.arm.served.gate.sampling(),
-                    aclosing(self._call.arm.engine.stream(path, request.upstream, self._call.id)) as events,
+                    aclosing(
+                        self._call.arm.engine.stream(path, self._call.upstream, self._call.id)
+                    ) as events,
                 ):
                     async for event in events:
                         self._take(event)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stages.errors import DependencyDownError, RtrlError
+from stages.gateway.beside import Beside, DamagedError, HungError, turn
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import DrainTimeoutError
 from stages.gateway.served import Checkpoint, ServedState
@@ -21,6 +22,7 @@ from stages.gateway.turns import UNPROVEN
 
 Update = Callable[..., Awaitable[Any]]
 Told = Callable[[str, Checkpoint, float], None]
+BACK = "the previous weights are served"
 LEAVING_S = 2.0  # for answers that are cut short, before other weights are loaded
 
 
@@ -81,6 +83,7 @@ class Swapper:
             the engine anew on them, and sets `ServedState.engine` when it is up.
         prepare: called with the weights' folder before requests are held: brings them to the engine.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
+        beside: the engine, where it has room for adapters; then no request waits.
     """
 
     def __init__(
@@ -91,11 +94,13 @@ class Swapper:
         recover: Update | None = None,
         prepare: Update | None = None,
         keeper: Keeper | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self._served = served
         self._update = update
         self._recover, self._prepare = recover, prepare
         self._keeper, self._keeping, self._went_on = keeper, False, 0
+        self._beside = beside
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
@@ -154,15 +159,16 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
-            if self._prepare is not None and self.ready:
-                await self._prepared(target, limit_s)
-            self._went_on = 0
-            self._keeping = self._keeper is not None and self.ready and self._keeper.can_keep(target.path)
-            gate = self._served.gate
             try:
+                if (turned := await self._turned(target, limit_s, began)) is not None:
+                    return turned
+                if self._prepare is not None and self.ready:
+                    await self._prepared(target, limit_s)
+                self._went_on, gate = 0, self._served.gate
+                keeper = self._keeper if self.ready else None
+                self._keeping = keeper is not None and keeper.can_keep(target.path)
                 async with gate.held() if self._keeping else gate.exclusive(timeout, cut=cut):
-                    drained = time.monotonic()
-                    before = self._served.checkpoint
+                    drained, before = time.monotonic(), self._served.checkpoint
                     if limit_s is None:
                         self._served.require_ready()
                         verification = await self._replace(target, before)
@@ -173,6 +179,24 @@ class Swapper:
         seconds = time.monotonic() - began
         restarting = verification is RESTARTING
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)
+
+    async def _turned(self, target: Checkpoint, limit_s: float | None, began: float) -> Swapped | None:
+        """Another adapter alone: nobody waits. None where it takes more, or an engine that answers."""
+        before, beside = self._served.checkpoint, self._beside
+        if beside is None or not self.ready or not await beside.takes(target.path):
+            return None
+        try:
+            found = await turn(beside, self._served, target, limit_s)
+        except HungError:
+            self._served.engine = "unknown"
+            return None
+        except DamagedError as error:
+            self._served.engine = "unknown"
+            async with self._served.gate.exclusive(self._timeout, cut=True):
+                raise await self._failed(error.cause, before) from error
+        except RtrlError as error:
+            raise SwapError("swap_failed", f"{error.message}; {BACK}", error) from error
+        return Swapped(before, found, 0.0, time.monotonic() - began)
 
     async def _prepared(self, target: Checkpoint, limit_s: float | None) -> None:
         """Raises SwapError; nothing is changed then."""
@@ -235,7 +259,7 @@ class Swapper:
         cause = error if isinstance(error, RtrlError) else None
         what = cause.message if cause else type(error).__name__
         await self._go_back(before, what, cause)
-        return SwapError("swap_failed", f"{what}; the previous weights are served", cause)
+        return SwapError("swap_failed", f"{what}; {BACK}", cause)
 
     async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
         """The engine may hold anything now: load the old weights and verify them."""

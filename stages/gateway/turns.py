@@ -21,14 +21,21 @@ class Turns:
 
     def __init__(self) -> None:
         self._under_way: dict[str, list[Turn]] = {}
+        self._routes: dict[str, str] = {}
 
-    def begin(self, generation: str) -> None:
-        """It is about to be asked for."""
+    def begin(self, generation: str, route: str = "") -> None:
+        """It is about to be asked for, by this name of the engine's."""
         self._under_way[generation] = []
+        self._routes[generation] = route
 
     def end(self, generation: str) -> list[Turn]:
         """Nothing more is sampled for it. The turns it has met; none for one that is not known."""
+        self._routes.pop(generation, None)
         return self._under_way.pop(generation, [])
+
+    def on(self, route: str) -> bool:
+        """Whether a generation under way was asked for by this name."""
+        return route in self._routes.values()
 
     def turn(self, sampled: Callable[[str], int | None], checkpoint: str) -> int:
         """The engine goes on with other weights. Returns how many generations went on with it.

@@ -42,7 +42,7 @@ def interval(
     data = ClusterSums(sums, sizes)
     if data.clusters < MIN_USERS:
         return data.mean, None, None, data.clusters
-    low, high = Inference(data, None if bounds is None else bounds[1] - bounds[0]).interval(LEVEL)
+    low, high = Inference(data, bounds).interval(LEVEL)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])
         if (low, high) == bounds:

@@ -86,6 +86,7 @@ class Fleet:
                 drain_s,
                 prepare=getattr(each, "prepare", None),
                 keeper=each if goes_on else None,
+                beside=each if isinstance(each, Supervisor) and config.lora_rank else None,
             )
             for each in self.engines
         ]

@@ -191,7 +191,8 @@ class Lines:
         arms.collapse = self._workspace.on_line(line).settings.ab.collapse
         keeper = engine.supervisor if gateway.in_flight == "continue" else None
         update = engine.supervisor.update
-        swapper = Swapper(engine.arm.served, update, gateway.drain_timeout_s, keeper=keeper)
+        beside = engine.supervisor if self._workspace.settings.engine.lora_rank else None
+        swapper = Swapper(engine.arm.served, update, gateway.drain_timeout_s, keeper=keeper, beside=beside)
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
         tasks = [

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from stages.engine.update import Health
 from stages.gateway import health as state
+from stages.records import CANARY
 
 
 class Probed(Protocol):
@@ -17,6 +18,21 @@ class Probed(Protocol):
 
     async def health(self) -> Health:
         """See `EngineControl.health`."""
+
+
+def failing(health: state.Health, arm: str, limit_s: float) -> str:
+    """Why what an engine answers says that it cannot go on, "" when it can. There is no second chance for a
+    canary: its users have another engine.
+
+    Args:
+        limit_s: how long its breaker may stay open.
+    """
+    breaker = health.breaker
+    if arm == CANARY and breaker.state == "open":
+        return breaker.reason
+    if breaker.failing_s > limit_s:
+        return f"it has failed for {breaker.failing_s:.0f} s: {breaker.reason}"
+    return ""
 
 
 async def probe(engine: Probed, health: state.Health, failures: int) -> Health:

@@ -21,10 +21,10 @@ from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
 from stages.gateway import logs
-from stages.gateway.rolling import FULL, Way, in_place
+from stages.gateway.rolling import FULL, Way
 from stages.gateway.served import ServedState
-from stages.records import CANARY
-from stages.serving.probes import probe
+from stages.serving.adapted import HERE, Adapted
+from stages.serving.probes import failing, probe
 from stages.serving.second import in_the_way, start_second, too_small
 from stages.serving.warmup import warm_up
 
@@ -32,9 +32,6 @@ POLL_S = 0.2
 STEADY_S = 60.0  # an engine that lived this long failed for a new reason: the pauses start afresh
 
 SILENCES = 3  # at least so many health probes in a row are not answered by an engine that hangs
-
-HERE = "it runs here and reads the store's folder"
-MERGED = "; merged from its LoRA adapter, since vLLM serves adapters at half the throughput"
 
 Say = Callable[[str], None]
 
@@ -77,6 +74,7 @@ class Supervisor:
         self.moved: Callable[[str, str], None] = lambda _url, _key: None
         self._heard = 0.0  # when a probe was last answered well
         self.control = EngineControl(self.base_url, self._key, config, served.checkpoint.path)
+        self._adapted = Adapted(self.control, served, say)
 
     @property
     def base_url(self) -> str:
@@ -108,14 +106,12 @@ class Supervisor:
         began = time.monotonic()
         try:
             with classified():  # a full disk, a store that is away: to be tried again, no bug
-                self._process = EngineProcess.start(
-                    checkpoint.path, self.config, self.log, port=self._port, key=self._key
-                )
-                self.control.start_with(checkpoint.path)
-                self._changed(self._process)
+                weights = (await self._adapted.plan(checkpoint.path)).weights
+                self._begin(weights)
                 if not await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping):
                     return
-                self.verification = await self.control.verify(checkpoint.path)
+                found = await self.control.verify(weights)
+                self.verification = await self._adapted.settled(checkpoint.path, weights, found)
                 warm_up_s = await self._warm_up(checkpoint.path, self.config.warmup_requests)
         except RtrlError as error:
             self.served.engine = "down"
@@ -135,15 +131,30 @@ class Supervisor:
         Raises RtrlError when that does not start; the running one is as it was.
         """
         self._drop_second()
-        why = in_the_way(self.control.started_with, path)
+        weights = (await self._adapted.plan(path)).weights
+        why = in_the_way(self.control.started_with, weights)
         if not why:
-            await self.control.prepare(path)
+            await self.control.prepare(weights)
         elif not too_small(self.process.pid):
-            self._second = await start_second(path, self.config, self.log, self._say)
+            self._second = await start_second(weights, self.config, self.log, self._say)
 
     def can_keep(self, path: Path) -> bool:
-        """Whether answers can go on under these weights: it takes them in place, and tells of its answers."""
-        return self.control.tells and not in_the_way(self.control.started_with, path)
+        """Whether answers can go on under these weights: it takes them in place, has no adapters that they
+        may be written with, and tells of its answers."""
+        if self.config.lora_rank or not self.control.tells:
+            return False
+        return not in_the_way(self.control.started_with, path)
+
+    async def takes(self, path: Path) -> bool:
+        """Whether only its adapters have to change for this checkpoint: `attach` then."""
+        return await self._adapted.takes(path)
+
+    async def attach(self, path: Path) -> tuple[Verification, str]:
+        """Be ready for a checkpoint, verified, while what is served goes on; the engine's name for it."""
+        self.verification, route = await self._adapted.attach(path)
+        self.way = self._adapted.way(self.verification)
+        await self._warm_up(path, self.config.warmup_update_requests, route)
+        return self.verification, route
 
     def sampled(self, generation: str) -> int | None:
         """See `EngineControl.sampled`."""
@@ -152,17 +163,19 @@ class Supervisor:
     async def update(self, path: Path, *, keep: bool = False) -> Verification:
         """Serve other weights, verified. For the gateway's swap, which holds requests; with `keep` those
         under way go on."""
-        why = in_the_way(self.control.started_with, path)
+        weights = (await self._adapted.plan(path)).weights
+        why, way = in_the_way(self.control.started_with, weights), None
         if not why:
-            self.verification = await self.control.update(path, keep=keep)
-            self.way = in_place(self.verification, reads(path))
-        elif self._second is not None and self._second.checkpoint_dir == path:
-            self.way = Way("second engine and traffic switch", why)
-            self.verification = await self._switch(self._second)
+            found = await self.control.update(weights, keep=keep)
+        elif self._second is not None and self._second.checkpoint_dir == weights:
+            way = Way("second engine and traffic switch", why)
+            found = await self._switch(self._second)
         else:
             small = too_small(self.process.pid) or "there was no time for a second one"
-            self.way = Way("restart", f"{why}; no second engine: {small}")
-            self.verification = await self._start_anew(path)
+            way = Way("restart", f"{why}; no second engine: {small}")
+            found = await self._start_anew(weights)
+        self.verification = await self._adapted.settled(path, weights, found)
+        self.way = way or self._adapted.way(self.verification)
         await self._warm_up(path, self.config.warmup_update_requests)
         return self.verification
 
@@ -172,6 +185,7 @@ class Supervisor:
         await self.control.close()
         self._process, self._port, self._key = second, second.port, second.key
         self.control = EngineControl(self.base_url, self._key, self.config, second.checkpoint_dir)
+        self._adapted.fresh(self.control)
         self.moved(self.base_url, self._key)
         self._changed(second)
         ending = asyncio.create_task(asyncio.to_thread(first.kill))
@@ -184,13 +198,18 @@ class Supervisor:
         try:
             self.process.kill()
             await self.control.close()
-            self._process = EngineProcess.start(path, self.config, self.log, port=self._port, key=self._key)
-            self.control.start_with(path)
-            self._changed(self._process)
+            self._begin(path)
             await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping)
             return await self.control.verify(path)
         finally:
             self._replacing = False
+
+    def _begin(self, weights: Path) -> None:
+        """Start a process on these weights; it holds nothing else yet."""
+        self._process = EngineProcess.start(weights, self.config, self.log, port=self._port, key=self._key)
+        self.control.start_with(weights)
+        self._adapted.fresh(self.control)
+        self._changed(self._process)
 
     def _drop_second(self) -> None:
         """One that nobody came for."""
@@ -198,8 +217,9 @@ class Supervisor:
             self._second.kill()
             self._second = None
 
-    async def _warm_up(self, path: Path, requests: int) -> float:
-        return await warm_up(self.base_url, self._key, self.config, path, requests)
+    async def _warm_up(self, path: Path, requests: int, route: str = "") -> float:
+        name = route or self.served.route or self.config.served_name
+        return await warm_up(self.base_url, self._key, self.config, path, requests, name)
 
     def _log(self, state: str, level: int = logging.INFO, **fields: Any) -> None:
         logs.event("engine", level, arm=self.served.arm, state=state, **fields)
@@ -246,7 +266,7 @@ class Supervisor:
                 if reason := await self._probe():
                     return reason
                 next_probe = time.monotonic() + self.config.health_every_s
-            if reason := self._failing():
+            if reason := failing(self.served.health, self.served.arm, self.config.failing_restart_s):
                 return reason
             await asyncio.sleep(POLL_S)
 
@@ -260,16 +280,6 @@ class Supervisor:
             self._heard = now
         elif self.served.health.probe_failures >= SILENCES and now - self._heard >= self.config.silence_s:
             return f"it has not answered for {now - self._heard:.0f} s"
-        return ""
-
-    def _failing(self) -> str:
-        """Why what it answers says that it cannot go on, "" when it can. There is no second chance for a
-        canary: its users have another engine."""
-        breaker = self.served.health.breaker
-        if self.served.arm == CANARY and breaker.state == "open":
-            return breaker.reason
-        if breaker.failing_s > self.config.failing_restart_s:
-            return f"it has failed for {breaker.failing_s:.0f} s: {breaker.reason}"
         return ""
 
     def kill(self) -> None:
@@ -286,8 +296,3 @@ class Supervisor:
         await self.control.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.stop if patient else self._process.kill)
-
-
-def reads(path: Path) -> str:
-    """Why an engine of this machine loads a checkpoint's whole weights."""
-    return HERE + MERGED if (path / "adapter").is_dir() else HERE

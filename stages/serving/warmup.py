@@ -19,8 +19,13 @@ from stages.errors import DependencyDownError
 TOKENS = 8  # generated per request: prefill once, decode several times
 
 
-async def warm_up(base_url: str, key: str, config: EngineConfig, checkpoint: Path, requests: int) -> float:
+async def warm_up(
+    base_url: str, key: str, config: EngineConfig, checkpoint: Path, requests: int, model: str
+) -> float:
     """Send `requests` completions, one after the other. Returns the seconds they took.
+
+    Args:
+        model: the engine's name for the checkpoint.
 
     Raises:
         DependencyDownError (13), IntegrityError (12): the engine does not generate.
@@ -34,7 +39,7 @@ async def warm_up(base_url: str, key: str, config: EngineConfig, checkpoint: Pat
     async with httpx.AsyncClient(base_url=base_url, headers=headers, trust_env=False) as client:
         for number in range(requests):
             body = {
-                "model": config.served_name,
+                "model": model,
                 "prompt": prompts[number % len(prompts)],
                 "max_tokens": TOKENS,
                 "temperature": 1.0,

@@ -162,7 +162,7 @@ def _paired(
     if not values:
         return Figure(name, None, None, None, None, None, tolerated, failed=False)
     live, candidate = (np.array(side) for side in zip(*values, strict=True))
-    found = Inference(cluster_sums(candidate - live, clusters), 1.0 if rate else None)
+    found = Inference(cluster_sums(candidate - live, clusters), (-1.0, 1.0) if rate else None)
     low, high = found.lower(ALPHA), found.upper(ALPHA)
     failed = low > tolerated or (name == "length" and high < -tolerated)
     difference = float((candidate - live).mean())

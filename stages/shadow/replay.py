@@ -47,7 +47,7 @@ def replay(
     """What the two engines answer, in the order of `requests`.
 
     Args:
-        model: the name that both serve their model under.
+        model: the name that both serve their model under, where they have none of their own.
         context: most tokens of prompt and answer together.
         side_by_side: requests that are asked at a time, each of one engine.
         tools: the tools of a request, where they are known; None checks only whether calls parse.
@@ -62,10 +62,12 @@ def replay(
 
         def pair(numbered: tuple[int, Recorded]) -> Pair:
             number, request = numbered
-            wanted = body(request, model, context) | {"cache_salt": salt}
             calls = partial(broken, tools=tools(request))
-            order = (ours, theirs) if number % 2 == 0 else (theirs, ours)
-            found = {client: _ask(client, wanted, calls) for client in order}
+            sides = [(ours, live.model or model), (theirs, candidate.model or model)]
+            found = {
+                client: _ask(client, body(request, name, context) | {"cache_salt": salt}, calls)
+                for client, name in (sides if number % 2 == 0 else reversed(sides))
+            }
             asked()
             return found[ours], found[theirs]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import time
+from pathlib import Path
 from typing import Any
 
 from stages import faults
@@ -19,6 +20,7 @@ from stages.registry.store import Store
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
+from stages.target.names import named
 from stages.target.switch import Switch, verifying
 from stages.workspace import Workspace
 
@@ -133,13 +135,14 @@ def _shadow(
         engine = endpoint.canary_of(switch.line)
         if engine is None:
             raise DependencyDownError("the candidate's engine ended before it was asked anything")
+        checkpoint = store.checkpoint_folder(switch.target)
         return shadow(
             workspace,
             store,
             deployment=deployment.id,
-            checkpoint=store.checkpoint_folder(switch.target),
-            engine=engine,
-            live=endpoint.live_of(switch.line),
+            checkpoint=checkpoint,
+            engine=named(engine, checkpoint),
+            live=named(endpoint.live_of(switch.line), Path(admin.served(switch.line).path)),
             override=switch.override_shadow,
             progress=progress,
         )

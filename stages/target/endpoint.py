@@ -20,13 +20,15 @@ SCHEMA = "rtrl-serve/1"
 
 
 class EngineAt(msgspec.Struct, frozen=True):
-    """The engine behind the gateway. `temporary` is its scratch folder, swept when it was killed."""
+    """The engine behind the gateway. `temporary` is its scratch folder, swept when it was killed; `model` the
+    name of an adapter that it is asked for (`names.py`), never in the file."""
 
     pid: int
     url: str
     key: str
     log: str
     temporary: str
+    model: str = ""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

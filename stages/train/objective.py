@@ -1,7 +1,7 @@
 """From rewards to the coefficient of every token.
 
     a_t = f_e (A_e - c K_e')        kl_credit "episode":  K_e' = K_e minus the other episodes' mean
-    a_t = f_e (A_e - c w_t k1_t)    kl_credit "token"
+    a_t = f_e (A_e - c k1_t)        kl_credit "token": the loss has the token's weight already
 
 A_e: `advantage.py`; K and k1: `kl.py`; f_e = f_user f_key: `contributor_cap.py`, from contributions
 sum_t w_t |a_t|.
@@ -114,8 +114,7 @@ def _kl(parent: Array, anchor: Array | None) -> Floats:
 
 
 def _penalty(batch: Batch, kl: Floats, weights: Floats, config: TrainConfig) -> Floats:
-    weighted = weights * kl
     if config.kl_credit == "token":
-        return np.asarray(config.kl_coefficient * weighted)
-    per_episode = episode_penalty(weighted, batch.episode_of, len(batch.episodes))
+        return np.asarray(config.kl_coefficient * kl)
+    per_episode = episode_penalty(weights * kl, batch.episode_of, len(batch.episodes))
     return np.asarray(config.kl_coefficient * per_episode[batch.episode_of])

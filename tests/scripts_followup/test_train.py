@@ -11,7 +11,7 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from followup import label, learn, train  # noqa: E402
+from followup import fetched, label, learn, train  # noqa: E402
 
 from cursorbench.errors import UsageError  # noqa: E402
 from cursorbench.redaction import redact  # noqa: E402
@@ -23,11 +23,11 @@ def rows() -> list[learn.Labelled]:
     return learn.read()
 
 
-def test_the_shipped_model_is_what_the_data_give(rows: list[learn.Labelled]) -> None:
+def test_the_shipped_model_is_what_the_data_give() -> None:
     shipped = model.load()
     assert shipped.data == train.digests()
     assert shipped.recipe == learn.RECIPE
-    fitted = learn.fit(learn.examples(rows) + learn.written())
+    fitted = learn.fit(fetched.corpus().examples + learn.written())
     assert dict(zip(fitted.names, fitted.weights, strict=False)) == pytest.approx(shipped.readable, abs=2e-3)
     found = {gram: fitted.weights[len(fitted.names) + n] for gram, n in fitted.vocabulary.items()}
     assert {gram: found[gram] for gram in shipped.ngrams} == pytest.approx(shipped.ngrams, abs=2e-3)
@@ -52,6 +52,48 @@ def test_the_shipped_texts_are_redacted_and_named(rows: list[learn.Labelled]) ->
     assert not [row.id for row in rows for text in (row.message, row.request) if redact(text).counts]
     readme = (learn.DATA.parent / "README.md").read_text("utf-8")
     assert all(row.repository in readme for row in rows)
+
+
+def test_fetched_messages_are_counted_and_named() -> None:
+    found = fetched.read()
+    assert len(found) == 370
+    assert sum(row.label == "1" for row in found) == 110
+    assert sum(row.a != row.b for row in found) == 5
+    assert sum(fetched.apart(row.owner) for row in found) == 33
+    readme = (learn.DATA.parent / "README.md").read_text("utf-8")
+    assert all(f"{row.repository} | {row.licence}" in readme and row.commit[:12] in readme for row in found)
+
+
+def test_what_only_one_owner_says_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(id_: str, repository: str, message: str) -> learn.Labelled:
+        return learn.Labelled(
+            id=id_, repository=repository, request="", answer_end="", message=message,
+            a="0", b="0", label="0", rule="9",
+        )  # fmt: skip
+
+    monkeypatch.setattr(learn, "read", list)
+    rows = [row("1", "a/x", "zyzzyva zyzzyva works"), row("2", "a/y", "zyzzyva"), row("3", "b/z", "it works")]
+    origin = dict.fromkeys("123", ("MIT", "c"))
+    found = fetched.derived(rows, origin)
+    assert "works" in found[0].ngrams
+    assert not [gram for one in found for gram in one.ngrams if "zyzzyva" in gram]
+    told = learn.examples(rows)
+    assert fetched.derived(rows, origin)[0].weight == told.weight[0]
+
+
+def test_features_of_other_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetched, "digests", lambda: {"patterns.toml": "another"})
+    with pytest.raises(ValueError, match="other patterns"):
+        fetched.read()
+
+
+def test_calibration_folds_keep_owners_whole() -> None:
+    owners = ["a"] * 5 + ["b"] * 3 + ["c"] * 2 + ["d", "e", "f", "g"]
+    groups = learn.folds(owners)
+    assert sorted(name for group in groups for name in group) == list("abcdefg")
+    assert len(groups) == 6
+    assert ["a"] in groups
+    assert ["b"] in groups
 
 
 def test_kappa_and_mutual_f1_by_hand() -> None:

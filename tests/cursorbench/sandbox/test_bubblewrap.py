@@ -235,6 +235,22 @@ def test_a_bubblewrap_that_fails(environment: Environment, tmp_path: Path) -> No
     backend.close()
 
 
+def test_a_bubblewrap_that_fails_late_says_why(environment: Environment, tmp_path: Path) -> None:
+    """After it has told its child: as where /proc/sys cannot be written (ProtectKernelTunables, nspawn)."""
+    broken = tmp_path / "bwrap"
+    broken.write_text(
+        "#!/bin/bash\nwhile [ $# -gt 0 ]; do [ $1 = --info-fd ] && fd=$2; shift; done\n"
+        "sleep 0.2 & echo '{\"child-pid\": '$!'}' >&$fd\necho no /proc/sys for you >&2\nexit 1\n"
+    )
+    broken.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    backend = Bubblewrap(str(broken))
+    with pytest.raises(SandboxError, match="no /proc/sys for you"):
+        backend.start(environment)
+    backend.close()
+
+
 def test_an_environment_that_is_not_there(backend: Bubblewrap, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="has no"):
         backend.start(Environment(tmp_path / "none"))

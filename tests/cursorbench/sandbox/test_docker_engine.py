@@ -145,6 +145,16 @@ def test_cpu_time(engine: Docker, root: Path) -> None:
     assert done.seconds < 45
 
 
+def test_a_sandbox_that_is_killed_ends_its_commands(engine: Docker, root: Path) -> None:
+    sandbox = engine.start(Environment(root), LIMITS)
+    process = sandbox.spawn(["sleep", "305"])
+    time.sleep(0.5)
+    sandbox.kill()
+    assert process.wait(50).ended == "sandbox_died"
+    assert sandbox.exec("true").ended == "sandbox_died"
+    assert len(engine.made_here()) <= 1  # the one that tests share
+
+
 def test_patch_snapshot_fork(engine: Docker, root: Path) -> None:
     with engine.start(Environment(root), LIMITS) as sandbox:
         sandbox.exec("echo more >> a.txt")

@@ -12,6 +12,20 @@ import pytest
 from cursorbench.sessions import kinds
 from cursorbench.sessions.items import Place, Quarantined
 
+DOCUMENTS = {  # file name: a document that begins with a byte order mark when a Windows shell wrote it
+    "openai-log/one.json": """[
+        {"request": {"model": "m", "messages": [{"role": "user", "content": "hi"}]}, "response": {"id": "r",
+         "choices": [{"message": {"role": "assistant", "content": "ho"}}]}}]""",
+    "opencode/one.json": """{"info": {"id": "ses_0123456789abcdef"}, "messages": [
+        {"info": {"id": "msg_0123456789ab",
+        "role": "user"}, "parts": [{"type": "text", "text": "hi", "id": "prt_0123456789ab"}]}]}""",
+    "swe-agent/one.traj": """{"trajectory": [
+        {"action": "ls", "observation": "a", "response": "look", "thought": "look", "state": {}}],
+        "history": []}""",
+    "entire/metadata.json": """{"checkpoint_id": "0123456789ab",
+        "session_id": "s", "files_touched": ["a.py"]}""",
+    "entire/prompt.txt": "make it blue",
+}
 AIDER = "# aider chat started at 2025-01-01 10:00:00\n\n#### hello\n\nhi\n"
 
 
@@ -70,3 +84,17 @@ def test_a_file_that_cannot_be_looked_at_is_quarantined(
     assert list(kinds.read(tmp_path)) == [
         ("", Quarantined(Place(str(path)), "cannot be read: Permission denied"))
     ]
+
+
+def test_a_byte_order_mark_before_a_document_is_passed_over(tmp_path: Path) -> None:
+    found: list[Any] = []
+    for folder, mark in (("without", b""), ("with", b"\xef\xbb\xbf")):
+        for name, text in DOCUMENTS.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(mark + text.encode())
+        items = kinds.read(tmp_path / folder)
+        found.append([(kind, repr(item).replace(f"/{folder}/", "/")) for kind, item in items])
+    assert found[0] == found[1]
+    assert {kind for kind, _ in found[0]} == {name.partition("/")[0] for name in DOCUMENTS}
+    assert not [item for _, item in found[0] if "Quarantined" in item]

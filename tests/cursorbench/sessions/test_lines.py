@@ -119,6 +119,17 @@ def test_sides_of_a_diff() -> None:
     assert after == "select 1;\nselect 3;"
 
 
+@pytest.mark.parametrize("end", ["\f", "\v", "\x1c", "\x85", "\u2028", "\r"])
+def test_only_a_newline_ends_a_line_of_a_diff(end: str) -> None:
+    """Sources have form feeds between their parts; what stood behind one was taken for a line of context."""
+    diff = f"@@ -1,2 +1,3 @@\n one = 1\n+{end}two_hundred = 200\n-three_hundred = 300\n+four_hundred = 400\n"
+    before, after = sides_of_diff(diff)
+    assert before == "one = 1\nthree_hundred = 300"
+    assert after == f"one = 1\n{end}two_hundred = 200\nfour_hundred = 400"
+    assert sides_of_diff(diff.replace("\n", "\r\n")) == (before, after)
+    assert sides_of_diff(f"-a{end}b\n+c") == (f"a{end}b", "c")
+
+
 def test_sides_of_a_bare_diff() -> None:
     assert sides_of_diff(" same\n-old\n+new") == ("same\nold", "same\nnew")
 

@@ -10,6 +10,8 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+from evals.cases import Attempt, Metric, SuiteSpec
+from evals.gate import Rules, Verdict, decide
 from evals.stats import bootstrap, power
 from evals.stats.clusters import ClusterSums, cluster_sums
 from evals.stats.holm import holm
@@ -74,7 +76,7 @@ def test_one_cluster_says_nothing() -> None:
 
 def test_equal_outcomes_of_a_sampled_rate_keep_a_bound() -> None:
     # 100 users, no invalid call in either arm: up to 1 - 0.05^(1/100) = 2.95 % may still differ.
-    test = Inference(cluster_sums([0.0] * 100, range(100)), span=1.0)
+    test = Inference(cluster_sums([0.0] * 100, range(100)), limits=(-1.0, 1.0))
     assert test.method == "equal"
     assert test.lower(0.05) == pytest.approx(-(1 - 0.05**0.01))
     assert test.p_greater(-0.05) == pytest.approx(0.95**100)
@@ -184,3 +186,45 @@ def test_identical_worlds_keep_the_correlation() -> None:
     assert means.shape == errors.shape == (500, 2)
     assert means[:, 0] == pytest.approx(-means[:, 1])
     assert means[:, 0].std() == pytest.approx(data[0].se, rel=0.15)
+
+
+@pytest.mark.parametrize("clusters", [2, 3, 4, 5])
+def test_few_equal_losses_of_a_rate_are_no_certainty(clusters: int) -> None:
+    """Two models that pass half of the time differ by a whole point in all of G cases once in 4^G."""
+    lost = Inference(cluster_sums([-1.0] * clusters, range(clusters)), limits=(-1.0, 1.0))
+    assert lost.p_less(0.0) == pytest.approx(0.25**clusters)
+    assert lost.p_greater(-0.03) == 1.0
+    won = Inference(cluster_sums([1.0] * clusters, range(clusters)), limits=(-1.0, 1.0))
+    assert won.p_greater(-0.03) == pytest.approx(0.485 ** (2 * clusters))
+    low, high = won.interval(0.95)
+    assert high == 1.0
+    assert won.p_greater(low) == pytest.approx(0.025)
+
+
+def test_equal_values_of_one_arm_are_bounded_as_clopper_and_pearson_do() -> None:
+    for value, expected in ((1.0, proportion_confint(9, 9, method="beta")), (0.0, (0.0, 0.3362671))):
+        estimate = clustered([value] * 9, [1] * 9, list(range(9)), bounds=(0, 1))
+        assert (estimate.low, estimate.high) == pytest.approx(expected, abs=1e-6)
+    half = clustered([0.5] * 9, [1] * 9, list(range(9)), bounds=(0, 1))
+    assert (half.low, half.high) == pytest.approx((0.5 - 0.5 * 0.3362671, 0.5 + 0.5 * 0.3362671))
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (0.0, 1.0)])
+def test_so_many_cases_as_would_tell_of_equal_arms_do(values: tuple[float, float]) -> None:
+    """A suite that both arms pass in full has no spread; the number of cases named was the present one."""
+    metric = Metric("done", "higher", 0.03, "share", "", bounds=(0.0, 1.0))
+
+    def gate(cases: int) -> Verdict:
+        arm = [Attempt(f"c{n}", f"u{n // 2}", 0, {"done": values}) for n in range(cases)]
+        return decide([(SuiteSpec("s", (metric,), 1, "user"), (arm, arm))], Rules())
+
+    few = gate(10)
+    tell = few.criteria[0].tell
+    assert (few.verdict, few.identical_pass) == ("inconclusive", 0.0)
+    assert tell is not None
+    assert tell.cases_if_equal == tell.cases_if_observed == 198  # .97^99 = .049, of two cases each
+    assert (gate(198).verdict, gate(198).identical_pass, gate(196).verdict) == ("pass", 1.0, "inconclusive")
+    # of five clusters q = s^2 / (5 + s^2), s the noncentrality that t with 4 degrees finds 80 times in 100
+    share = tell.loss_caught
+    shift = share * math.sqrt(5 / (share * (1 - share)))
+    assert stats.nct.sf(stats.t.isf(0.025, 4), 4, shift) == pytest.approx(0.8)

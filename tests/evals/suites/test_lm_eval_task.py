@@ -43,7 +43,7 @@ def test_scores_by_document_and_repeats_itself(random_model: Path) -> None:
     suite = LmEvalSuite("rtrl_snippets", name="snippets", limit=40)
     assert suite.spec.name == "snippets"
     assert [metric.name for metric in suite.spec.metrics] == ["acc"]
-    assert suite.spec.metrics[0].span is None  # likelihoods do not change from one time to the next
+    assert suite.spec.metrics[0].limits is None  # likelihoods do not change from one time to the next
     done: list[int] = []
     every = suite.run(subject(random_model), suite.cases(), done.append)
     assert [one.case for one in every] == list(suite.cases())

@@ -180,7 +180,7 @@ def test_a_weak_policy_that_may_ask_for_free_stops_editing_and_with_the_price_it
     kept = lived(table, spec, able=0.15, priced=True)
     start = mean(kept[:3], "edits")
     assert abs(mean(kept[-20:], "edits") - start) < 0.15 + 0.1
-    assert min(window["edits"] for window in kept) > 0.4
+    assert min(window["edits"] for window in kept) > 0.35
     assert 0.0 < mean(kept[-20:], "price") < 0.5  # far from its bound of 1.4
 
 

@@ -59,3 +59,8 @@ def test_a_column_is_its_rows(texts: list[str]) -> None:
 
 def test_half_a_surrogate_pair_is_no_error() -> None:
     assert prose(["still \ud83d wrong"]) == ["still ? wrong"]
+
+
+def test_a_sentence_may_begin_with_the_file_it_is_about() -> None:
+    texts = ["@notes.md still wrong", "@app.route\ndef f():", "@notes.md"]
+    assert prose(texts) == ["@notes.md still wrong", "", ""]

@@ -128,6 +128,15 @@ async def test_logprobs_and_ids_only_on_request(rig: Rig) -> None:
     assert [entry["token"] for one in shown for entry in one["content"]] == ["a", "b", "<|end|>"]
 
 
+@pytest.mark.parametrize(("asked", "told"), [(0, True), (1, True), (None, False), (False, False)])
+async def test_logprobs_of_completions_are_a_number_which_may_be_0(
+    rig: Rig, asked: int | None, told: bool
+) -> None:
+    body = {"model": "rtrl", "prompt": "stub:say ab", "max_tokens": 2, "logprobs": asked}
+    (choice,) = (await rig.http.post("/v1/completions", json=body)).json()["choices"]
+    assert (choice["logprobs"] is not None) == told
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_plain_completions(rig: Rig, stream: bool) -> None:
     body = {"model": "rtrl", "prompt": "stub:say def f():", "max_tokens": 3, "stream": stream}

@@ -181,3 +181,31 @@ def test_the_unit_files_are_valid(tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
     ours = [line for line in done.stderr.splitlines() if "rtrl" in line]
     assert not ours, ours
+
+
+def told(name: str) -> dict[str, list[str]]:
+    """The settings of a unit file, each with its values."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "scripts" / "systemd" / name).read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize("name", ["rtrl-serve.service", "rtrl-cycle.service"])
+def test_a_unit_can_keep_what_is_compiled(name: str) -> None:
+    """With ProtectSystem=strict a user's home is read-only: vLLM inspected its models at every start anew."""
+    unit = told(name)
+    (folder,) = unit["CacheDirectory"]
+    variables = dict(text.split("=", 1) for text in unit["Environment"])
+    assert unit["ProtectSystem"] == ["strict"]
+    assert variables["HOME"] == f"/var/cache/{folder}"
+    assert variables["PYTHONPYCACHEPREFIX"].startswith(f"/var/cache/{folder}/")
+
+
+def test_the_cycles_unit_leaves_bubblewrap_what_it_needs() -> None:
+    """Tried under systemd 252: with any of these no sandbox starts."""
+    unit = told("rtrl-cycle.service")
+    assert not {"RestrictNamespaces", "ProtectHostname", "ProtectKernelTunables"} & set(unit)
+    assert {"@mount", "sethostname"} <= set(unit["SystemCallFilter"][0].split())

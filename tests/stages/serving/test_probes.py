@@ -14,12 +14,10 @@ from stages.errors import RtrlError
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import BreakerConfig, GatewayConfig
 from stages.gateway.health import Health
-from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.records import CANARY, LIVE
-from stages.serving.probes import probe
-from stages.serving.supervisor import Supervisor
+from stages.serving.probes import failing, probe
 from stages.serving.warmup import TOKENS, warm_up
 from tests.stages.gateway.rig import url_of
 
@@ -49,19 +47,17 @@ async def test_failures_in_a_row_open_the_breaker_and_one_good_answer_ends_the_r
     ("arm", "after_s", "given_up"), [(CANARY, 0, True), (LIVE, 9, False), (LIVE, 11, True)]
 )
 def test_a_canary_that_fails_is_given_up_at_once_and_the_live_engine_after_a_while(
-    tmp_path: Path, arm: str, after_s: float, given_up: bool
+    arm: str, after_s: float, given_up: bool
 ) -> None:
     now = [100.0]
     health = Health(Breaker(BreakerConfig(min_requests=2), clock=lambda: now[0]))
-    served = ServedState("auto", "rtrl", Checkpoint("sha256:a", tmp_path), arm=arm, health=health)
-    supervisor = Supervisor(EngineConfig(failing_restart_s=10), served, tmp_path / "log", print)
-    assert supervisor._failing() == ""
+    assert failing(health, arm, 10) == ""
     for _ in range(2):
         with health.breaker.attempt() as attempt:
             attempt.ok = False
     now[0] += after_s
-    assert bool(supervisor._failing()) == given_up
-    assert not given_up or "2 of 2 requests failed" in supervisor._failing()
+    assert bool(failing(health, arm, 10)) == given_up
+    assert not given_up or "2 of 2 requests failed" in failing(health, arm, 10)
 
 
 @pytest.fixture
@@ -84,13 +80,13 @@ async def test_warm_up_asks_what_it_was_told_with_the_checkpoints_own_probes(
         "tensors": {"w": {"sha256": "w", "numel": 4}},
     }
     (tmp_path / "served_fingerprint.json").write_text(json.dumps(document))
-    assert await warm_up(url, "key", EngineConfig(), tmp_path, 3) > 0
+    assert await warm_up(url, "key", EngineConfig(), tmp_path, 3, "rtrl") > 0
     assert [body["prompt"] for body in engine.requests] == [[1, 2, 3], [4, 5], [1, 2, 3]]
-    assert {body["max_tokens"] for body in engine.requests} == {TOKENS}
-    assert await warm_up(url, "key", EngineConfig(), tmp_path, 0) == 0
+    assert {(body["model"], body["max_tokens"]) for body in engine.requests} == {("rtrl", TOKENS)}
+    assert await warm_up(url, "key", EngineConfig(), tmp_path, 0, "rtrl") == 0
     assert len(engine.requests) == 3
     engine.up = False
     with pytest.raises(RtrlError, match="warm-up"):
-        await warm_up(url, "key", EngineConfig(), tmp_path, 1)
+        await warm_up(url, "key", EngineConfig(), tmp_path, 1, "rtrl")
     with pytest.raises(RtrlError, match="warm-up"):
-        await warm_up("http://127.0.0.1:9", "key", EngineConfig(), tmp_path, 1)
+        await warm_up("http://127.0.0.1:9", "key", EngineConfig(), tmp_path, 1, "rtrl")

@@ -18,7 +18,7 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving import second, supervisor
 from stages.serving.detach import start_detached, stop
-from stages.serving.supervisor import MERGED, Supervisor, reads
+from stages.serving.supervisor import Supervisor
 from stages.stage import Artifact
 from tests.stages.serving.conftest import StubWorld
 
@@ -94,9 +94,3 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = psutil.virtual_memory()._replace(available=1)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     assert second.too_small(psutil.Process().pid)
-
-
-def test_the_way_says_that_an_adapter_was_merged(tmp_path: Path) -> None:
-    assert MERGED not in reads(tmp_path)
-    (tmp_path / "adapter").mkdir()
-    assert reads(tmp_path).endswith(MERGED)

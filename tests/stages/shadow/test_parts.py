@@ -107,7 +107,8 @@ class Engine:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-        self.at = EngineAt(0, f"http://127.0.0.1:{self.server.server_port}", f"key of {name}", "", "")
+        url = f"http://127.0.0.1:{self.server.server_port}"
+        self.at = EngineAt(0, url, f"key of {name}", "", "", model="adapter-1" if name == "live" else "")
 
 
 def replayed(live_s: Delay, candidate_s: Delay) -> tuple[str, Asked]:
@@ -137,7 +138,8 @@ def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is() -> Non
     turns = [name for name, _ in asked]
     assert turns == ["live", "candidate", "candidate", "live"] * 6, "by turns the one or the other first"
     for (_, first), (_, second) in zip(asked[::2], asked[1::2], strict=True):
-        assert first == second, "the same request"
+        assert first | {"model": ""} == second | {"model": ""}, "the same request"
+    assert {(name, wanted["model"]) for name, wanted in asked} == {("live", "adapter-1"), ("candidate", "m")}
     assert len({wanted["cache_salt"] for _, wanted in asked}) == 1, "of what is cached nothing counts"
     reason, _ = replayed(lambda: 0.01, lambda: 0.16)
     assert "it is slower" in reason

@@ -6,6 +6,7 @@ A table of logits [contexts, ids] is the model: hidden states are one-hot contex
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from stages.train.correction import Correction, correction_of
 from stages.train.kl import k1, k3
 from stages.train.logprobs import token_logprobs
 from stages.train.loss import policy_loss
+from stages.train.objective import build_objective
 from stages.train.sampling import Processing
 
 TRUNCATED = correction_of(TrainConfig())
@@ -154,6 +156,32 @@ def test_k1_in_the_reward_has_the_gradient_of_the_kl_and_k3_has_not() -> None:
     by_k3 = gradient(logits, contexts, ids, policy, -policy.exp() * k3(policy, anchor))
     assert (by_k1 - expected).abs().max() < 1e-10
     assert (by_k3 - expected).abs().max() > 0.01
+
+
+def test_off_policy_a_token_that_pays_for_its_own_kl_has_the_gradient_of_the_kl() -> None:
+    """Its weight counts once: the price had it too, and the gradient was that of w times the KL."""
+    logits, anchor = table(1, 5), table(1, 5, seed=3).detach().log_softmax(-1)[0]
+    (expected,) = torch.autograd.grad(
+        (logits.softmax(-1)[0] * (logits.log_softmax(-1)[0] - anchor)).sum(), logits
+    )
+    policy, sampler = (each.detach().log_softmax(-1)[0] for each in (logits, table(1, 5, seed=9)))
+    about = SimpleNamespace(stratum="a", group="", user="u", key_id="k", reward=0.4)
+    batch = SimpleNamespace(
+        episodes=[about] * 5,
+        rewards=np.full(5, 0.4),
+        episode_of=np.arange(5),
+        row_of=np.arange(5),
+        logged=sampler.numpy(),
+    )
+    config = TrainConfig(kl_credit="token", kl_coefficient=0.3, importance_cap=1e9)
+    known = {"*": Baseline(0.4, 100.0), "a": Baseline(0.4, 100.0)}
+    priced = build_objective(batch, policy.numpy(), anchor.numpy(), known, config)  # type: ignore[arg-type]
+    coefficient = (
+        torch.from_numpy(priced.coefficient).double() * sampler.exp()
+    )  # each as often as it is drawn
+    contexts, ids = torch.zeros(5, dtype=torch.int64), torch.arange(5)
+    found = gradient(logits, contexts, ids, sampler, coefficient, correction=UNBOUNDED)
+    assert (found - 0.3 * expected).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("shift", [0.1, 0.5, 1.0, 2.0, 3.0])

@@ -109,7 +109,8 @@ def naive_gradient(model: Any, batch: Batch, anchor: Any, config: TrainConfig) -
         weight = (logp.detach() - logged).exp().clamp(max=config.importance_cap)
         baseline = (16 * 0.6 + config.baseline_shrinkage * 0.4) / (16 + config.baseline_shrinkage)
         advantage.append((episode.reward or 0.0) - (baseline if episode.stratum == "a" else 0.4))
-        kl.append(weight * (logp - ref).detach())
+        each = (logp - ref).detach()  # the loss weighs a token's own KL, an episode's is weighed here
+        kl.append(weight * each if config.kl_credit == "episode" else each)
         logps.append((weight, logp))
     loss = torch.zeros(())
     for number, (weight, logp) in enumerate(logps):

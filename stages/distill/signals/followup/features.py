@@ -86,6 +86,7 @@ def readable(cases: Sequence[Followup]) -> dict[str, Floats]:
     found |= {
         "complains": complaint,
         "only_work": found["asks_for_work"] & ~complaint & ~found["refutes"],
+        "pasted_plain": found["pasted_only"] & ~found["trace"] & ~found["failure_output"],
         "plain_report": found["reports"] & ~found["praise"] & ~found["asks_for_work"],
     }
     found |= _of_answer(cases, found)
