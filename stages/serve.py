@@ -35,6 +35,7 @@ from stages.gateway.server import Listener, calm_collector, quiet_loop
 from stages.gateway.tls import Certificate
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
+from stages.serving.ahead import StagedAhead
 from stages.serving.announce import Announcer
 from stages.serving.canary import keep_canary
 from stages.serving.edge import Edge
@@ -162,7 +163,8 @@ class _Host:
             made = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
             self.edge = edge = Edge.make(*made, self._engine_started)
             key, metrics = self.addresses.admin_key, gateway.metrics
-            admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines)
+            ahead = StagedAhead(self.store, self.served.line, self.swapper).ask
+            admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines, ahead)
             listeners = [
                 Listener(gateway, [self.addresses.public], self.config, self.certificate),
                 Listener(admin, [self.addresses.admin], self.config),

@@ -55,7 +55,8 @@ class EngineConfig(BaseModel):
         None,
         ge=0,
         description="memory in which the engine may keep the previous weights, so that a rollback reads no "
-        "file; 0 keeps none, without a number what leaves a tenth of the memory free",
+        "file, and make the next ones ready beside them; 0 for neither, without a number what leaves a tenth "
+        "of the memory free",
     )
     warmup_requests: int = Field(2, ge=0, description="short requests to a started engine before users' ones")
     warmup_update_requests: int = Field(

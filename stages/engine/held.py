@@ -17,6 +17,7 @@ from safetensors import safe_open
 GROUPS = 64
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+Read = Callable[[str], torch.Tensor]  # the file's tensor of that name
 
 
 def files_of(directory: Path) -> list[Path]:
@@ -99,12 +100,14 @@ def compare(model: torch.nn.Module, directory: Path) -> dict[str, Any]:
             unchecked.append(name)
             continue
         for place in places:
-            if _packed(place):
+            lies = getattr(place.module, place.parameter)
+            if is_packed(place):
                 packed.setdefault(id(place.module), []).append((name, place))
-            elif not _same(tensor, _rows(getattr(place.module, place.parameter), place)):
+            # an embedding is packed, and looked up as it lies
+            if lies.numel() and not _same(tensor, _rows(lies, place)):
                 different.add(name)
     for parts in packed.values():
-        different.update(_differing(parts, tensors))
+        different.update(differing(parts, tensors.__getitem__, _kernel(parts[0][1].module)))
     return {
         "tensors": len(tensors),
         "different": [name for name in tensors if name in different],
@@ -155,7 +158,8 @@ def _readable(module: torch.nn.Module, parameter: str) -> bool:
     return packed or bool(tensor.numel())
 
 
-def _packed(place: Place) -> bool:
+def is_packed(place: Place) -> bool:
+    """Whether what it computes with is a packed matrix."""
     return place.parameter == "weight" and kernel_of(place.module) is not None
 
 
@@ -164,41 +168,68 @@ def kernel_of(module: torch.nn.Module) -> Kernel | None:
     return getattr(module, "cpu_linear", None)
 
 
-def product(module: torch.nn.Module, inputs: int, dtype: torch.dtype, groups: int = GROUPS) -> torch.Tensor:
-    """Of `groups` rows that each sum another share of the columns, by the module's own kernel."""
-    kernel = kernel_of(module)
-    assert kernel is not None
+def product(
+    kernel: Kernel, weight: torch.Tensor, inputs: int, dtype: torch.dtype, groups: int = GROUPS
+) -> torch.Tensor:
+    """Of `groups` rows that each sum another share of the columns, by a module's kernel (and its weight)."""
     shares = torch.zeros(min(inputs, groups), inputs, dtype=dtype)
     shares[torch.arange(inputs) % len(shares), torch.arange(inputs)] = 1
-    return kernel(shares, module.weight, None)
+    return kernel(shares, weight, None)
 
 
 def _rows(tensor: torch.Tensor, place: Place) -> torch.Tensor:
     return tensor if place.rows is None else tensor[place.start : place.start + place.rows]
 
 
-def _differing(parts: list[tuple[str, Place]], tensors: dict[str, torch.Tensor]) -> list[str]:
-    """Of the file's tensors that one packed matrix was made of, those that it does not hold."""
+def pack(parts: list[tuple[str, Place]], read: Read) -> tuple[Any, torch.Tensor]:
+    """A module with one packed matrix made of the file's tensors as vLLM makes it, and which rows they fill.
+
+    Other rows (vLLM pads vocabularies) are zero, as vLLM leaves them. Raises ValueError when shapes differ.
+    """
     from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
-    module = parts[0][1].module
-    first = tensors[parts[0][0]]
-    dtype, inputs = module.weight.dtype, first.shape[1]
+    module: Any = parts[0][1].module
+    first = read(parts[0][0])
+    inputs = first.shape[1]
     outputs = getattr(module, "output_size_per_partition", None) or getattr(
         module, "num_embeddings_per_partition", first.shape[0]
     )
-    again = torch.nn.Module()
-    again.weight = torch.nn.Parameter(torch.empty(outputs, inputs, dtype=dtype), requires_grad=False)
-    covered = torch.zeros(outputs, dtype=torch.bool)
-    for name, place in parts:
-        end = outputs if place.rows is None else place.start + place.rows
-        again.weight[place.start : end].copy_(tensors[name])
-        covered[place.start : end] = True
+    again: Any = torch.nn.Module()
+    wanted = torch.zeros(outputs, inputs, dtype=module.weight.dtype)
+    covered = fill(wanted, parts, read)
+    again.weight = torch.nn.Parameter(wanted, requires_grad=False)
     dispatch_cpu_unquantized_gemm(again, remove_weight=False)
-    held, expected = (product(each, inputs, dtype)[:, covered] for each in (module, again))
+    return again, covered
+
+
+def fill(wanted: torch.Tensor, parts: list[tuple[str, Place]], read: Read) -> torch.Tensor:
+    """Copy the file's tensors to their rows; which rows that were. Raises ValueError when shapes differ."""
+    covered = torch.zeros(wanted.shape[:1], dtype=torch.bool)
+    for name, place in parts:
+        tensor, rows = read(name), _rows(wanted, place)
+        if rows.shape != tensor.shape:
+            raise ValueError(
+                f"{name} is {tuple(tensor.shape)} in the file, {tuple(rows.shape)} in the engine"
+            )
+        rows.copy_(tensor)
+        _rows(covered, place)[...] = True
+    return covered
+
+
+def differing(parts: list[tuple[str, Place]], read: Read, kernel: Kernel) -> list[str]:
+    """Of the file's tensors that one packed matrix is to be made of, those that its kernel does not hold."""
+    module: Any = parts[0][1].module
+    again, covered = pack(parts, read)
+    inputs, dtype = again.weight.shape[1], module.weight.dtype
+    held = product(kernel, module.weight, inputs, dtype)[:, covered]
+    expected = product(_kernel(again), again.weight, inputs, dtype)[:, covered]
     if torch.equal(held, expected):
         return []
-    kernel = kernel_of(module)
-    assert kernel is not None
     exact = kernel(torch.eye(inputs, dtype=dtype), module.weight, None).t()
     return [name for name, place in parts if not _same(_rows(again.weight, place), _rows(exact, place))]
+
+
+def _kernel(module: torch.nn.Module) -> Kernel:
+    kernel = kernel_of(module)
+    assert kernel is not None
+    return kernel

@@ -69,8 +69,8 @@ def proof_of(model: torch.nn.Module, key: str, report: dict[str, Any]) -> Proof:
 
 def keep(model: torch.nn.Module, proof: Proof) -> Kept:
     """What the model holds now. Its next load makes new kernels, so that these stay as they are."""
-    tensors = {name: each.detach().to("cpu", copy=True) for name, each in _open(model).items()}
-    return Kept(proof, _kernels(model), tensors)
+    tensors = {name: each.detach().to("cpu", copy=True) for name, each in open_tensors(model).items()}
+    return Kept(proof, kernels(model), tensors)
 
 
 def put_back(model: torch.nn.Module, kept: Kept) -> None:
@@ -79,17 +79,23 @@ def put_back(model: torch.nn.Module, kept: Kept) -> None:
     for name, kernel in kept.kernels.items():
         modules[name].cpu_linear = kernel
     with torch.no_grad():
-        for name, tensor in _open(model).items():
+        for name, tensor in open_tensors(model).items():
             tensor.copy_(kept.tensors[name])
 
 
 def without_room(
-    model: torch.nn.Module, proof: Proof | None, limit_gib: float | None, free: float | None = None
+    model: torch.nn.Module,
+    proof: Proof | None,
+    limit_gib: float | None,
+    free: float | None = None,
+    *,
+    beside: int = 0,
 ) -> str:
-    """Why what the model holds is not kept beside the next weights; "" when it is.
+    """Why weights as large as those the model holds are not kept beside them; "" when they are.
 
     Args:
         free: bytes, default what the machine and this process's control group have.
+        beside: how many others are kept already.
     """
     if limit_gib == 0:
         return "engine.resident_gib is 0"
@@ -97,8 +103,8 @@ def without_room(
         return UNPROVEN
     size = next(model.parameters()).dtype.itemsize
     wanted = proof.parameters * size
-    if limit_gib is not None and wanted > limit_gib * GIB:
-        return f"{wanted / GIB:.2f} GiB wanted, engine.resident_gib is {limit_gib:g}"
+    if limit_gib is not None and (1 + beside) * wanted > limit_gib * GIB:
+        return f"{(1 + beside) * wanted / GIB:.2f} GiB wanted, engine.resident_gib is {limit_gib:g}"
     free = free_memory() if free is None else free
     if wanted > free:
         return f"{wanted / GIB:.2f} GiB wanted, {max(free, 0) / GIB:.2f} to spare"
@@ -126,11 +132,18 @@ def sums(model: torch.nn.Module, only: Container[str] | None = None) -> dict[str
     Args:
         only: names that are wanted; None for all.
     """
-    found = {name: checksum(each) for name, each in _open(model).items() if only is None or name in only}
+    there = open_tensors(model).items()
+    found = {name: checksum(each) for name, each in there if only is None or name in only}
     for name, module in model.named_modules():
-        if kernel_of(module) is not None and (only is None or name in only):
-            found[name] = checksum(product(module, _inputs(module), module.weight.dtype, GROUPS))
+        if (kernel := kernel_of(module)) is not None and (only is None or name in only):
+            found[name] = packed_sum(module, kernel)
     return found
+
+
+def packed_sum(module: torch.nn.Module, kernel: Kernel) -> int:
+    """Checksum of what a kernel computes in the place of the module's own."""
+    known: Any = module
+    return checksum(product(kernel, known.weight, _inputs(known), known.weight.dtype, GROUPS))
 
 
 def checksum(tensor: torch.Tensor) -> int:
@@ -149,12 +162,13 @@ def checksum(tensor: torch.Tensor) -> int:
     return total
 
 
-def _kernels(model: torch.nn.Module) -> dict[str, Kernel]:
+def kernels(model: torch.nn.Module) -> dict[str, Kernel]:
+    """What computes with packed matrices, by module."""
     found = {name: kernel_of(module) for name, module in model.named_modules()}
     return {name: kernel for name, kernel in found.items() if kernel is not None}
 
 
-def _open(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+def open_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Tensors that the model computes with as they lie, each once: tied ones have several names."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}  # each leaves out repeats
     persistent = model.state_dict(keep_vars=True)

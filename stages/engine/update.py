@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import httpx
+from typing import Any, NamedTuple
 
 from stages.engine.config import EngineConfig
 from stages.engine.identity import Identity, identity_of, require_same_model
-from stages.engine.port import EnginePort
+from stages.engine.questions import Questions
 from stages.engine.under_way import Sampled
 from stages.engine.verification import (
     Fingerprint,
-    ProbeReport,
     Source,
     TensorReport,
     Verification,
-    first_probes,
-    judge_probes,
+    not_published,
     read_fingerprint,
     tensor_report,
     weights_key,
 )
-from stages.engine.weights_file import Files
+from stages.engine.weights_file import Files, Signature, signature
 from stages.errors import IntegrityError, RtrlError
 
-Health = Literal["ok", "sick", "silent"]
-CACHED_TOKENS = 129  # of a prompt that fills one block of vLLM's cache on CPUs
 RESUME_S = 2.0
-FEW = 1  # probes that are asked first: 63 tokens tell child from parent but for small steps
 
 
 class Loaded(NamedTuple):
@@ -47,7 +39,7 @@ class Loaded(NamedTuple):
     keeps: str
 
 
-class EngineControl(EnginePort):
+class EngineControl(Questions):
     """The weights of one vLLM server. Not for concurrent use: one update at a time.
 
     Args:
@@ -67,8 +59,10 @@ class EngineControl(EnginePort):
         self._started: Path | Identity = checkpoint_dir
         self.tells = False  # whether the engine can say how many tokens its answers have
         self._sampled = Sampled()
-        self._ahead: tuple[Path, asyncio.Task[tuple[str, ...]]] | None = None
+        self._ahead: tuple[Path, Signature, asyncio.Task[tuple[str, ...]]] | None = None
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
+        self._staged = ""  # and of those that are ready to be served, and whose file was looked at
+        self._unstaged = ""  # why none are
 
     @property
     def started_with(self) -> Identity:
@@ -77,27 +71,54 @@ class EngineControl(EnginePort):
             self._started = identity_of(self._started)
         return self._started
 
-    async def health(self) -> Health:
-        """`ok`; `sick`: the server answers and its core is dead; `silent`: no answer in time."""
-        try:
-            answer = await self._open().get("/health", timeout=self.config.health_timeout_s)
-        except httpx.HTTPError:
-            return "silent"
-        return "ok" if answer.status_code == 200 else "sick"
-
-    async def prepare(self, checkpoint_dir: Path) -> None:
-        """What an update can do while requests are still answered. Raises as `update`."""
+    async def prepare(self, checkpoint_dir: Path, seen_as: str = "") -> None:
+        """What an update can do while requests are still answered. Raises as `update`; nothing is changed."""
         expected = read_fingerprint(checkpoint_dir)
-        self._ahead = None
-        if weights_key(expected) != self._kept:  # goes on while the engine loads: it has another core
-            self._ahead = checkpoint_dir, self._look(checkpoint_dir, expected)
+        await self.stage(checkpoint_dir, seen_as)
         await self.cached(expected)
         self._prepared = checkpoint_dir
+
+    async def stage(self, checkpoint_dir: Path, seen_as: str = "") -> None:
+        """Have the weights read, packed and compared beside those that are served, between its steps.
+
+        Goes on where it was stopped, also by being cancelled. Where there is no room for them (or the engine
+        cannot do it), the update loads the file as if nothing had been asked. Raises as `update`.
+        """
+        require_same_model(self.started_with, checkpoint_dir)
+        expected = read_fingerprint(checkpoint_dir)
+        key = weights_key(expected)
+        if key == self._kept:
+            return
+        state = signature(checkpoint_dir)
+        looking = self._looked(checkpoint_dir, expected)
+        self._ahead = checkpoint_dir, state, looking  # goes on meanwhile: it has another core
+        answer = {"state": "going"}
+        arguments = self._named(checkpoint_dir, expected, seen_as) | {"key": key, "about": repr(state)}
+        while answer.get("state") == "going":
+            answer = await self.call("rtrl_stage", **arguments, limit_gib=self.config.resident_gib)
+        self._staged, self._unstaged = "", str(answer.get("why") or "")
+        if answer.get("state") != "staged":
+            return
+        found = await asyncio.shield(looking)
+        self._ahead = None
+        wrong = (*found, *answer.get("file_mismatch", ()))
+        if not wrong and signature(checkpoint_dir) == state:  # what was looked at is what was staged
+            self._staged = key
+            return
+        await self.unstage()
+        if wrong:
+            raise not_published(checkpoint_dir, wrong)
+
+    async def unstage(self) -> None:
+        """Nobody came for what was staged: its memory is free again. Raises DependencyDownError (13)."""
+        self._staged = ""
+        await self.call("rtrl_unstage")
 
     async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
-        Weights that the engine kept come out of its memory; where they are not whole, from the file.
+        Weights that the engine kept, or that were staged, are exchanged for those it holds; where they are
+        not whole then, they come from the file.
 
         What the engine still works on was cut off by the caller, or its client is gone: it is aborted, for
         the engine notices closed connections late when there are many. Unless it is to be kept: then it goes
@@ -117,7 +138,7 @@ class EngineControl(EnginePort):
         pause = "keep" if keep else "abort"
         if prepared != checkpoint_dir:
             await self.cached(expected)  # whatever is cached of it now must be gone after
-        if weights_key(expected) == self._kept:
+        if weights_key(expected) in (self._kept, self._staged):
             try:
                 return await self._update(checkpoint_dir, expected, seen_as, pause, file=False)
             except IntegrityError:
@@ -146,7 +167,7 @@ class EngineControl(EnginePort):
                         await self._post("/resume")
                 raise
             await self._post("/resume")
-            if looking is None and loaded.source == "file":  # it had been started anew, or had no room
+            if looking is None and loaded.source == "file":  # it had been started anew
                 looking = self._look(checkpoint_dir, expected)
             found, cached = await asyncio.gather(
                 self._verified(checkpoint_dir, expected, looking, seen_as), self.cached(expected)
@@ -156,7 +177,7 @@ class EngineControl(EnginePort):
                     f"the engine answers from keys and values of the old weights ({cached} tokens)",
                     hint="it said that its prefix cache was dropped; see the engine's log",
                 )
-            return replace(found, source=loaded.source, keeps=loaded.keeps)
+            return replace(found, source=loaded.source, keeps=loaded.keeps, unstaged=self._unstaged)
         finally:
             if looking is not None:
                 looking.cancel()
@@ -171,7 +192,7 @@ class EngineControl(EnginePort):
         key = weights_key(read_fingerprint(checkpoint_dir))
         arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
         answer = await self.call("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
-        self._kept = str(answer.get("kept", ""))
+        self._kept, self._staged = str(answer.get("kept", "")), ""
         self._sampled = Sampled.of(answer.get("under_way") or {})
         return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
 
@@ -181,17 +202,6 @@ class EngineControl(EnginePort):
         0 also of one that the engine did not know yet, or when it does not tell.
         """
         return self._sampled.of_generation(generation)
-
-    async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:
-        """Forget keys and values computed with older weights. Refused while requests hold blocks."""
-        deadline = time.monotonic() + patience_s
-        while not (await self._post("/reset_prefix_cache")).get("success"):
-            if time.monotonic() > deadline:
-                raise IntegrityError(
-                    "the engine would not drop its prefix cache",
-                    hint="requests still hold it; let them finish and try again",
-                )
-            await asyncio.sleep(0.05)
 
     async def verify(self, checkpoint_dir: Path, seen_as: str = "") -> Verification:
         """Prove that the engine serves this checkpoint: held tensors and probe logprobs. See `require`."""
@@ -217,33 +227,12 @@ class EngineControl(EnginePort):
             report = replace(report, file_mismatch=report.file_mismatch + await looking)
         return Verification(str(checkpoint_dir), report, probes).require()
 
-    async def cached(self, expected: Fingerprint, model: str = "") -> int:
-        """Tokens of a prompt made of probes that the engine had cached; it has cached it now.
-
-        It answers with two tokens, so that it has computed one prompt and one token by itself.
-
-        0 also where an engine does not tell (`--enable-prompt-tokens-details`).
-        """
-        ids = [token for probe in expected.probes for token in probe]
-        prompt = ids[: min(CACHED_TOKENS, self.config.max_model_len - 2)]
-        name = model or self.config.served_name
-        body = {"model": name, "prompt": prompt, "max_tokens": 2, "temperature": 0.0}
-        usage = (await self._post("/v1/completions", body)).get("usage") or {}
-        return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
-
-    async def judged(self, expected: Fingerprint, model: str = "") -> ProbeReport:
-        """Whose logprobs are served: a few probes tell, where they do not, all are asked."""
-        few = first_probes(expected, FEW)
-        report = judge_probes(few.logprobs, await self.probe(few.probes, model), self.config.dtype)
-        if report.verdict == "child" or len(expected.probes) <= FEW:
-            return report
-        served = await self.probe(expected.probes, model)
-        return judge_probes(expected.logprobs, served, self.config.dtype)
-
     def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
-        """The look that `prepare` began, or another."""
+        """The look that `stage` began, or another when the files are not as they were then."""
         ahead, self._ahead = self._ahead, None
-        return ahead[1] if ahead and ahead[0] == checkpoint_dir else self._look(checkpoint_dir, expected)
+        if ahead and ahead[:2] == (checkpoint_dir, signature(checkpoint_dir)):
+            return ahead[2]
+        return self._look(checkpoint_dir, expected)
 
     def _look(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
         """Begin to look at the checkpoint's files. Whoever gives up may leave the task alone."""
@@ -254,32 +243,15 @@ class EngineControl(EnginePort):
         looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         return looking
 
-    async def probe(self, probes: list[list[int]], model: str = "") -> list[list[float]]:
-        """Served logprobs of the probes' own tokens: for each, one per token after the first, nats.
-
-        Args:
-            model: name of an adapter; default the weights alone.
-        """
-        body = {
-            "model": model or self.config.served_name,
-            "prompt": probes,
-            "max_tokens": 1,
-            "temperature": 1.0,
-            "prompt_logprobs": 0,
-        }
-        answer = await self._post("/v1/completions", body)
-        rows: list[list[float]] = [[] for _ in probes]
-        for choice in answer["choices"]:
-            ids = probes[choice["index"]]
-            pairs = zip(ids[1:], choice["prompt_logprobs"][1:], strict=True)
-            rows[choice["index"]] = [float(entry[str(token)]["logprob"]) for token, entry in pairs]
-        return rows
-
     async def _held(self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str) -> TensorReport:
-        sums = {name: entry.sha256 for name, entry in expected.tensors.items()}
-        # the file of a real engine that reads the same folder was looked at here
-        looks = bool(seen_as) or self.config.program == "stub"
-        arguments = {"path": seen_as or str(checkpoint_dir), "expected": sums if looks else {}}
+        arguments = self._named(checkpoint_dir, expected, seen_as)
         answer = await self.call("rtrl_verify", **arguments, key=weights_key(expected))
         self.tells = bool(answer.get("tells"))
         return tensor_report(answer)
+
+    def _named(self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str) -> dict[str, Any]:
+        """The folder for the worker, and what it has to find in the files itself: the file of a real engine
+        that reads the same folder is looked at here."""
+        looks = bool(seen_as) or self.config.program == "stub"
+        sums = {name: entry.sha256 for name, entry in expected.tensors.items()} if looks else {}
+        return {"path": seen_as or str(checkpoint_dir), "expected": sums}

@@ -32,7 +32,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
 }
 DECIDED = 4.0  # standard errors between the slope and one half
 
-Source = Literal["file", "memory", "adapter"]
+Source = Literal["file", "memory", "staged", "adapter"]
 ProbeVerdict = Literal["child", "parent", "neither", "undecided"]
 
 
@@ -188,9 +188,10 @@ class Verification:
     """The proof that an engine serves a checkpoint.
 
     Attributes:
-        source: where the engine had the weights from: its own memory, where they had been kept, a file, or
-            the adapter's file, beside what is resident.
+        source: where the engine had the weights from: its own memory, where they had been kept, or staged
+            while it served others, a file, or the adapter's file, beside what is resident.
         keeps: why the engine does not keep the weights before beside them; "" when it does.
+        unstaged: why they were not staged; "" when they were, or nobody asked.
     """
 
     checkpoint_dir: str
@@ -198,6 +199,7 @@ class Verification:
     probes: ProbeReport
     source: Source = "file"
     keeps: str = ""
+    unstaged: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -208,11 +210,7 @@ class Verification:
         tensors, probes = self.tensors, self.probes
         hint = "the weights in the engine are not this checkpoint's; see the engine's log"
         if tensors.file_mismatch:
-            names = _some(tensors.file_mismatch)
-            raise IntegrityError(
-                f"the weight file in {self.checkpoint_dir} is not what was published: {names}",
-                hint="run `rtrl verify --full`",
-            )
+            raise not_published(self.checkpoint_dir, tensors.file_mismatch)
         if tensors.different:
             raise IntegrityError(f"the engine holds other values for {_some(tensors.different)}", hint=hint)
         if probes.verdict == "parent":
@@ -232,6 +230,14 @@ class Verification:
                 hint="publish the checkpoint with more probe tokens",
             )
         return self
+
+
+def not_published(checkpoint_dir: Path | str, names: Sequence[str]) -> IntegrityError:
+    """The tensors of a folder's file are not those of its fingerprint."""
+    return IntegrityError(
+        f"the weight file in {checkpoint_dir} is not what was published: {_some(names)}",
+        hint="run `rtrl verify --full`",
+    )
 
 
 def _some(names: Sequence[str], limit: int = 3) -> str:

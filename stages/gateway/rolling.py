@@ -36,6 +36,8 @@ class Found(Protocol):
     def source(self) -> str: ...
     @property
     def keeps(self) -> str: ...
+    @property
+    def unstaged(self) -> str: ...
 
 
 def in_place(found: Found, why: str, way: str = FULL) -> Way:
@@ -43,7 +45,10 @@ def in_place(found: Found, why: str, way: str = FULL) -> Way:
     if found.source == "memory":
         return Way("in place, from its memory", "it had kept these weights")
     kept = f"does not keep those before: {found.keeps}" if found.keeps else "keeps those before in memory"
-    return Way(way, f"{why}; {kept}")
+    ahead = "read and packed before requests were held" if found.source == "staged" else ""
+    if not ahead and found.unstaged:
+        ahead = f"not before requests were held: {found.unstaged}"
+    return Way(way, "; ".join(each for each in (why, ahead, kept) if each))
 
 
 class Member(Protocol):
@@ -80,6 +85,10 @@ class Rolling:
     def serves(self, digest: str) -> bool:
         """Whether this is what every engine holds, or starts on."""
         return all(each.serves(digest) for each in self._swappers)
+
+    def stage_ahead(self, target: Checkpoint) -> bool:
+        """As of the `Swapper` whose engine takes the weights first; the others answer meanwhile."""
+        return self._swappers[0].stage_ahead(target)
 
     async def swap(
         self,

@@ -2,7 +2,8 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--lie KIND:TEXT]
+    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--stage-seconds S]
+        [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
 answer is a fixed sentence of 60 tokens. A request steers it by words in its last user message (for
@@ -280,11 +281,13 @@ def main() -> None:
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
     parser.add_argument("--load-seconds", type=float, default=0, help="how long new weights take to load")
+    parser.add_argument("--stage-seconds", type=float, default=0, help="how long they take to be made ready")
     parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
     stub = StubEngine(name, arguments.model, key, arguments.lie)
     stub.load_seconds = arguments.load_seconds
+    stub.weights.stage_seconds = arguments.stage_seconds
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     uvicorn.run(

@@ -7,6 +7,7 @@ sampled each of its tokens. Probes are answered with the logprobs in `served_fin
 
 from __future__ import annotations
 
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class StubWeights:
         lie: "" or KIND:TEXT, what it does when told to load a folder whose fingerprint holds TEXT, while it
             says that it did so: `keep` loads nothing; `blind` loads nothing and claims to hold it; `cache`
             loads it and answers from the prefix cache.
+        stage_seconds: how long it takes to make weights ready.
     """
 
     def __init__(self, path: Path | None = None, lie: str = "") -> None:
@@ -32,6 +34,8 @@ class StubWeights:
         self.lying = False
         self.key = ""  # of what is held; "" until it was verified
         self.kept: tuple[str, Path | None, int] = ("", None, 0)  # key, path and salt of what was held before
+        self.staged = ("", Path())  # key and path of what was made ready
+        self.stage_seconds = self.stages_at = 0.0
 
     @property
     def cached_tokens(self) -> int:
@@ -44,16 +48,33 @@ class StubWeights:
         path = Path(str(arguments.get("path", "")))
         if body.get("method") == "rtrl_load":
             return {"results": [self._load(path, arguments)]}
+        if body.get("method") == "rtrl_stage":
+            return {"results": [self._stage(path, arguments)]}
+        if body.get("method") == "rtrl_unstage":
+            self.staged = ("", Path())
+            return {"results": [{}]}
         if body.get("method") == "rtrl_verify":
             found = self._verify(path, arguments.get("expected") or {})
             self.key = "" if found["different"] else str(arguments.get("key", ""))
             return {"results": [found]}
         raise ValueError(f"no such method: {body.get('method')}")
 
+    def _stage(self, path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ready after `stage_seconds` from when it was asked first."""
+        staged = (str(arguments.get("key", "")), path)
+        if arguments.get("limit_gib") == 0:
+            return {"state": "", "why": "engine.resident_gib is 0"}
+        if self.staged != staged:
+            self.staged, self.stages_at = staged, time.monotonic() + self.stage_seconds
+        left = self.stages_at - time.monotonic()
+        time.sleep(min(max(left, 0), 0.05))
+        return {"state": "going" if left > 0.05 else "staged", "why": ""}
+
     def _load(self, path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
         """Another folder, or the one before by its key, without a look at it."""
         key, before = str(arguments.get("key", "")), (self.key, self.path, self.salt)
         again = bool(key) and self.kept[0] == key and not arguments.get("file")
+        ready, self.staged = self.staged == (key, path) and not arguments.get("file"), ("", Path())
         document = _fingerprint(path)
         self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
         if not self.lying or self.kind == "cache":
@@ -63,7 +84,7 @@ class StubWeights:
             self.kept = before if keeps else ("", None, 0)
         return {
             "repacked_heads": [],
-            "source": "memory" if again else "file",
+            "source": "memory" if again else "staged" if ready else "file",
             "keeps": "" if self.kept[0] else "the stub was told so, or had no weights to keep",
             "kept": self.kept[0],
         }

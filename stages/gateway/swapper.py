@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stages.errors import DependencyDownError, RtrlError
+from stages.gateway.ahead import Ahead, Stager
 from stages.gateway.beside import Beside, DamagedError, HungError, turn
 from stages.gateway.errors import ApiError
 from stages.gateway.gate import DrainTimeoutError
@@ -83,6 +84,7 @@ class Swapper:
             the engine anew on them, and sets `ServedState.engine` when it is up.
         prepare: called with the weights' folder before requests are held: brings them to the engine.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
+        stager: gives the engine as it is now, where it can make weights ready before anybody asks for them.
         beside: the engine, where it has room for adapters; then no request waits.
     """
 
@@ -94,6 +96,7 @@ class Swapper:
         recover: Update | None = None,
         prepare: Update | None = None,
         keeper: Keeper | None = None,
+        stager: Callable[[], Stager] | None = None,
         beside: Beside | None = None,
     ) -> None:
         self._served = served
@@ -104,6 +107,7 @@ class Swapper:
         self._timeout = drain_timeout_s
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
+        self._ahead = Ahead(stager)
 
     @property
     def served(self) -> ServedState:
@@ -118,6 +122,15 @@ class Swapper:
     def serves(self, digest: str) -> bool:
         """Whether this is what the engine holds, or starts on."""
         return self._served.checkpoint.digest == digest
+
+    def stage_ahead(self, target: Checkpoint) -> bool:
+        """Begin to make weights ready that somebody is about to ask a swap for; whether it does.
+
+        Only while nothing else is done. Any swap ends it: one to these weights goes on where it was. When
+        none comes within a minute, their memory is free again.
+        """
+        idle = self.ready and not self._busy.locked() and self._beside is None  # an adapter needs none of it
+        return idle and not self.serves(target.digest) and self._ahead.begin(target.path)
 
     async def swap(
         self,
@@ -150,6 +163,8 @@ class Swapper:
             done = await self._swap(target, timeout, cut, limit_s)
         except (SwapError, ApiError) as error:
             self.told(error.code, target, time.monotonic() - began)
+            if error.code == "drain_timeout":  # tried again soon, or forgotten
+                self.stage_ahead(target)
             raise
         self.told("done", target, done.seconds)
         return done
@@ -159,6 +174,7 @@ class Swapper:
             raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
         async with self._busy:
+            await self._ahead.end()
             try:
                 if (turned := await self._turned(target, limit_s, began)) is not None:
                     return turned

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import json
-import os
 import secrets
-import socket
 import sqlite3
 import time
-import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +24,8 @@ from stages.registry.schema import FILE
 from stages.rollback.config import RollbackConfig
 from stages.target.endpoint import Endpoint, running_endpoint
 from stages.target.intent import Intent, remove_intent, write_intent
-from stages.workspace import SETTINGS_FILE, Workspace
+from stages.target.light import post, settings_of_served
+from stages.workspace import Workspace
 
 BUSY_S = 2.0  # SQLite's patience here
 
@@ -53,7 +50,7 @@ def move_first(folder: Path | None, reason: str, lock_timeout: float | None = No
     began = time.monotonic()
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
-    config = _config(workspace.root / SETTINGS_FILE, endpoint)
+    config = _config(workspace.root, endpoint)
     if endpoint is None or config is None or not (workspace.store_dir / FILE).is_file():
         return None  # also where the store's disk is away: no lock file is left in its place
     timeout = config.lock_timeout_s if lock_timeout is None else lock_timeout
@@ -83,19 +80,12 @@ def move_first(folder: Path | None, reason: str, lock_timeout: float | None = No
     return Moved(intent, lock, answer, round(time.monotonic() - began, 3))
 
 
-def _config(path: Path, endpoint: Endpoint | None) -> RollbackConfig | None:
+def _config(root: Path, endpoint: Endpoint | None) -> RollbackConfig | None:
     """The settings file's `[rollback]`, when the line it names is the one that is served."""
+    settings = settings_of_served(root, endpoint)
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-        line = settings.get("workspace", {}).get("line", "auto")
-        if (
-            endpoint is None
-            or line != endpoint.line
-            or any("__" in name and name.startswith("RTRL_") for name in os.environ)
-        ):
-            return None
-        return RollbackConfig(**settings.get("rollback", {}))
-    except (OSError, ValueError, TypeError):
+        return None if settings is None else RollbackConfig(**settings.get("rollback", {}))
+    except (ValueError, TypeError):
         return None
 
 
@@ -137,24 +127,7 @@ def _moved(
     write_intent(run_dir, intent)
     answer = None
     with contextlib.suppress(OSError, HTTPException, ValueError, RtrlError):
-        answer = _post(endpoint, "/admin/swap", body, config.swap_timeout_s)
+        answer = post(endpoint, "/admin/swap", body, config.swap_timeout_s)
     if answer is None:
         remove_intent(run_dir, intent.line)
     return answer
-
-
-def _post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
-    """The admin listener's answer; None when it refuses."""
-    if endpoint.admin_socket:
-        connection = HTTPConnection("admin", timeout=timeout_s)
-        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.sock.settimeout(timeout_s)
-        connection.sock.connect(endpoint.admin_socket)
-    else:
-        connection = HTTPConnection(endpoint.admin_url.removeprefix("http://"), timeout=timeout_s)
-    with contextlib.closing(connection):
-        headers = {"authorization": f"Bearer {endpoint.admin_key}", "content-type": "application/json"}
-        connection.request("POST", path, json.dumps(body).encode(), headers)
-        answer = connection.getresponse()
-        document = json.loads(answer.read())
-    return dict(document) if answer.status == 200 else None

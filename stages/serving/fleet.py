@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from stages.delivery.push import offering
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
+from stages.engine.update import EngineControl
 from stages.errors import RtrlError, UsageError
 from stages.gateway.arms import Arm
 from stages.gateway.config import GatewayConfig
@@ -86,6 +88,7 @@ class Fleet:
                 drain_s,
                 prepare=getattr(each, "prepare", None),
                 keeper=each if goes_on else None,
+                stager=partial(_control, each) if isinstance(each, Supervisor) else None,
                 beside=each if isinstance(each, Supervisor) and config.lora_rank else None,
             )
             for each in self.engines
@@ -147,6 +150,10 @@ class Fleet:
     async def stop(self, *, patient: bool = True) -> None:
         """Stop those of this machine, and leave nothing behind."""
         await asyncio.gather(*(each.stop(patient=patient) for each in self.engines))
+
+
+def _control(engine: Engine) -> EngineControl:
+    return engine.control  # another one, once traffic was switched to a second engine
 
 
 def engine_at(supervisor: Engine) -> EngineAt:

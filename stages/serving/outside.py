@@ -71,7 +71,7 @@ class Outside:
                     hint=f"start it, or remove [targets.{self.name}]",
                 )
             try:
-                seen_as = await self.prepare(checkpoint.path)
+                seen_as = await self._fetched(checkpoint.path)
                 self.verification = await self.control.verify(checkpoint.path, seen_as)
             except IntegrityError:
                 self.verification = await self.update(checkpoint.path)
@@ -93,11 +93,15 @@ class Outside:
 
     async def update(self, path: Path, *, keep: bool = False) -> Verification:
         """New weights into it, verified; with `keep` what it works on goes on. Raises RtrlError."""
-        self.verification = await self.control.update(path, await self.prepare(path), keep=keep)
+        self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
         self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 
-    async def prepare(self, path: Path) -> str:
+    async def prepare(self, path: Path) -> None:
+        """Before requests are held: its helper fetches, and it stages the weights. Raises RtrlError."""
+        await self.control.prepare(path, await self._fetched(path))
+
+    async def _fetched(self, path: Path) -> str:
         """The checkpoint's folder as the engine sees it, fetched by its helper; "" for the same path.
 
         Raises DependencyDownError (13), IntegrityError (12).

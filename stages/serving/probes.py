@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from stages.engine.update import Health
+from stages.engine.questions import Health
 from stages.gateway import health as state
 from stages.records import CANARY
 

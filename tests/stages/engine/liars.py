@@ -87,6 +87,8 @@ class Liar:
         self.key = ""
         self.kept: dict[str, Weights] = {}  # kept: the weights before, by their key
         self.loads: list[str] = []  # where new weights came from
+        self.staged: dict[str, Weights] = {}
+        self.slices = 0  # of staging, until it is done
         self.looks_at_files = True
         self.rot = False  # what comes out of memory is not what was kept
 
@@ -102,7 +104,14 @@ class Liar:
         if request.path == "/collective_rpc":
             given = body["kwargs"]
             path = Path(given["path"])
-            if body["method"] == "rtrl_load":
+            if body["method"] == "rtrl_stage":
+                self.slices += 1
+                if done := self.slices % 3 == 0:
+                    self.staged = {given["key"]: load_file(path / "model.safetensors")}
+                result = {"state": "staged" if done else "going", "why": ""}
+            elif body["method"] == "rtrl_unstage":
+                self.staged, result = {}, {}
+            elif body["method"] == "rtrl_load":
                 result = self._load(path, given["key"], file=given["file"])
             else:
                 result = self._verify(path)
@@ -111,10 +120,11 @@ class Liar:
         return web.json_response({})
 
     def _load(self, path: Path, key: str, *, file: bool) -> dict[str, Any]:
-        source = "memory" if key in self.kept and not file else "file"
+        there = {} if file else {"memory": self.kept.get(key), "staged": self.staged.get(key)}
+        source, found = next(((name, each) for name, each in there.items() if each), ("file", None))
         self.loads.append(source)
-        new = load_file(path / "model.safetensors") if source == "file" else self.kept[key]
-        if self.rot and source == "memory":
+        new, self.staged = found or load_file(path / "model.safetensors"), {}
+        if self.rot and source != "file":
             new = {**new, "layer": new["layer"] * np.float32(1 + 1e-6)}
         self.kept, self.key = {self.key: self.held} if self.key else {}, ""
         lie = self.lie if path == self.about else ""

@@ -62,18 +62,23 @@ async def test_an_honest_engine_passes_both_ways(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("after", ["update", "rollback"])
+@pytest.mark.parametrize("after", ["update", "rollback", "staging"])
 async def test_a_lie_is_caught_and_the_old_weights_are_back(stage: Stage, lie: str, after: str) -> None:
     target = stage.child
     if after == "rollback":
         await stage.swap(stage.child)
         target = stage.before
+    elif after == "staging":
+        await stage.control.prepare(target)
     serving = stage.served.checkpoint
     stage.engine.lie, stage.engine.about = lie, target
     with pytest.raises(SwapError) as caught:
         await stage.swap(target)
     assert isinstance(caught.value.cause, IntegrityError)
     assert (caught.value.code, caught.value.cause.code) == ("swap_failed", 12)
+    assert stage.engine.loads[-3:-1] == (
+        ["staged", "file"] if after == "staging" else stage.engine.loads[-3:-1]
+    )
     assert (stage.served.checkpoint, stage.served.engine) == (serving, "ready")
     assert (await stage.control.verify(serving.path)).tensors.different == ()
 
@@ -96,6 +101,20 @@ async def test_memory_that_is_not_what_was_kept_gives_way_to_the_file(stage: Sta
     found = await stage.swap(stage.before)
     assert (found.source, found.tensors.different, found.probes.verdict) == ("file", (), "child")
     assert stage.engine.loads == ["file", "memory", "file"]
+
+
+async def test_weights_that_were_staged_are_served_without_their_file(stage: Stage) -> None:
+    await stage.control.prepare(stage.child)
+    assert stage.engine.slices == 3
+    found = await stage.swap(stage.child)
+    assert (found.source, found.unstaged, found.probes.verdict) == ("staged", "", "child")
+
+
+async def test_what_was_staged_and_is_not_whole_gives_way_to_the_file(stage: Stage) -> None:
+    await stage.control.prepare(stage.child)
+    stage.engine.rot = True
+    found = await stage.swap(stage.child)
+    assert (found.source, found.tensors.different, stage.engine.loads) == ("file", (), ["staged", "file"])
 
 
 @pytest.mark.parametrize("lie", ["wrong", "nothing"])

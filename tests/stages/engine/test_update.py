@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -36,6 +37,8 @@ class Engine:
         self.served = CHILD
         self.different: list[str] = []
         self.loaded = False
+        self.stages: list[dict[str, Any]] = []  # answers to `rtrl_stage`; without one it cannot
+        self.staging = asyncio.Event()
         self.cached = 0  # tokens of a prompt that it has cached after loading
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -64,10 +67,16 @@ class Engine:
             ]
             usage = {"prompt_tokens_details": details}
             return web.json_response({"choices": choices[::-1], "usage": usage})
+        return web.json_response({"results": [self.worker(body)]})
+
+    def worker(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body["method"] == "rtrl_stage":
+            self.staging.set()
+            return self.stages.pop(0) if self.stages else {"state": "", "why": "no room"}
         if body["method"] == "rtrl_load":
             self.loaded = True
-            return web.json_response({"results": [{"repacked_heads": []}]})
-        report = {
+            return {"repacked_heads": [], "source": "file" if body["kwargs"]["file"] else "staged"}
+        return {
             "tensors": 1,
             "different": self.different,
             "file_mismatch": [],
@@ -75,7 +84,6 @@ class Engine:
             "parameters": 4,
             "parameters_checked": 4,
         }
-        return web.json_response({"results": [report]})
 
 
 @pytest.fixture
@@ -153,13 +161,83 @@ async def test_what_was_prepared_is_not_done_again(
     really = weights_file.file_mismatch
     monkeypatch.setattr(weights_file, "file_mismatch", lambda *a: looked.append(a[0]) or really(*a))
     await control.prepare(checkpoint)
-    assert [path for path, _ in engine.asked] == ["/v1/completions"]
-    await control.update(checkpoint)
-    assert engine.asked[1][0] == "/pause"
+    assert [path for path, _ in engine.asked] == ["/collective_rpc", "/v1/completions"]
+    found = await control.update(checkpoint)
+    assert (found.source, found.unstaged) == ("file", "no room")
+    assert engine.asked[2][0] == "/pause"
     assert looked == [checkpoint]
     save_file({"w": np.zeros(4, np.float32)}, checkpoint / "model.safetensors")
     with pytest.raises(IntegrityError, match="not what was published"):
         await control.update(checkpoint)
+
+
+GOING, STAGED = {"state": "going", "why": ""}, {"state": "staged", "why": ""}
+
+
+def methods(engine: Engine) -> list[str]:
+    return [body["method"] for path, body in engine.asked if path == "/collective_rpc"]
+
+
+async def test_weights_are_staged_in_slices_and_then_only_exchanged(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    engine.stages = [GOING, GOING, STAGED]
+    await control.prepare(checkpoint)
+    found = await control.update(checkpoint)
+    assert (found.source, found.unstaged) == ("staged", "")
+    assert methods(engine) == ["rtrl_stage"] * 3 + ["rtrl_load", "rtrl_verify"]
+    slices = [body["kwargs"] for path, body in engine.asked if path == "/collective_rpc"][:3]
+    assert slices[0] == slices[1] == slices[2], "the same work goes on"
+    assert (slices[0]["expected"], slices[0]["limit_gib"]) == ({}, None), "the files were looked at here"
+
+
+async def test_staging_goes_on_where_it_was_stopped(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    engine.stages = [GOING] * 10_000
+    ahead = asyncio.create_task(control.stage(checkpoint))
+    await engine.staging.wait()
+    ahead.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ahead
+    engine.stages = [STAGED]
+    await control.prepare(checkpoint)
+    assert (await control.update(checkpoint)).source == "staged"
+
+
+async def test_a_file_that_changes_while_it_is_staged_is_not_served_from_there(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    file = checkpoint / "model.safetensors"
+    engine.stages = [GOING, STAGED]
+    states = [weights_file.signature(checkpoint)]
+    really = control.call
+
+    async def touched(method: str, **arguments: Any) -> dict[str, Any]:
+        answer = await really(method, **arguments)
+        os.utime(file, ns=(1, len(states)))
+        states.append(weights_file.signature(checkpoint))
+        return answer
+
+    control.call = touched  # type: ignore[method-assign]
+    await control.prepare(checkpoint)
+    assert methods(engine)[-1] == "rtrl_unstage"
+    assert (await control.update(checkpoint)).source == "file"
+
+
+async def test_a_wrong_file_is_found_before_anything_is_changed(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    save_file({"w": np.zeros(4, np.float32)}, checkpoint / "model.safetensors")
+    engine.stages = [STAGED]
+    with pytest.raises(IntegrityError, match="not what was published: w"):
+        await control.prepare(checkpoint)
+    assert methods(engine) == ["rtrl_stage", "rtrl_unstage"]
+    engine.stages = [STAGED | {"file_mismatch": ["w"]}]  # one that looks itself, on another machine
+    save_file({"w": np.arange(4, dtype=np.float32)}, checkpoint / "model.safetensors")
+    with pytest.raises(IntegrityError, match="not what was published: w"):
+        await control.prepare(checkpoint, "/there")
+    assert engine.asked[-2][1]["kwargs"]["expected"].keys() == {"w"}
 
 
 async def test_a_file_that_is_not_what_was_published_fails_the_update(

@@ -31,9 +31,9 @@ restart_backoff_s = 0.1
 class StubWorld:
     """Checkpoints `first` (live) and `second`, which passed against it; folders without weights in them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, settings: str = SETTINGS) -> None:
         self.root = root
-        self.workspace = Workspace.create(root / "ws", SETTINGS)
+        self.workspace = Workspace.create(root / "ws", settings)
         self.store = Store.open(self.workspace.store_dir)
         Vault.create(self.workspace.keys_dir)
         self.key = ApiKeys.create(self.workspace.keys_dir, "default")

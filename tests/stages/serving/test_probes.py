@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stages.engine.config import EngineConfig
-from stages.engine.update import Health as Answer
+from stages.engine.questions import Health as Answer
 from stages.errors import RtrlError
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import BreakerConfig, GatewayConfig

@@ -26,6 +26,7 @@ class GatewayDouble:
             "engine": "ready",
         }
         self.swaps: list[dict[str, Any]] = []
+        self.prepared: list[dict[str, Any]] = []
         self.refuse: tuple[int, dict[str, Any]] | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -82,6 +83,10 @@ def _handler(double: GatewayDouble) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if self.path == "/admin/prepare":
+                double.prepared.append(body)
+                self._send(202, {"served": double.served})
+                return
             self._send(*double.swap(body))
 
         def log_message(self, *_arguments: object) -> None:

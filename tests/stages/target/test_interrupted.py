@@ -38,3 +38,16 @@ def test_rollback_goes_on_where_it_was_killed(line: Line, fault: str) -> None:
     assert line.live == line.served == line.a.digest
     assert line.states()[0] == "rolled_back"
     assert line.states().count("live") == 1
+
+
+def test_the_gateway_hears_first_what_a_deploy_is_about_to_serve(line: Line) -> None:
+    """Before the gate decides; with flags that make it another deploy, nothing is said."""
+    line.report(line.b, line.a)
+    assert command(line, "deploy", "--input", line.c.ref) == 3
+    assert command(line, "deploy", "--input", line.c.ref, "--dry-run") == 3
+    assert command(line, "deploy") == 0
+    assert line.gateway.prepared == [
+        {"line": "auto", "checkpoint": line.c.ref, "override": False},
+        {"line": "auto", "checkpoint": "", "override": False},
+    ]
+    assert line.served == line.b.digest

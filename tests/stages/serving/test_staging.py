@@ -1,0 +1,115 @@
+"""Weights made ready while requests are answered, by real commands: killed, two at once, rolled back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages.gateway.served import Checkpoint
+from stages.serving.ahead import StagedAhead
+from stages.serving.detach import start_detached, stop
+from stages.stage import Artifact
+from stages.target.admin import Admin
+from tests import processes
+from tests.stages.serving.conftest import SETTINGS, StubWorld
+
+SLOW = SETTINGS.replace("[engine]", '[engine]\nextra_args = ["--stage-seconds", "1"]')
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
+    made = StubWorld(tmp_path_factory.mktemp("staging"), SLOW)
+    start_detached(made.workspace)
+    yield made
+    stop(made.workspace)
+
+
+def command(world: StubWorld, *arguments: str, fault: str = "") -> processes.Done:
+    return processes.rtrl(*arguments, "-w", str(world.workspace.root), env={"RTRL_FAULT": fault})
+
+
+def begun(world: StubWorld, *arguments: str) -> subprocess.Popen[bytes]:
+    line = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--quiet"]
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def served(world: StubWorld) -> str:
+    with Admin(world.endpoint) as admin:
+        return admin.served().checkpoint
+
+
+def child(world: StubWorld, name: str, parent: Artifact) -> Artifact:
+    made = world.checkpoint(name, parent.digest)
+    world.report(made, parent)
+    return made
+
+
+def test_a_deploy_killed_while_weights_are_staged_changes_nothing(world: StubWorld) -> None:
+    killed = command(world, "deploy", fault="switch.staged.after")
+    assert killed.returncode == -signal.SIGKILL
+    voice = world.voice()
+    assert (served(world), world.voice()) == (world.first.digest, voice)
+    done = command(world, "deploy")
+    assert done.returncode == 0, done.stderr
+    assert "read and packed before requests were held" in done.stdout
+    assert served(world) == world.second.digest
+    assert world.voice() != voice
+
+
+def test_a_rollback_while_weights_are_staged_ends_where_it_should(world: StubWorld) -> None:
+    """It waits for the deploy, and takes that back from memory."""
+    third = child(world, "third", world.second)
+    deploying = begun(world, "deploy", "--input", third.ref)
+    while not world.store.deployments.unfinished("auto"):
+        assert deploying.poll() is None
+        time.sleep(0.05)
+    back = command(world, "rollback", "--lock-timeout", "60")
+    assert (deploying.wait(), back.returncode) == (0, 0), back.stderr
+    assert "in place, from its memory" in back.stdout
+    assert served(world) == world.second.digest
+
+
+def test_of_two_deploys_at_once_one_is_served(world: StubWorld) -> None:
+    both = [child(world, name, world.second) for name in ("fourth", "fifth")]
+    ended = [each.wait() for each in [begun(world, "deploy", "--input", one.ref) for one in both]]
+    live = world.store.alias("auto", "live")
+    assert live is not None
+    assert served(world) == live.digest
+    assert live.digest in [one.digest for one in both]
+    # the other came meanwhile, or after it, when the report was not about what was live
+    assert sorted(ended) in ([0, 3], [0, 11])
+
+
+def test_what_the_gate_would_not_let_through_is_not_staged(tmp_path: Path) -> None:
+    world = StubWorld(tmp_path)
+    worse = world.checkpoint("worse", world.first.digest)
+
+    asked: list[str] = []
+
+    class Swapper:
+        def stage_ahead(self, target: Checkpoint) -> bool:
+            asked.append(target.digest)
+            return True
+
+    async def ask(ref: str, *, override: bool = False) -> None:
+        ahead.ask(ref, override)
+        assert ahead._finding is not None
+        await ahead._finding
+
+    ahead = StagedAhead(world.store, "auto", Swapper())  # type: ignore[arg-type]
+
+    async def all_of_it() -> None:
+        await ask(worse.ref)
+        await ask("checkpoint@v99")
+        await ask("")
+        await ask(worse.ref, override=True)
+
+    asyncio.run(all_of_it())
+    assert asked == [world.second.digest, worse.digest]
