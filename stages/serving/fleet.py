@@ -88,7 +88,7 @@ class Fleet:
                 drain_s,
                 prepare=getattr(each, "prepare", None),
                 keeper=each if goes_on else None,
-                stager=partial(_control, each) if isinstance(each, Supervisor) else None,
+                stager=partial(_control, each) if _stages(each, config) else None,
                 beside=each if isinstance(each, Supervisor) and config.lora_rank else None,
             )
             for each in self.engines
@@ -150,6 +150,11 @@ class Fleet:
     async def stop(self, *, patient: bool = True) -> None:
         """Stop those of this machine, and leave nothing behind."""
         await asyncio.gather(*(each.stop(patient=patient) for each in self.engines))
+
+
+def _stages(engine: Engine, config: EngineConfig) -> bool:
+    """Whether weights are made ready in it ahead: with adapters it would be the merged ones, for nothing."""
+    return isinstance(engine, Supervisor) and not config.lora_rank
 
 
 def _control(engine: Engine) -> EngineControl:
