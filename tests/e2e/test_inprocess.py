@@ -169,7 +169,8 @@ for after, to, back in (("update", second, first), ("rollback", first, second)):
 keys = {folder: weights_key(read_fingerprint(Path(folder))) for folder in (first, second)}
 
 def call(method, folder, **more):
-    return worker.llm.collective_rpc(method, kwargs={"path": folder, "key": keys[folder], **more})[0]
+    named = {} if method == "rtrl_unstage" else {"path": folder, "key": keys[folder], **more}
+    return worker.llm.collective_rpc(method, kwargs=named)[0]
 
 def kept(folder, **more):
     loaded = call("rtrl_load", folder, **more)
@@ -181,6 +182,47 @@ def kept(folder, **more):
 kept(first, file=True)
 for name, folder in (("away", second), ("back", first), ("again", second)):
     found[f"memory {name}"] = kept(folder)
+def answers_as(folder):
+    expected = read_fingerprint(Path(folder))
+    return judge_probes(expected.logprobs, worker.score(expected.probes), dtype).verdict
+
+def staged(folder, after=lambda: None, limit_gib=None):
+    call("rtrl_unstage", folder)
+    slices = []
+    while not slices or slices[-1]["state"] == "going":
+        slices.append(call("rtrl_stage", folder, expected={}, limit_gib=limit_gib, seconds=0))
+        if len(slices) == 3:  # what is served is not touched by it
+            assert answers_as(first) == "child", "before the exchange"
+    loaded = call("rtrl_load", folder)
+    after()
+    worker.llm.reset_prefix_cache()
+    told = {"slices": len(slices), "why": slices[-1]["why"], "verdict": answers_as(folder)}
+    return loaded | call("rtrl_verify", folder, expected={}) | told
+
+def from_first():
+    call("rtrl_load", first, file=True, limit_gib=0)
+    worker.llm.reset_prefix_cache()
+    call("rtrl_verify", first, expected={})
+    layer = model.model.layers[1].mlp.gate_up_proj
+    return layer, layer.cpu_linear, model.model.norm.weight.detach().clone(), model.lm_head.cpu_linear
+
+layer, kernel, norm, head = from_first()
+found["staged"] = staged(second)
+for name, lie in (
+    ("layer", lambda: setattr(layer, "cpu_linear", kernel)),
+    ("norm", lambda: model.model.norm.weight.data.copy_(norm)),
+    ("head", lambda: setattr(model.lm_head, "cpu_linear", head)),
+):
+    layer, kernel, norm, head = from_first()
+    found[f"staged without {name}"] = staged(second, lie)
+found["head"] = next(name for name, each in model.named_modules() if each is model.lm_head)
+from_first()
+found["staged no room"] = staged(second, limit_gib=0)
+call("rtrl_load", first, file=True, limit_gib=0)
+worker.llm.reset_prefix_cache()
+found["staged unproven"] = staged(second)
+kept(first, file=True)
+kept(second)
 model.model.norm.weight.data[0] += 0.5
 found["memory damaged"] = call("rtrl_verify", second, expected={})
 found["memory none"] = kept(first, limit_gib=0, file=True)
@@ -226,6 +268,19 @@ def test_what_vllm_holds_is_told_from_what_it_should(tmp_path: Path, dtype: str)
         one = found[f"memory {name}"]
         assert (one["source"], one["keeps"], one["different"], one["verdict"]) == (source, "", [], "child")
         assert one["kept"], "what was held before is kept"
+    exchanged = found["staged"]
+    assert (exchanged["source"], exchanged["different"], exchanged["verdict"]) == ("staged", [], "child")
+    assert exchanged["parameters_checked"] == found["start"]["parameters"]
+    assert exchanged["slices"] > exchanged["tensors"], "in many pieces"
+    names = {"layer": "model.layers.1.mlp.gate_up_proj", "norm": "model.norm.weight"}
+    names["head"] = found["head"]
+    for lie, name in names.items():
+        assert found[f"staged without {lie}"]["source"] == "staged"
+        assert found[f"staged without {lie}"]["different"] == [name], lie
+    for name, why in (("no room", "engine.resident_gib is 0"), ("unproven", "what was held was not proven")):
+        one = found[f"staged {name}"]
+        assert (one["source"], one["different"], one["verdict"]) == ("file", [], "child"), name
+        assert one["why"].startswith(why)
     assert found["memory none"]["keeps"] == "engine.resident_gib is 0"
     assert found["memory none"]["source"] == "file"
     assert found["memory damaged"]["different"] == ["model.norm.weight"]
