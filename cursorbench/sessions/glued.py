@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions.items import Place, Quarantined
-from cursorbench.sessions.reading import lines, parsed
+from cursorbench.sessions.reading import lines, lines_backwards, parsed
 
 _TRIES = 100  # beginnings of objects that are tried in one line
 _LONGEST = 4 << 20  # bytes; a damaged line that is longer is not mended
@@ -26,13 +26,13 @@ _ESCAPE = re.compile(
 
 
 def json_lines(
-    path: Path, is_line: Callable[[object], bool]
+    path: Path, is_line: Callable[[object], bool], *, backwards: bool = False
 ) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file of lines, and what cannot be read; `is_line` as for `objects`.
 
-    Raises OSError when the file cannot be read at all.
+    `backwards` begins with the last line. Raises OSError when the file cannot be read at all.
     """
-    for found in lines(path):
+    for found in (lines_backwards if backwards else lines)(path):
         if isinstance(found, Quarantined):
             yield found
             continue

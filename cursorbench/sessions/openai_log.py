@@ -18,7 +18,7 @@ from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Completion, Place, Quarantined, Read
 from cursorbench.sessions.openai_answers import answer_of
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
-from cursorbench.sessions.records import first_objects, first_text, mentions, number, opening, records
+from cursorbench.sessions.records import first_objects, first_text, mentions, number, oldest_first, opening
 from cursorbench.sessions.seen import Seen
 
 KIND = "openai-log"
@@ -46,7 +46,7 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """The turns of each exchange that no exchange before had."""
     log = _Log(seen)
-    for found in records(path):
+    for found in oldest_first(path, lambda record: _at(record, _head(_response(record)))):
         if isinstance(found, Quarantined):
             yield found
         else:

@@ -29,7 +29,7 @@ from cursorbench.sessions.reading import json_document, list_of, milliseconds, t
 from cursorbench.sessions.seen import Seen
 
 KIND = "opencode"
-_START = re.compile(rb'\s*(?:\xef\xbb\xbf)?\{\s*"(?:info|messages|todos)"\s*:')
+_START = re.compile(rb'\s*(?:\xef\xbb\xbf)?(?:\[\s*)?\{\s*"(?:info|messages|todos)"\s*:')
 _IDS = re.compile(rb'"(?:sessionID|id)"\s*:\s*"ses_|"projectID"\s*:')
 _REJECTED = re.compile(r"(?:Error: )?The user (?:rejected permission to use|dismissed this question)")
 _FEEDBACK = re.compile(r"^The user rejected permission.{0,80}? feedback:\s*(.*)", re.DOTALL)

@@ -5,10 +5,11 @@ What cannot be read becomes a `Quarantined` with file, line and reason, and read
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -25,13 +26,41 @@ def lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] 
     with path.open("rb") as file:
         while line := file.readline(max_line):
             number += 1
-            place = Place(str(path), number)
             if len(line) == max_line and not line.endswith(b"\n"):
-                while (rest := file.readline(max_line)) and not rest.endswith(b"\n"):
-                    pass
-                yield Quarantined(place, f"the line is longer than {max_line >> 20} MiB")
-            elif line := line.strip(b"\r\n\x00\t "):
-                yield place, line.removeprefix(BYTE_ORDER_MARK)
+                _skip(file, max_line)
+            if found := _line(line, Place(str(path), number), max_line):
+                yield found
+
+
+def lines_backwards(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] | Quarantined]:
+    """The same from the last line to the first; eight bytes a line are kept, where it begins."""
+    starts = array("Q")
+    with path.open("rb") as file:
+        while True:
+            start = file.tell()
+            if not (line := file.readline(max_line)):
+                break
+            starts.append(start)
+            if not line.endswith(b"\n"):
+                _skip(file, max_line)
+        for number in range(len(starts), 0, -1):
+            file.seek(starts[number - 1])
+            if found := _line(file.readline(max_line), Place(str(path), number), max_line):
+                yield found
+
+
+def _line(line: bytes, place: Place, max_line: int) -> tuple[Place, bytes] | Quarantined | None:
+    """A line as it is passed on; None for a blank one."""
+    if len(line) == max_line and not line.endswith(b"\n"):
+        return Quarantined(place, f"the line is longer than {max_line >> 20} MiB")
+    line = line.strip(b"\r\n\x00\t ")
+    return (place, line.removeprefix(BYTE_ORDER_MARK)) if line else None
+
+
+def _skip(file: BinaryIO, max_line: int) -> None:
+    """Go on behind the end of a line whose beginning was read."""
+    while (rest := file.readline(max_line)) and not rest.endswith(b"\n"):
+        pass
 
 
 def text_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, str]]:

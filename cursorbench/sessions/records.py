@@ -6,7 +6,8 @@ Also the small things adapters of JSON logs share: a session said once, JSON tex
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,35 @@ from cursorbench.sessions.reading import json_document, lines, parsed
 from cursorbench.sessions.seen import Seen
 
 
-def records(path: Path) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+def records(path: Path, *, backwards: bool = False) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
     """The JSON objects of a file: one a line, or one document that is an object or a list of them.
+
+    `backwards` begins with the last one.
 
     Lines are the rule. Only a file whose first line is no object by itself and which is valid JSON as a whole
     is a document; damaged lines therefore never make a document of a log. Objects that share a line are read,
     and half a character, which clients leave where they cut a text, costs a character.
     """
     if _is_document(path) and isinstance(whole := json_document(path), dict | list):
-        for value in whole if isinstance(whole, list) else [whole]:
+        values = whole if isinstance(whole, list) else [whole]
+        for value in reversed(values) if backwards else values:
             place = Place(str(path))
             yield (place, value) if isinstance(value, dict) else Quarantined(place, "not a JSON object")
         return
-    yield from json_lines(path, _is_no_line)
+    yield from json_lines(path, _is_no_line, backwards=backwards)
+
+
+def oldest_first(
+    path: Path, when: Callable[[dict[str, Any]], int | None]
+) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """`records` in the order of their time (ms, `when`): from the end where they are newest first.
+
+    So databases write them out. It is told by the first 256: later ones are mostly older.
+    """
+    first = (when(found[1]) for found in islice(records(path), 256) if not isinstance(found, Quarantined))
+    steps = [after - before for before, after in pairwise(at for at in first if at is not None)]
+    backwards = sum(step < 0 for step in steps) > 3 * sum(step > 0 for step in steps)
+    yield from records(path, backwards=backwards)
 
 
 def _is_no_line(value: object) -> bool:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cursorbench.sessions import openai_log
@@ -21,6 +22,7 @@ from cursorbench.sessions.items import (
     ToolUse,
     UserTurn,
 )
+from cursorbench.sessions.reading import lines, lines_backwards
 from cursorbench.sessions.seen import Seen
 
 AT = 1_700_000_000_000
@@ -229,3 +231,47 @@ def test_a_stream_tells_its_time_with_its_first_chunk(path: Path) -> None:
     done["response"]["output"] = [{"type": "message", "role": "assistant", "content": "hi"}]
     found = read(path, {"request": request(ASK), "response": [done]})
     assert {one.at for one in found if isinstance(one, AgentTurn)} == {1_700_000_002_000}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_a_log_that_is_newest_first_tells_the_same(tmp_path: Path, suffix: str) -> None:
+    """As databases write it out: each answer once, from its own record, and no broken call twice."""
+    call = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": "{"}}
+    said: list[dict[str, Any]] = [{"role": "user", "content": "do it"}]
+    turns: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "content": "done"},
+        {"role": "assistant", "content": "again"},
+    ]
+    told = [{"role": "tool", "tool_call_id": "c1", "content": "bad"}, {"role": "user", "content": "and more"}]
+    records = []
+    for number, turn in enumerate(turns):
+        asked = {"request": request(*said), "response": response(turn, f"a{number}")}
+        records.append(asked | {"timestamp": 1_760_000_000 + 60 * number})
+        said += [turn, *told[number : number + 1]]
+    forwards, backwards = tmp_path / f"forwards.{suffix}", tmp_path / f"backwards.{suffix}"
+    for path, order in ((forwards, records), (backwards, records[::-1])):
+        path.write_text(json.dumps(order) if suffix == "json" else "\n".join(map(json.dumps, order)))
+    right, turned = (
+        [_anywhere(item) for item in openai_log.read(path, Seen())] for path in (forwards, backwards)
+    )
+    assert right == turned
+    assert len([item for item in right if isinstance(item, AgentTurn)]) == 3
+
+
+def _anywhere(item: Read) -> Read:
+    return msgspec.structs.replace(item, place=Place(""))
+
+
+def test_lines_backwards_are_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"\xef\xbb\xbfone\r\n\n" + b"x" * 40 + b"\ntwo\n" + b"y" * 41 + b"\nthree")
+    found = list(lines(path, 32))
+    assert list(lines_backwards(path, 32)) == found[::-1]
+    assert [one.place.line if isinstance(one, Quarantined) else one[0].line for one in found] == [
+        1,
+        3,
+        4,
+        5,
+        6,
+    ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cursorbench.sessions import opencode
+from cursorbench.sessions import kinds, opencode
 from cursorbench.sessions.items import (
     AgentTurn,
     Edit,
@@ -219,7 +219,11 @@ DOCUMENT = {
     ],
 }
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
@@ -252,3 +256,11 @@ def test_a_garbage_message_takes_nothing_with_it(path: Path, at: int, garbage: A
     whole = read(path, *messages)
     found = read(path, *messages[:at], garbage, *messages[at:])
     assert [one for one in found if not isinstance(one, Quarantined)] == whole
+
+
+def test_a_list_of_documents_is_recognised_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "exports.json"
+    path.write_text(json.dumps([DOCUMENT, {**DOCUMENT, "info": {**INFO, "id": "ses_other"}}], indent=1))
+    assert kinds.kind_of(path) == "opencode"
+    starts = [one for one in opencode.read(path, Seen()) if isinstance(one, SessionStart)]
+    assert len(starts) == 2
