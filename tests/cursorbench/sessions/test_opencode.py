@@ -218,12 +218,9 @@ DOCUMENT = {
         agent(2, tool("write", input={"filePath": "f", "content": "x"}), text("b")),
     ],
 }
+FINITE = st.floats(allow_nan=False, allow_infinity=False)  # others are no JSON
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | FINITE | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
