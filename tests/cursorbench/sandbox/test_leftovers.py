@@ -61,6 +61,7 @@ def opened(pid: int) -> int:
 @pytest.mark.parametrize("killed", ["caller", "keeper", "both"])
 def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> None:
     mark = str(time.time_ns())
+    others = set(Path("/proc/self/mounts").read_text().splitlines())  # of another's container, say
     line = [sys.executable, "-c", _CALLER, str(environment.root), mark]
     variables = {**os.environ, "PYTHONPATH": str(PACKAGES)}
     with (
@@ -73,6 +74,8 @@ def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> N
         assert len(left(keeper, mark)) > 3
         mounts = Path("/proc/self/mounts").read_text()
         assert f"{STAGE}/boxes" not in mounts  # none of ours is seen here
+        new = [one for one in mounts.splitlines() if one not in others]
+        assert not [one for one in new if "rtrl" in one or one.startswith("overlay ")]
         if killed in ("keeper", "both"):
             os.kill(keeper, signal.SIGKILL)
         if killed in ("caller", "both"):
