@@ -97,6 +97,15 @@ def _timeout(name: str, code: str) -> Attempt:
     return Attempt(name, "limits", run)
 
 
+_LIMITED = """
+import resource
+for name in ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_CPU"):
+    try:
+        resource.prlimit(1, getattr(resource, name), (0, 0))
+        print("limited")
+    except OSError as error:
+        print(error)
+"""
 _BOMB = (
     "import os, time\nwhile True:\n    try:\n        os.fork() or os.setsid()\n"
     "    except OSError:\n        time.sleep(0.01)"
@@ -163,6 +172,12 @@ ATTEMPTS: list[Attempt] = [
         "process 1 of its namespace",
         ["/bin/sh", "-c", "kill -STOP 1; kill -KILL 1; kill -SEGV 1; sleep 0.2"],
         lambda done, used: done.ended != "exited",
+    ),
+    _flood(
+        "limits for the supervisor",
+        "seccomp",
+        _python(_LIMITED),
+        lambda done, used: "limited" in done.output,
     ),
     _flood(
         "fork bomb",
