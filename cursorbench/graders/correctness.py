@@ -39,6 +39,7 @@ Reason = Literal[
     "output",
     "forged",  # the report says what cannot be
 ]
+ROUNDS = 4  # of runs and challenges, for a diff whose text reaches for the runner or its process
 SHOWN = 20  # ids kept of failed and missing tests
 
 
@@ -105,11 +106,24 @@ def grade(
         restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
         found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
-        result = _run(sandbox, task, tests, sources)
+        suspicious = any(flag.startswith("source:") for flag in found)
+        result = _run(sandbox, task, tests, sources, ROUNDS if suspicious else 1)
     return replace(result, flags=tuple(sorted(found)), restored=tuple(restored))
 
 
-def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
+def _run(
+    sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str], rounds: int
+) -> Correctness:
+    """The worst of some rounds: who lies in one run of two, by the throw of a coin, is found out by more."""
+    result = _round(sandbox, task, tests, sources)
+    for _ in range(rounds - 1):
+        if result.passed:
+            again = _round(sandbox, task, tests, sources)
+            result = replace(again, seconds=result.seconds + again.seconds)
+    return result
+
+
+def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
     told = task.tests
     expected = told.fail_to_pass + told.pass_to_pass
     planted = canaries.plant(tests, expected, sources)
@@ -120,7 +134,7 @@ def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequ
         return result
     if lie := _lie(ran, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
-    broken, must_fail = canaries.sabotage(tests, expected)
+    broken, must_fail = canaries.sabotage(tests, told.fail_to_pass, told.pass_to_pass)
     if not must_fail:
         return result
     planted = canaries.plant(broken, expected, sources)
