@@ -106,6 +106,11 @@ for name in ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_CPU"):
     except OSError as error:
         print(error)
 """
+_LEADER = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
+"""
 _BOMB = (
     "import os, time\nwhile True:\n    try:\n        os.fork() or os.setsid()\n"
     "    except OSError:\n        time.sleep(0.01)"
@@ -178,6 +183,12 @@ ATTEMPTS: list[Attempt] = [
         "seccomp",
         _python(_LIMITED),
         lambda done, used: "limited" in done.output,
+    ),
+    _flood(
+        "a command whose first thread has ended",
+        "looks dead and is killed",
+        _python(_LEADER),
+        lambda done, used: done.ended != "timeout",
     ),
     _flood(
         "fork bomb",

@@ -85,7 +85,7 @@ def test_who_is_honest_in_the_challenge_alone_is_not_believed(world: World) -> N
 
 
 def test_who_throws_a_coin_in_each_run_is_found_out(world: World) -> None:
-    """One test that tells: to lie in the run and be honest in the challenge has one chance in four each round."""
+    """One test that tells: a lie in the run and none in the challenge has one chance in four each round."""
     task = replace(world.task, tests=replace(world.task.tests, fail_to_pass=(f"{FILE}::test_total",)))
     lucky = CORE + f"import os\n_coin = os.urandom(1)[0] % 2\n{patched(f'_coin and {UNKNOWN}')}"
     diff = world.diff({"calc/core.py": lucky})
