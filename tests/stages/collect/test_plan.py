@@ -86,8 +86,8 @@ def test_every_reason_by_hand() -> None:
     found = scanned(made, [event("x", "12", "edit_applied", 9 * HOUR + 1)])
     assert reasons(found, decide(found)) == {
         "ok": "taken", "e3": "consumed", "old": "lag", "parent": "taken", "stranger": "unrelated",
-        "unheard_of": "unrelated", "young": "immature", "just ripe": "taken", "private": "no_train", "other_arm": "arm",
-        "no_answer": "taken", "edited_late": "immature",
+        "unheard_of": "unrelated", "young": "immature", "private": "no_train", "other_arm": "arm",
+        "no_answer": "taken", "edited_late": "immature", "just ripe": "taken",
     }  # fmt: skip
 
 
