@@ -55,8 +55,8 @@ class DeployStage:
 
         Raises:
             UsageError (2): --override without --reason.
-            GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named it,
-                and it was rolled back when it was last served.
+            GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
+                it, and it was rolled back when it was last served.
             InputMissingError (5): no such checkpoint, or no such line.
         """
         if self.override and not self.reason.strip():

@@ -62,8 +62,8 @@ class Switch:
 
 
 def require_reachable(workspace: Workspace, *, offline: bool) -> None:
-    """Raise DependencyDownError (13) without a running gateway, UsageError (2) for --offline with one, or when
-    it was started for another line."""
+    """Raise DependencyDownError (13) without a running gateway, UsageError (2) for --offline with one, or
+    when it was started for another line."""
     settings = workspace.settings
     line = settings.workspace.line
     if not offline:
