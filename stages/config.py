@@ -18,9 +18,7 @@ path and no section, and the import costs every command 90 ms.
 from __future__ import annotations
 
 import difflib
-import json
 import os
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from stages.ab.config import AbConfig
 from stages.collect.config import CollectConfig
+from stages.config_layers import Layer, environment_layers, override_layer, refuse_misspelt
 from stages.cycle_config import CycleConfig
 from stages.deploy.config import DeployConfig
 from stages.distill.config import DistillConfig
@@ -43,11 +42,7 @@ from stages.rollback.config import RollbackConfig
 from stages.target.config import TargetConfig
 from stages.train.config import TrainConfig
 
-_VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
-_NAMED = ("populations", "targets")  # sections of sections: [targets.NAME]
-_EXAMPLE = "train.learning_rate=1e-4"
 DEFAULT_LINE = "auto"
-Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
 
 
 class WorkspaceConfig(BaseModel):
@@ -116,6 +111,9 @@ class Settings(BaseModel):
             raise InputMissingError(
                 f"settings file {path} is missing", hint="`rtrl init` writes one"
             ) from error
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise UsageError(f"{path} is not UTF-8 (line {line})", hint="save it as UTF-8") from error
         return cls.parse(text, source=str(path), overrides=overrides)
 
     @classmethod
@@ -125,6 +123,7 @@ class Settings(BaseModel):
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{source} is not valid TOML: {error}", hint="correct that line") from error
+        refuse_misspelt(os.environ, _keys_of(cls))
         layers = [(source, document), *environment_layers(os.environ), *map(override_layer, overrides)]
         for where, layer in layers:
             _check_keys(cls, where, layer)
@@ -173,44 +172,15 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return {**below, **above, **both}
 
 
-def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
-    """One layer per variable `RTRL_SECTION__KEY`; `RTRL_TARGETS__NAME__KEY` where sections have names."""
-    layers: list[Layer] = []
-    for name in sorted(environment):
-        if match := _VARIABLE.fullmatch(name):
-            section, key = match[1].lower(), match[2].lower()
-            keys = key.split("__") if section in _NAMED else [key]
-            layers.append(
-                (f"environment variable {name}", {section: _nested(keys, _value(environment[name]))})
-            )
-    return layers
-
-
-def override_layer(text: str) -> Layer:
-    """The layer of one `section.key=value`, named without the value, which may be a secret.
-
-    Raises UsageError (exit 2).
-    """
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    if not equals or not dot or not key:
-        raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
-    keys = key.split(".") if section in _NAMED else [key]
-    return f"--set {name.strip()}", {section: _nested(keys, _value(value.strip()))}
-
-
-def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
-    return {keys[0]: _nested(keys[1:], value) if keys[1:] else value}
-
-
-def _value(text: str) -> Any:
-    """Lists, tables and `null` are read as JSON; the rest stays text, which pydantic converts by type."""
-    if text[:1] in ("[", "{") or text == "null":
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{text!r} is not valid JSON", hint="lists and tables are JSON") from error
-    return text
+def _keys_of(settings: type[Settings]) -> dict[str, set[str]]:
+    """Sections with the names of their settings; those whose sections have names of their own have none."""
+    found = {}
+    for section, field in settings.model_fields.items():
+        model = field.annotation
+        found[section] = (
+            set(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else set()
+        )
+    return found
 
 
 def _check_keys(settings: type[Settings], where: str, layer: Mapping[str, Any]) -> None:

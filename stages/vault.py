@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
-from stages.vault_files import aesgcm, connect, erase_log, write_master
+from stages.vault_files import aesgcm, connect, erase_log, make_database, write_master
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -61,17 +61,21 @@ class Vault:
     def create(cls, keys_dir: Path) -> Vault:
         """The vault in `keys_dir`, made when there is none.
 
+        The database comes first: with a master key and no database it was lost, and a new one would
+        pass for it.
+
         Raises:
-            IntegrityError: wrapped keys are there but the master key that opens them is not.
+            InputMissingError, IntegrityError: as `open`; or wrapped keys are there but the master key that
+                opens them is not.
         """
-        master = keys_dir / MASTER_FILE
+        master, database = keys_dir / MASTER_FILE, keys_dir / DATABASE_FILE
         if not master.exists():
-            if (keys_dir / DATABASE_FILE).exists():
+            keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if make_database(database):
                 raise IntegrityError(
                     f"{master} is missing, but {DATABASE_FILE} holds keys wrapped by it",
                     hint="restore the master key; without it nothing sealed so far can be read",
                 )
-            keys_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_master(master)
         return cls.open(keys_dir)
 
@@ -80,8 +84,9 @@ class Vault:
         """The vault in `keys_dir`.
 
         Raises:
-            InputMissingError: there is none.
-            IntegrityError: its master key is not 32 bytes, or does not open the wrapped keys.
+            InputMissingError: there is none, or one of its files is gone.
+            IntegrityError: its master key is not 32 bytes, or does not open the wrapped keys; its database
+                is empty or damaged.
         """
         path = keys_dir / MASTER_FILE
         try:

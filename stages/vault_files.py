@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages import faults
-from stages.errors import DependencyDownError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -28,10 +28,39 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_current_key ON user_keys (user) WHERE forg
 """
 
 
+_LOST = (
+    "restore it from a backup: without it nothing sealed so far can be read, and a new one would hide that"
+)
+
+
 def connect(path: Path) -> sqlite3.Connection:
+    """The database at `path`, which has to be there: one made anew would open nothing, and say nothing of it.
+
+    Raises:
+        InputMissingError (5): it is not there. IntegrityError (12): it is empty, or no database.
+        DependencyDownError (13): it cannot be opened.
+    """
+    if not path.exists():
+        raise InputMissingError(f"the users' keys at {path} are missing", hint=_LOST)
+    return _open(path, make=False)
+
+
+def make_database(path: Path) -> bool:
+    """Make the database where there is none. Whether it holds keys. Raises as `connect`."""
+    db = _open(path, make=True)
+    try:
+        return db.execute("SELECT 1 FROM user_keys LIMIT 1").fetchone() is not None
+    finally:
+        db.close()
+
+
+def _open(path: Path, *, make: bool) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
+        if not make and not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'user_keys'").fetchone():
+            db.close()
+            raise IntegrityError(f"{path} is empty", hint=_LOST)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA secure_delete = ON")

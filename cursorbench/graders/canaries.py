@@ -26,6 +26,7 @@ from pathlib import PurePosixPath
 FILES = 12  # test files that get canaries, at most
 PER_FILE = 2  # that must fail, and that must pass
 SABOTAGED = 5  # functions, at most
+TELLING = 3  # of these among the ones that fail on the base, at most
 _ERRORS = ("ValueError", "TypeError", "AttributeError", "KeyError", "NotImplementedError")
 
 
@@ -79,8 +80,14 @@ def plant(tests: Mapping[str, bytes], first: Sequence[str], sources: Sequence[st
     return Planted(files, frozenset(must_fail), frozenset(must_pass))
 
 
-def sabotage(tests: Mapping[str, bytes], ids: Sequence[str]) -> tuple[dict[str, bytes], frozenset[str]]:
+def sabotage(
+    tests: Mapping[str, bytes], telling: Sequence[str], others: Sequence[str] = ()
+) -> tuple[dict[str, bytes], frozenset[str]]:
     """Some of the expected tests made to fail.
+
+    Args:
+        telling: ids that fail on the base. A liar lies about these, so most are chosen among them, however
+            many `others` there are.
 
     Returns:
         The test files, and the ids that must be reported as failed now; none where no function has a shape
@@ -90,15 +97,21 @@ def sabotage(tests: Mapping[str, bytes], ids: Sequence[str]) -> tuple[dict[str, 
     files = dict(tests)
     trees = {path: tree for path, text in tests.items() if (tree := _parsed(text)) is not None}
     by_place: dict[Place, list[str]] = {}
-    for name in ids:
+    for name in [*telling, *others]:
         place = locate(name, trees)
         if place is not None and _breakable(_find(trees[place.file], place)):
             by_place.setdefault(place, []).append(name)
-    chosen = draw.sample(sorted(by_place, key=str), min(SABOTAGED, (len(by_place) + 1) // 2))
+    first = {place for place, names in by_place.items() if not set(names).isdisjoint(telling)}
+    chosen = _half(first, TELLING, draw)
+    chosen += _half(by_place.keys() - first, SABOTAGED - len(chosen), draw)
     for path in {place.file for place in chosen}:
         nodes = [_find(trees[path], place) for place in chosen if place.file == path]
         files[path] = _broken(tests[path], [node for node in nodes if node is not None], draw)
     return files, frozenset(name for place in chosen for name in by_place[place])
+
+
+def _half(places: Collection[Place], most: int, draw: random.Random) -> list[Place]:
+    return draw.sample(sorted(places, key=str), min(most, (len(places) + 1) // 2))
 
 
 def locate(name: str, files: Collection[str]) -> Place | None:

@@ -7,8 +7,8 @@ fork of its own:
 1. The tests with canaries among them (`canaries.py`). Every expected id has to be there and passed. A
    canary that must fail has to be reported failed by name, one that must pass as passed, and pytest's exit
    status has to say that something failed.
-2. Only when all of that is so, the challenge: the same tests, some of the expected ones sabotaged. Those
-   have to be reported failed now.
+2. Only when all of that is so, the challenge: the same tests, some of the expected ones sabotaged, and other
+   canaries. Those have to be reported failed now, the rest as before.
 
 The verdict is made here, by the parent, of ids and outcomes; nothing that the tested code can write is a
 reward. A sandbox that died is a SandboxError and no grade. What a forger in the test's own process could
@@ -17,7 +17,7 @@ still do is in docs/bench-run.md. Not here: the other axes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -39,6 +39,7 @@ Reason = Literal[
     "output",
     "forged",  # the report says what cannot be
 ]
+ROUNDS = 4  # of runs and challenges, for a diff whose text reaches for the runner or its process
 SHOWN = 20  # ids kept of failed and missing tests
 
 
@@ -105,11 +106,24 @@ def grade(
         restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
         found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
-        result = _run(sandbox, task, tests, sources)
+        suspicious = any(flag.startswith("source:") for flag in found)
+        result = _run(sandbox, task, tests, sources, ROUNDS if suspicious else 1)
     return replace(result, flags=tuple(sorted(found)), restored=tuple(restored))
 
 
-def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
+def _run(
+    sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str], rounds: int
+) -> Correctness:
+    """The worst of some rounds: who lies in one run of two, by the throw of a coin, is found out by more."""
+    result = _round(sandbox, task, tests, sources)
+    for _ in range(rounds - 1):
+        if result.passed:
+            again = _round(sandbox, task, tests, sources)
+            result = replace(again, seconds=result.seconds + again.seconds)
+    return result
+
+
+def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
     told = task.tests
     expected = told.fail_to_pass + told.pass_to_pass
     planted = canaries.plant(tests, expected, sources)
@@ -120,16 +134,31 @@ def _run(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequ
         return result
     if lie := _lie(ran, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
-    broken, must_fail = canaries.sabotage(tests, expected)
+    broken, must_fail = canaries.sabotage(tests, told.fail_to_pass, told.pass_to_pass)
     if not must_fail:
         return result
-    again = _fork(sandbox, task, tests, broken)
+    planted = canaries.plant(broken, expected, sources)
+    again = _fork(sandbox, task, tests, planted.files)
     result = replace(result, challenged=len(must_fail), seconds=result.seconds + again.done.seconds)
-    believed = sorted(name for name in must_fail if again.outcomes.get(name) == "passed")
-    if believed:
-        detail = f"{believed[0]} was reported as passed when it could not pass"
-        return replace(result, passed=False, reason="forged", detail=detail)
+    if lie := _challenged(again, expected, must_fail) or _lie(again, planted, is_pytest(told)):
+        return replace(result, passed=False, reason="forged", detail=lie)
     return result
+
+
+def _challenged(again: Ran, expected: Iterable[str], must_fail: Collection[str]) -> str:
+    """How the report of the challenge contradicts what is known, "" when it does not.
+
+    What was not sabotaged has to pass as before: who is honest in the challenge, and in nothing else, is not
+    believed.
+    """
+    for name in sorted(must_fail):
+        if again.outcomes.get(name) == "passed":
+            return f"{name} was reported as passed when it could not pass"
+    for name in expected:
+        if name not in must_fail and again.outcomes.get(name) != "passed":
+            said = again.outcomes.get(name, "nothing")
+            return f"{name} was reported as passed, and as {said} when others could not pass"
+    return ""
 
 
 def _find_command(sandbox: Sandbox, program: str) -> None:

@@ -28,7 +28,8 @@ _TELL = 'echo "$$"; exec "$@"'
 _BOTH = f"{_TELL} 2>&1"  # one pipe, so that the order stays
 _STDERR = 2
 # What descends from $1 or shares its session is stopped and killed, until nothing is found. Fields of
-# /proc/PID/stat after the name, which may hold line breaks and brackets: state, parent, group, session.
+# /proc/PID/stat after the name, which may hold line breaks and brackets: state, parent, group, session; the
+# 18th is how many threads there are: where the first has ended and others have not, it looks like a dead one.
 _END = """
 first=$1 round=0
 while [ $round -lt 50 ]; do
@@ -38,7 +39,7 @@ while [ $round -lt 50 ]; do
     while IFS= read -r part || [ -n "$part" ]; do text="$text $part"; done 2>/dev/null <"$file" || continue
     pid=${file#/proc/}
     set -- ${text##*) }
-    [ "$1" = Z ] || table="$table ${pid%/stat}:$2:$4"
+    [ "$1" = Z ] && [ "${18}" -le 1 ] || table="$table ${pid%/stat}:$2:$4"
   done
   while [ $more = 1 ]; do
     more=0

@@ -2,7 +2,8 @@
 
 A second wall behind the namespaces: what has no use in building and testing code and is reachable
 without rights (keyrings, tracing, io_uring, BPF), and what no namespace holds back (AF_VSOCK leads out of
-a virtual machine from any network namespace; TIOCSTI types into a terminal). Refused calls fail with EPERM,
+a virtual machine from any network namespace; TIOCSTI types into a terminal; limits that the same user sets
+to process 1 are its end, and that of its sandbox). Refused calls fail with EPERM,
 or ENOSYS where programs then take another way (clone3, io_uring). Filters are written for x86-64 and
 arm64; calls of any other architecture (32-bit ones included) kill the process.
 """
@@ -77,6 +78,7 @@ _CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
 _NEW_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_PRLIMIT, _FIRST = (302, 261), 1  # whoever limits process 1 ends the sandbox with it
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -112,6 +114,7 @@ def program(machine: str = "") -> bytes:
             if number is not None:
                 parts += [_jump(_JEQ, number, 0, 1), _refuse(error)]
     blocks = [(_CLONE, _clone_flags()), (_IOCTL, _terminal()), (_SOCKET, _family()), (_SOCKETPAIR, _family())]
+    blocks += [(_PRLIMIT, _first())]
     for both, block in blocks:
         parts += [_jump(_JEQ, both[column], 0, len(block)), *block]
     return b"".join([*parts, _statement(_RET, _ALLOW)])
@@ -125,6 +128,10 @@ def _clone_flags() -> list[bytes]:
 def _terminal() -> list[bytes]:
     checks = [part for value in _TERMINAL for part in (_jump(_JEQ, value, 0, 1), _refuse(_EPERM))]
     return [_argument(1), *checks, _statement(_RET, _ALLOW)]
+
+
+def _first() -> list[bytes]:
+    return [_argument(0), _jump(_JEQ, _FIRST, 0, 1), _refuse(_EPERM), _statement(_RET, _ALLOW)]
 
 
 def _family() -> list[bytes]:
@@ -143,6 +150,7 @@ def profile() -> dict[str, Any]:
     bits = [1 << bit for bit in range(32)]
     rules += [_rule(["clone"], _EPERM, 0, bit, bit) for bit in bits if bit & _NEW_NAMESPACES]
     rules += [_rule(["ioctl"], _EPERM, 1, 0xFFFFFFFF, value) for value in _TERMINAL]
+    rules += [_rule(["prlimit64"], _EPERM, 0, 0xFFFFFFFF, _FIRST)]
     both = ["socket", "socketpair"]
     known = [family for family in range(32) if family not in _FAMILIES]
     rules += [_rule(both, _EAFNOSUPPORT, 0, 0xFFFFFFFF, family) for family in known]

@@ -96,7 +96,7 @@ def parents() -> dict[int, tuple[int, int]]:
                     rest = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            if rest[0] != b"Z":
+            if rest[0] != b"Z" or int(rest[17]) > 1:  # the first of its threads may have ended, and not it
                 found[int(name)] = (int(rest[1]), int(rest[3]))  # parent, session
     return found
 

@@ -97,6 +97,20 @@ def _timeout(name: str, code: str) -> Attempt:
     return Attempt(name, "limits", run)
 
 
+_LIMITED = """
+import resource
+for name in ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_CPU"):
+    try:
+        resource.prlimit(1, getattr(resource, name), (0, 0))
+        print("limited")
+    except OSError as error:
+        print(error)
+"""
+_LEADER = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
+"""
 _BOMB = (
     "import os, time\nwhile True:\n    try:\n        os.fork() or os.setsid()\n"
     "    except OSError:\n        time.sleep(0.01)"
@@ -163,6 +177,18 @@ ATTEMPTS: list[Attempt] = [
         "process 1 of its namespace",
         ["/bin/sh", "-c", "kill -STOP 1; kill -KILL 1; kill -SEGV 1; sleep 0.2"],
         lambda done, used: done.ended != "exited",
+    ),
+    _flood(
+        "limits for the supervisor",
+        "seccomp",
+        _python(_LIMITED),
+        lambda done, used: "limited" in done.output,
+    ),
+    _flood(
+        "a command whose first thread has ended",
+        "looks dead and is killed",
+        _python(_LEADER),
+        lambda done, used: done.ended != "timeout",
     ),
     _flood(
         "fork bomb",

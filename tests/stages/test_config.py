@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.config import Settings, environment_layers, override_layer
+from stages.config import Settings
+from stages.config_layers import environment_layers, override_layer
 from stages.errors import InputMissingError, UsageError
 
 
@@ -138,11 +139,32 @@ def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         parse()
 
 
+@pytest.mark.parametrize(
+    "name", ["RTRL_DEPLOY_CANARY_SHARE", "rtrl_deploy__canary_share", "RTRL_DEPLOY__canary_share"]
+)
+def test_a_variable_that_nearly_is_one_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Passed over, the next deploy would go to everybody."""
+    monkeypatch.setenv(name, "0.1")
+    with pytest.raises(UsageError, match=f"environment variable {name} sets nothing") as caught:
+        parse()
+    assert "RTRL_DEPLOY__CANARY_SHARE" in caught.value.hint
+    monkeypatch.delenv(name)
+    monkeypatch.setenv("RTRL_ENGINE_KEY", "not a setting")
+    monkeypatch.setenv("RTRL_WORKSPACE", "/nor is this")
+    assert parse().deploy.canary_share == 0
+
+
 def test_layers() -> None:
     assert environment_layers({"RTRL_TRAIN__USER_CAP": "1", "OTHER__X": "2", "RTRL_X": "3"}) == [
         ("environment variable RTRL_TRAIN__USER_CAP", {"train": {"user_cap": "1"}})
     ]
     assert override_layer("a.b=c=d") == ("--set a.b", {"a": {"b": "c=d"}})
+
+
+def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "rtrl.toml").write_bytes(b"[cycle]\n# caf\xe9\n")
+    with pytest.raises(UsageError, match=r"not UTF-8 \(line 2\)"):
+        Settings.load(tmp_path / "rtrl.toml")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

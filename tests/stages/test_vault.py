@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,24 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "master.key").write_bytes(bytes(32))
     with pytest.raises(IntegrityError, match="does not open this vault"):
         Vault.open(tmp_path)
+
+
+@pytest.mark.parametrize("make", [Vault.open, Vault.create])
+def test_a_database_that_was_lost_is_not_made_anew(tmp_path: Path, make: Callable[[Path], Vault]) -> None:
+    vault = Vault.create(tmp_path)
+    blob = vault.seal("ada", b"text", b"id")
+    vault.close()
+    database = tmp_path / "vault.db"
+    whole = database.read_bytes()
+    database.unlink()
+    with pytest.raises(InputMissingError, match=r"keys at .* are missing"):
+        make(tmp_path)
+    assert not database.exists()
+    database.write_bytes(b"")  # as a copy leaves it that found no room
+    with pytest.raises(IntegrityError, match="is empty"):
+        make(tmp_path)
+    database.write_bytes(whole)
+    assert make(tmp_path).unseal("ada", blob, b"id") == b"text"
 
 
 def test_files_are_private(tmp_path: Path) -> None:

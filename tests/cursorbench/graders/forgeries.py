@@ -123,6 +123,7 @@ INI = "[pytest]\naddopts = -p forge\n"
 LAZY = CORE.replace("    return 0", "    raise NotImplementedError")
 OWN_FRAMES = 'call.excinfo is not None and str(call.excinfo.traceback[-1].path).endswith("calc/core.py")'
 UNKNOWN = 'not re.search(r"_[0-9a-f]{8}$", item.name)'
+UNWATCHED = f'{UNKNOWN} and any(re.search(r"_[0-9a-f]{{8}}$", other.name) for other in item.session.items)'
 
 DECIDING, TESTS = frozenset({"deciding"}), frozenset({"tests"})
 REPORT, EXIT = frozenset({"source:pytest"}), frozenset({"source:exit"})

@@ -109,6 +109,17 @@ def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
     assert not seen & {IDS[1], IDS[5]}, "a test that may end early, or on one line, is left alone"
 
 
+def test_what_tells_is_sabotaged_however_many_other_tests_there_are() -> None:
+    """Drawn from all alike, a liar about the one test that tells was hardly ever asked about it."""
+    others = [f"test_{number}" for number in range(100)]
+    text = "".join(f"def {name}():\n    assert True\n\n\n" for name in [*others, "test_new"])
+    ids = [f"{FILE}::{name}" for name in others]
+    for _ in range(4):
+        _, must_fail = canaries.sabotage({FILE: text.encode()}, [f"{FILE}::test_new"], ids)
+        assert f"{FILE}::test_new" in must_fail
+        assert len(must_fail) == canaries.SABOTAGED
+
+
 @pytest.mark.parametrize(
     ("name", "place"),
     [

@@ -53,6 +53,9 @@ ALLOWED, KILLED, REFUSED, ABSENT = 0x7FFF0000, 0x80000000, 0x00050001, 0x0005002
         (16, (0, 0x5413), ALLOWED),  # ioctl TIOCGWINSZ
         (16, (0, 0x5412), REFUSED),  # TIOCSTI
         (16, (0, 0x1_0000_5412), REFUSED),  # the kernel looks at the low half only
+        (302, (0, 7), ALLOWED),  # prlimit of one's own
+        (302, (2, 7), ALLOWED),  # of a child: the supervisor does so
+        (302, (1, 7), REFUSED),  # of process 1, which would end the sandbox
         (41, (1,), ALLOWED),  # AF_UNIX
         (41, (2,), ALLOWED),
         (41, (40,), 0x00050061),  # AF_VSOCK

@@ -1,0 +1,74 @@
+"""Settings given outside of `rtrl.toml`: variables of the environment and `--set`, as layers.
+
+Not here: what the settings are, and which layer wins (`config.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from stages.errors import UsageError
+
+_VARIABLE = re.compile(r"RTRL_([A-Z]+)__([A-Z0-9_]+)")
+_NAMED = ("populations", "targets")  # sections of sections: [targets.NAME]
+_EXAMPLE = "train.learning_rate=1e-4"
+Layer = tuple[str, dict[str, Any]]  # where it stands, nested settings
+
+
+def refuse_misspelt(environment: Mapping[str, str], known: Mapping[str, Collection[str]]) -> None:
+    """Refuse variables that nearly are a setting's: passed over, they would leave it as it was, unsaid.
+
+    `known` are the settings' names by section. Raises UsageError (exit 2): small letters
+    (`rtrl_deploy__canary_share`), or one underscore where two belong (`RTRL_DEPLOY_CANARY_SHARE`).
+    """
+    single = {f"RTRL_{section}_{key}".upper(): (section, key) for section in known for key in known[section]}
+    for name in sorted(environment):
+        upper = name.upper()
+        meant = upper if name != upper and _VARIABLE.fullmatch(upper) else ""
+        if upper in single:
+            meant = "RTRL_{}__{}".format(*single[upper]).upper()
+        if meant:
+            raise UsageError(f"environment variable {name} sets nothing", hint=f"did you mean {meant}?")
+
+
+def environment_layers(environment: Mapping[str, str]) -> list[Layer]:
+    """One layer per variable `RTRL_SECTION__KEY`; `RTRL_TARGETS__NAME__KEY` where sections have names."""
+    layers: list[Layer] = []
+    for name in sorted(environment):
+        if match := _VARIABLE.fullmatch(name):
+            section, key = match[1].lower(), match[2].lower()
+            keys = key.split("__") if section in _NAMED else [key]
+            layers.append(
+                (f"environment variable {name}", {section: _nested(keys, _value(environment[name]))})
+            )
+    return layers
+
+
+def override_layer(text: str) -> Layer:
+    """The layer of one `section.key=value`, named without the value, which may be a secret.
+
+    Raises UsageError (exit 2).
+    """
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not equals or not dot or not key:
+        raise UsageError(f"--set {name!r} is not section.key=value", hint=f"for example --set {_EXAMPLE}")
+    keys = key.split(".") if section in _NAMED else [key]
+    return f"--set {name.strip()}", {section: _nested(keys, _value(value.strip()))}
+
+
+def _nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    return {keys[0]: _nested(keys[1:], value) if keys[1:] else value}
+
+
+def _value(text: str) -> Any:
+    """Lists, tables and `null` are read as JSON; the rest stays text, which pydantic converts by type."""
+    if text[:1] in ("[", "{") or text == "null":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not valid JSON", hint="lists and tables are JSON") from error
+    return text
