@@ -7,6 +7,7 @@ here: running the tests, the verdict (`correctness.py`).
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +24,7 @@ _CLEAN_GIT = {
     "GIT_CONFIG_KEY_0": "safe.directory",
     "GIT_CONFIG_VALUE_0": "*",
 }
+_NO_ATTRIBUTES = b"* -text -eol -ident -filter -working-tree-encoding\n"
 _APPLY_S = 120.0
 _NOT_OURS = (".git", "__pycache__", "node_modules", ".venv", "venv", "site-packages")
 MAX_FILE = 64 << 20
@@ -36,6 +38,9 @@ class PatchError(Exception):
 def apply(sandbox: Sandbox, diff: str) -> set[str]:
     """Apply a diff to the working tree; the paths it touches, as git and as its text name them.
 
+    First byte by byte, for a model's diff is one of the bytes in its tree; where that fails as the tree's own
+    attributes say (line ends, encodings, `ident`), for a commit's diff is one of what git has stored.
+
     Raises:
         PatchError: git refuses it.
         SandboxError: the sandbox died, or has no git.
@@ -44,16 +49,24 @@ def apply(sandbox: Sandbox, diff: str) -> set[str]:
         return set()
     text = diff.encode("utf-8", "surrogateescape")
     text += b"" if text.endswith(b"\n") else b"\n"
-    named = _git_apply(sandbox, text, "--numstat", "-z")
-    _git_apply(sandbox, text, "--binary", "--whitespace=nowarn")
+    named = _git_apply(sandbox, text, _CLEAN_GIT, "--numstat", "-z")
+    plain = f"/tmp/{secrets.token_hex(16)}"
+    _do(sandbox, "git", "init", "-q", "--bare", "--template=", plain)
+    _write(sandbox, f"{plain}/info/attributes", _NO_ATTRIBUTES)
+    how = ("--binary", "--whitespace=nowarn")
+    try:
+        _git_apply(sandbox, text, _CLEAN_GIT | {"GIT_DIR": plain, "GIT_WORK_TREE": "."}, *how)
+    except PatchError:
+        _git_apply(sandbox, text, _CLEAN_GIT, *how)
+    _do(sandbox, "rm", "-rf", plain)
     touched = {row.split("\t", 2)[2] for row in named.split("\0") if row.count("\t") >= 2}
     for change in patch.files(diff):
         touched |= {change.path, change.old} - {""}
     return touched
 
 
-def _git_apply(sandbox: Sandbox, text: bytes, *options: str) -> str:
-    done = sandbox.exec(["git", "apply", *options, "-"], stdin=text, variables=_CLEAN_GIT, timeout_s=_APPLY_S)
+def _git_apply(sandbox: Sandbox, text: bytes, variables: Mapping[str, str], *options: str) -> str:
+    done = sandbox.exec(["git", "apply", *options, "-"], stdin=text, variables=variables, timeout_s=_APPLY_S)
     if done.ended == "sandbox_died" or (done.ended == "exited" and done.status in (126, 127)):
         raise SandboxError(
             "the diff could not be applied", hint=f"is git in the sandbox? {done.output[-300:]}"

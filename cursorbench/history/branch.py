@@ -19,12 +19,16 @@ _MOST_RENAMES = 1_000  # new files of one commit that are compared (git's own de
 
 
 class Changed(NamedTuple):
-    """A file that a commit changed; `old` and `new` are blobs, "" for none."""
+    """A file that a commit changed; `old` and `new` are blobs, "" for none.
+
+    `others`: the blobs of a merge's further parents. A merge has only files that differ from all parents'.
+    """
 
     commit: str
     path: str
     old: str
     new: str
+    others: tuple[str, ...] = ()
 
 
 class Branch:
@@ -54,6 +58,7 @@ class Branch:
         self._moves: dict[str, list[str]] = {}
         self._renamed: dict[str, list[str]] = {}
         self._sorted: list[str] = []
+        self._submodules: set[str] = set()
 
     def __contains__(self, commit: object) -> bool:
         return commit in self.times
@@ -87,7 +92,7 @@ class Branch:
         return next((oid for oid in self._first_parents(self.head) if self.times[oid] <= time), "")
 
     def changed(self, commit: str) -> list[Changed]:
-        """The files that a commit changed. None for a merge: what it brings was changed on its branch."""
+        """The files that a commit changed; of a merge those that are as no parent has them."""
         self._read()
         return self._by_commit.get(commit, [])
 
@@ -103,7 +108,13 @@ class Branch:
         if one.new or not (path := self.renamed(one.commit, one.path)):
             return one
         new = next(other.new for other in self.changed(one.commit) if other.path == path)
-        return Changed(one.commit, path, one.old, new)
+        return one._replace(path=path, new=new)
+
+    def submodule(self, told: str) -> str:
+        """The submodule, of now or of once, that a log's path leads into; "" when it does not."""
+        self._read()
+        place = f"/{told.lstrip('/')}"
+        return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
 
     def path_at(self, commit: str, path: str) -> str:
         """What a file of this path is called in a commit, its renames followed; "" when it is gone."""
@@ -152,7 +163,17 @@ class Branch:
         if self._by_name is not None:
             return
         self._by_name = {}
-        log = ("log", "-z", "--raw", "--no-renames", "--no-abbrev", "--topo-order", "--format=%H", self.head)
+        log = (
+            "log",
+            "-z",
+            "--raw",
+            "-c",
+            "--no-renames",
+            "--no-abbrev",
+            "--topo-order",
+            "--format=%H",
+            self.head,
+        )
         commit, raw, cut = "", "", False
         for token in self.repository.tokens(*log):
             if raw:
@@ -167,10 +188,15 @@ class Branch:
                 cut = self.repository.shallow and not self.parents[commit]
 
     def _add(self, commit: str, raw: str, path: str) -> None:
-        old_mode, new_mode, old, new, _ = raw[1:].split(" ")
-        if not {old_mode, new_mode} <= {"000000", *FILES}:
+        parents = len(raw) - len(raw.lstrip(":"))
+        words = raw[parents:].split(" ")
+        modes, blobs = words[: parents + 1], words[parents + 1 : 2 * parents + 2]
+        if not set(modes) <= {"000000", *FILES}:
+            if "160000" in modes:
+                self._submodules.add(path)
             return  # a link or another repository
-        one = Changed(commit, path, old if old.strip("0") else "", new if new.strip("0") else "")
+        old, *others, new = (blob if blob.strip("0") else "" for blob in blobs)
+        one = Changed(commit, path, old, new, tuple(others))
         assert self._by_name is not None
         self._by_commit.setdefault(commit, []).append(one)
         self._by_name.setdefault(path.rpartition("/")[2], []).append(one)

@@ -159,9 +159,12 @@ class Matcher:
         """The share of a change that a commit did to a file, what other changes claimed left out."""
         repository = self.branch.repository
         if units.short:
-            return float(taken_whole(units, repository.text(file.old), repository.text(file.new)))
+            new = repository.text(file.new)
+            return float(
+                all(taken_whole(units, repository.text(old), new) for old in (file.old, *file.others))
+            )
         added, deleted = self._lines(file)
-        wanted = units.minus(self.tracked.of_blob(file.old))
+        wanted = units.minus(self.tracked.before(file))
         total = wanted.total() + units.deleted.total()
         return ((wanted & added).total() + (units.deleted & deleted).total()) / total if total else 0.0
 
@@ -174,14 +177,13 @@ class Matcher:
     def _lines(self, file: Changed) -> tuple[Counter[str], Counter[str]]:
         """The tracked lines that a commit added to and deleted from a file, without claimed ones."""
         if file not in self._gained:
-            old, new = self.tracked.of_blob(file.old), self.tracked.of_blob(file.new)
             added, deleted = self._claims.get(file, (_NONE, _NONE))
-            self._gained[file] = new - old - added, old - new - deleted
+            self._gained[file] = self.tracked.gained(file) - added, self.tracked.lost(file) - deleted
         return self._gained[file]
 
     def _claim(self, units: Units, file: Changed) -> None:
         added, deleted = self._lines(file)
-        wanted = units.minus(self.tracked.of_blob(file.old))
+        wanted = units.minus(self.tracked.before(file))
         self._gained[file] = added - wanted, deleted - units.deleted
         before = self._claims.get(file, (_NONE, _NONE))
         self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)

@@ -1,4 +1,7 @@
-"""Commits that another commit takes back, as `git revert` writes it: "This reverts commit SHA".
+"""Commits that another commit takes back: "This reverts commit SHA", as `git revert` writes it, and "Reverts
+OWNER/NAME#12", as GitHub describes the pull request that takes back another.
+
+A merge that is taken back (`git revert -m 1`) takes back what it brought.
 
 Not for: what stands of a change afterwards (`standing.py`), which says the same of every way to undo.
 """
@@ -6,12 +9,14 @@ Not for: what stands of a change afterwards (`standing.py`), which says the same
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from cursorbench.history.branch import branch_of
+from cursorbench.history.branch import Branch, branch_of
 from cursorbench.history.repository import Repository
 
 _REVERTS = re.compile(r"^\W{0,3}(?:This reverts|Reverts) commit ([0-9a-f]{7,64})\b", re.MULTILINE)
+_REVERTS_REQUEST = re.compile(r"^Reverts [\w./-]*#(\d+)\s*$", re.MULTILINE)
+_REQUEST = re.compile(r".*\(#(\d+)\)|Merge pull request #(\d+) from .*")  # subjects that GitHub writes
 
 
 def reverted(repository: Repository, head: str = "HEAD") -> dict[str, int]:
@@ -27,17 +32,41 @@ def reverted(repository: Repository, head: str = "HEAD") -> dict[str, int]:
     """
     branch = branch_of(repository, head)
     by: dict[str, list[str]] = {}
-    for entry in repository.tokens("log", "-z", "--format=%H%n%B", "--grep=everts commit ", branch.head):
-        commit, _, message = entry.lstrip("\n").partition("\n")
-        for name in _REVERTS.findall(message):
-            if (taken := branch.named(name)) and taken != commit:
-                by.setdefault(taken, []).append(commit)
+    for commit, taken in _taken_back(repository, branch):
+        if taken != commit:
+            by.setdefault(taken, []).append(commit)
     gone = _gone(by)
     found: dict[str, int] = {}
     for taken in gone:
         times = [branch.times[one] for one in by[taken] if one not in gone]
         if later := [time for time in times if time >= branch.times[taken]]:
             found[taken] = min(later)
+    for merge, time in [(one, time) for one, time in found.items() if len(branch.parents[one]) > 1]:
+        for brought in repository.git("rev-list", merge, f"^{branch.parent(merge)}").split():
+            found[brought] = min(time, found.get(brought, time))
+    return found
+
+
+def _taken_back(repository: Repository, branch: Branch) -> Iterator[tuple[str, str]]:
+    """(commit, the one that its message says it takes back)."""
+    requests: dict[str, str] | None = None
+    for entry in repository.tokens("log", "-z", "--format=%H%n%B", "--grep=everts ", branch.head):
+        commit, _, message = entry.lstrip("\n").partition("\n")
+        named = [taken for name in _REVERTS.findall(message) if (taken := branch.named(name))]
+        if not named and (numbers := _REVERTS_REQUEST.findall(message)):
+            requests = _requests(repository, branch) if requests is None else requests
+            named = [requests[number] for number in numbers if number in requests]
+        for taken in named:
+            yield commit, taken
+
+
+def _requests(repository: Repository, branch: Branch) -> dict[str, str]:
+    """The commit that each pull request became, by its number: the oldest that has it in its subject."""
+    found: dict[str, str] = {}
+    for entry in repository.tokens("log", "-z", "--topo-order", "--format=%H%n%s", branch.head):
+        commit, _, subject = entry.strip("\n").partition("\n")
+        if told := _REQUEST.fullmatch(subject):
+            found[told[1] or told[2]] = commit
     return found
 
 

@@ -35,7 +35,7 @@ def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked:
     if units.short:
         sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
         return sides and persistence(*sides, repository.text(now))
-    was, new, is_ = (tracked.of_blob(blob) for blob in (taken.old, taken.new, now))
+    was, new, is_ = tracked.before(taken), tracked.of_blob(taken.new), tracked.of_blob(now)
     added = units.minus(was)
     kept = Counter(
         {line: min(n, max(0, is_[line] - _before(n, was[line], new[line]))) for line, n in added.items()}
@@ -98,8 +98,7 @@ def _changing(
 ) -> Iterator[Changed]:
     """The changes of files of this name that gained, or lost, some of these lines."""
     for one in branch.changes_of(path.rpartition("/")[2]):
-        old, new = tracked.of_blob(one.old), tracked.of_blob(one.new)
-        if lines & (new - old if gained else old - new):
+        if lines & (tracked.gained(one) if gained else tracked.lost(one)):
             yield one
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Set
 
+from cursorbench.history.branch import Changed
 from cursorbench.history.changes import recognisable
 from cursorbench.history.repository import FILES, Repository
 
@@ -36,6 +37,21 @@ class Tracked:
         """The same of a text."""
         every = recognisable(text)
         return Counter({line: every[line] for line in every.keys() & self.lines})
+
+    def before(self, one: Changed) -> Counter[str]:
+        """The lines of a file before a commit changed it; of a merge those that any parent has."""
+        found = self.of_blob(one.old)
+        for blob in one.others:
+            found = found | self.of_blob(blob)
+        return found
+
+    def gained(self, one: Changed) -> Counter[str]:
+        """What a commit added to a file; a merge only what no parent has."""
+        return self.of_blob(one.new) - self.before(one)
+
+    def lost(self, one: Changed) -> Counter[str]:
+        """What a commit took out of a file; a merge of any parent's, as who resolves a conflict sees both."""
+        return self.before(one) - self.of_blob(one.new)
 
     def files_with(
         self, tree: str, lines: Set[str], suffix: str, folder: str = ""

@@ -12,7 +12,11 @@ from collections.abc import Iterator
 
 from cursorbench.redaction.spans import Span
 
-_STRONG = r"pass(?:word|wd|phrase|code)s?|pwd|secret"  # whatever is assigned to these is secret
+_STRONG = (  # whatever is assigned to these is secret
+    r"pass(?:word|wd|phrase|code)s?|pwd|secret|(?<=[_-])pass(?![a-z])"
+    r"|(?:pass|kenn|watch|wacht)wo(?:rt|ord)|mot de passe|contrase(?:ñ|n|\\u00f1)a|senha|lösenord|hasło"
+    r"|пароль|密码|密碼|パスワード|비밀번호"
+)
 _WEAK = (
     r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared)"
     r"[_.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
@@ -38,6 +42,49 @@ _CURL = re.compile(
 )
 _URL = re.compile(r"://(?P<user>[^\s/?#:@\[\]\"'`<>{}]{0,256}+)(?::(?P<value>[^\s/?#@\"'`<>]{1,256}+))?@")
 
+_GAP = r"(?:\s|\\{1,2}[nrt]){1,8}"
+_PLACE = (
+    r"(?:server|data source|host|address|uid|user(?: id)?|database|initial catalog|port|accountname|driver)"
+)
+_PART = r"[ ]?[\w ]{1,40}=[^;\n\"'\\]{0,128}"
+_COMMAND = r"[^\n|;&\"`\\]{0,160}?[ \t]"
+_KNOWN_PLACES = tuple(  # where a password stands without a name right before it
+    re.compile(f"(?i:{before})(?P<value>{value}){after}")
+    for before, value, after in (
+        (
+            rf"\bmachine{_GAP}\S{{1,128}}{_GAP}login{_GAP}\S{{1,128}}{_GAP}password{_GAP}",
+            r"[^\s\\\"']{1,256}+",
+            "",
+        ),
+        (
+            rf"\b{_PLACE}=[^;\n\"'\\]{{1,128}};(?:{_PART};){{0,8}}[ ]?(?:pwd|password)=",
+            r"[^;\s\"'\\]{1,128}+",
+            "",
+        ),
+        (r"\b(?:pwd|password)=", r"[^;\s\"'\\]{1,128}+", rf"(?=;[ ]?(?i:{_PLACE})=)"),
+        (rf"<[\w:.-]{{0,40}}(?:{_STRONG}|{_WEAK})>", r"[^<>\s]{4,512}+", "(?=</)"),
+        (r"\bsshpass[ \t]{1,4}-p[ \t]{0,4}[\"']?", r"[^\s\"'\\$]{3,128}+", ""),
+        (
+            rf"\b(?:mysql(?:dump|admin|import|show)?|mariadb(?:-dump)?)\b{_COMMAND}-p[\"']?",
+            r"[^\s\"'\\$=]{3,128}+",
+            "",
+        ),
+        (rf"\bdocker[ ]login\b{_COMMAND}-p[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
+        (rf"\bredis-cli\b{_COMMAND}-a[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
+        (r"(?:^|[\n\r]|\\n)[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,4}[\"']?", r"[^\s\"'\\]{3,128}+", ""),
+        (
+            r"\bX-Amz-(?:Signature|Security-Token)(?:=|%3D)|[?&;]sig(?:nature)?=",
+            r"[A-Za-z0-9%+/_=-]{20,4096}+",
+            "",
+        ),
+        (
+            r"\b(?:set-)?cookie[\"']?[ \t]{0,4}[:,][ \t]{0,4}[\"'`]?",
+            r"[\w.%-]{1,64}=[^\n\r\"'`\\]{8,4096}+",
+            "",
+        ),
+    )
+)
+
 _REFERENCE = re.compile(
     r"[$<{%*\[#&]|\.{3}|x{3,}|(?:your|my|the|some|an?)[ _-]"
     r"|(?:insert|replace|change|enter|put)[ _-]?(?:me|your|the)?"
@@ -58,6 +105,10 @@ def credentials(text: str) -> Iterator[Span]:
             value = match["value"]
             words = pattern is _FLAG and not match["strong"] and not _mixed(value)
             if not _REFERENCE.match(value) and not words and (pattern is not _HEADER or _mixed(value)):
+                yield _span(match, "value")
+    for pattern in _KNOWN_PLACES:
+        for match in pattern.finditer(text):
+            if not _REFERENCE.match(match["value"]):
                 yield _span(match, "value")
     yield from _in_urls(text)
 

@@ -36,9 +36,14 @@ _HOMES = (
         rf"(?i)[\\/]{{2}}wsl(?:\$|\.localhost)[\\/]{{1,4}}[^\s\\/]{{1,64}}[\\/]{{1,4}}home[\\/]{{1,4}}{_NAME}"
     ),
     re.compile(
-        r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z]:[\\/]{1,4}Users[\\/]{1,4}(?P<name>[^\s\\/:*?\"<>|]"
+        r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z]:[\\/]{1,8}Users[\\/]{1,8}(?P<name>[^\s\\/:*?\"<>|]"
         r"(?:[^\n\\/:*?\"<>|]{0,63}(?=\\)|[^\s\\/:*?\"'<>|]{0,63}))"
     ),
+    re.compile(  # a folder of another machine, as editors name it
+        rf"(?:vscode-remote|vscode-vfs|vscode|cursor|windsurf|zed|sftp|ssh|scp|file)://[^\s/\"'`]{{1,128}}"
+        rf"/(?:home|Users)/{_NAME}"
+    ),
+    re.compile(r"(?i)(?:%2F|%5C)(?:home|Users)(?:%2F|%5C)(?P<name>[\w.-]{1,64})"),  # a path in a URL
     re.compile(r"(?<![\w/-])-(?:Users|home)-(?P<name>[A-Za-z0-9_.]{1,64})(?=-)"),  # a path made a folder name
 )
 _NOBODY = frozenset({"shared", "public", "default", "all users", "...", "..", ".", "*", "~"})

@@ -54,6 +54,11 @@ _OWN = tuple(
         _WORD + r"GOCSPX-[A-Za-z0-9_-]{20,}+",
         _WORD + r"sntry[su]_[A-Za-z0-9_=+/-]{40,}+",
         _WORD + r"rtrl-[A-Za-z0-9_-]{20,}+",  # keys of our own gateway
+        _WORD + r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}",  # Shopify
+        _WORD + r"sb[ps]_[a-f0-9]{40}",  # Supabase
+        _WORD + r"sb_secret_[A-Za-z0-9_-]{20,}+",
+        _WORD + r"do[or]_v1_[a-f0-9]{64}",
+        _WORD + r"ATATT3[A-Za-z0-9_=-]{40,}+",  # Atlassian
         _WORD + r"tvly-[A-Za-z0-9-]{20,}+",
         r"AIza[0-9A-Za-z_-]{35}",  # Google
         r"hvs\.[A-Za-z0-9_-]{24,}+",  # HashiCorp Vault

@@ -71,14 +71,15 @@ def refuse_small(batch: Batch, experience: Artifact, config: TrainConfig) -> Non
     count = len(batch.episodes)
     if count >= config.min_episodes:
         return
-    why = ", ".join(f"{reason} {number}" for reason, number in batch.excluded.most_common()) or "it is empty"
+    why = ", ".join(f"{reason} {number}" for reason, number in batch.excluded.most_common())
+    left_out = f" ({why})" if why else ""
     if count == 0:
         raise InputMissingError(
-            f"{experience.ref} has nothing to train on: {batch.seen} episodes ({why})",
+            f"{experience.ref} has nothing to train on: {batch.seen} episodes{left_out}",
             hint="`rtrl collect` and `rtrl distill` after more use; `rtrl train --dry-run` shows the batch",
         )
     raise InconclusiveError(
-        f"{experience.ref} has {count} trainable episodes of {batch.seen} ({why}); "
+        f"{experience.ref} has {count} trainable episodes of {batch.seen}{left_out}; "
         f"train.min_episodes is {config.min_episodes}",
         hint="wait for more use, then `rtrl collect` and `rtrl distill`",
     )

@@ -13,8 +13,8 @@ from cursorbench.graders import restoring
 from cursorbench.graders.correctness import grade
 from cursorbench.graders.correctness import test_files as files_of
 from cursorbench.sandbox import open_backend
-from cursorbench.sandbox.protocol import Backend
-from tests.cursorbench.graders.forging import COMMAND, CORE, FILE, LIMITS, SOLVED, World
+from cursorbench.sandbox.protocol import Backend, Environment
+from tests.cursorbench.graders.forging import COMMAND, CORE, FILE, LIMITS, SOLVED, World, git, put
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +145,46 @@ def test_very_many_files_to_put_back(world: World, monkeypatch: pytest.MonkeyPat
         assert set(many) <= set(restored)
         assert len(asked) < 20
         assert real("find tests -name conftest.py").output == "tests/conftest.py\n"
+
+
+ATTRIBUTES = "* text=auto eol=crlf\n*.id ident\n*.wide text working-tree-encoding=UTF-16\n"
+
+
+@pytest.fixture(scope="module")
+def attributed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A tree whose files are others than git has stored."""
+    root = tmp_path_factory.mktemp("attributed")
+    for place in (root, root.parent):
+        place.chmod(0o755)
+    git(root, "init", "-q")
+    put(root, {".gitattributes": ATTRIBUTES, "a.py": "a = 1\r\nb = 2\r\n", "b.id": "$Id$\nb\n"})
+    (root / "c.wide").write_bytes("c\n".encode("utf-16"))
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "base")
+    for name in ("a.py", "b.id", "c.wide"):
+        (root / name).unlink()
+    git(root, "checkout", "-q", ".")
+    return Environment(root)
+
+
+def test_a_diff_of_bytes_makes_these_bytes_whatever_the_attributes(
+    backend: Backend, attributed: Environment
+) -> None:
+    """A right solution of such a file did not apply, or was graded with other line ends than it had."""
+    assert b"\r\n" in (attributed.root / "a.py").read_bytes()
+    want = {name: (attributed.root / name).read_bytes() + b"more\n" for name in ("b.id", "c.wide")}
+    want |= {"a.py": b"a = 1\nb = 3\n", "new.py": b"x = 1\n"}
+    with backend.start(attributed, LIMITS) as sandbox, backend.start(attributed, LIMITS) as fresh:
+        for name, content in want.items():
+            sandbox.write(name, content)
+        assert restoring.apply(fresh, sandbox.diff()) == set(want)
+        assert {name: fresh.read(name) for name in want} == want
+        assert fresh.exec("ls -A /tmp").output == ""
+
+
+def test_a_diff_of_what_git_has_stored_applies_as_well(backend: Backend, attributed: Environment) -> None:
+    """The solution of a commit is one."""
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"
+    with backend.start(attributed, LIMITS) as sandbox:
+        restoring.apply(sandbox, f"diff --git a/a.py b/a.py\n{diff}")
+        assert sandbox.read("a.py") == b"a = 1\r\nb = 3\r\n"

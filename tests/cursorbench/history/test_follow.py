@@ -267,3 +267,42 @@ def test_a_rewrite_that_was_never_committed_supersedes_nothing(git: Git) -> None
     assert (first.superseded, first.kept["head"]) == (0, ALL)
     assert second.kept == {}
     assert second.reason == "the history ends before the change"
+
+
+def test_a_conflict_that_the_agent_resolved_is_taken_by_the_merge(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git("checkout", "-q", "-b", "feature")
+    theirs = OLD.replace("first value", "feature value")
+    git.commit(-HOUR, {"a.py": theirs, "b.py": NEW})
+    git("checkout", "-q", "main")
+    ours = OLD.replace("first value", "value of main")
+    git.commit(-HOUR, {"a.py": ours})
+    resolved = OLD.replace("first value", "value of both sides")
+    git.time = T0 + 60_000
+    git("merge", "-q", "-s", "ours", "--no-commit", "feature")
+    merge = git.commit(60_000, {"a.py": resolved, "b.py": NEW})
+    assert len(git("rev-list", "--parents", "-1", merge).split()) == 3
+    git.commit(LATE, {"a.py": ours})
+    conflict = OLD.replace(
+        "    return 'first value'\n",
+        "<<<<<<< HEAD\n    return 'value of main'\n=======\n    return 'feature value'\n>>>>>>> feature\n",
+    )
+    [survival] = git.follow(change(conflict, resolved))
+    assert (survival.commit, survival.how) == (merge, "content")
+    assert survival.kept["1h"] == survival.kept["7d"] == Kept(1, 1, 4, 4)
+    assert survival.kept["head"] == Kept(1, 0, 4, 3)  # the line of main is back
+    [brought] = git.follow(change(None, NEW, path="b.py", at=-HOUR))
+    assert brought.commit != merge  # what a branch had is found there
+
+
+def test_a_file_of_a_submodule_is_unknown(git: Git, tmp_path: Path) -> None:
+    library = Git(tmp_path / "library")
+    library.commit(-HOUR, {"README.md": OLD})
+    git.commit(-HOUR, {"README.md": OLD})
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.folder), "vendor/library")
+    git.commit(0, {})
+    git.commit(40 * DAY, {"z.py": "late = 1\n"})
+    [inside] = git.follow(change(OLD, NEW, path="/work/shop/vendor/library/README.md"))
+    assert (inside.kept, inside.reason) == ({}, "its file is in a submodule")
+    [beside] = git.follow(change(OLD, NEW, path="/work/shop/README.md"))
+    assert beside.reason == "no commit took it"

@@ -1,4 +1,4 @@
-"""Which commits were taken back by another one, by what `git revert` writes."""
+"""Which commits were taken back by another one, by what `git revert` and GitHub write."""
 
 from __future__ import annotations
 
@@ -38,3 +38,32 @@ def test_long_chains_and_circles_of_reverts_end() -> None:
     assert _gone(chain) == {str(n) for n in range(0, 3_001, 2)}
     assert _gone({"a": ["b"], "b": ["a"]}) == {"b"}
     assert _gone({"a": ["b", "c"], "b": ["d"]}) == {"a", "b"}
+
+
+def test_a_merge_that_is_taken_back_takes_back_what_it_brought(tmp_path: Path) -> None:
+    git = Git(tmp_path / "r")
+    before = git.commit(0, {"1.py": "x = 1"})
+    git("checkout", "-q", "-b", "feature")
+    brought = [git.commit(n, {"2.py": f"x = {n}"}) for n in (1, 2)]
+    git("checkout", "-q", "main")
+    git.commit(3, {"3.py": "x = 1"})
+    git("merge", "-q", "--no-ff", "feature")
+    merge = git("rev-parse", "HEAD")
+    git.time = T0 + HOUR
+    git("revert", "--no-edit", "-m", "1", merge)
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == dict.fromkeys([merge, *brought], T0 + HOUR)
+        assert before not in reverted(repository)
+
+
+def test_a_pull_request_that_is_taken_back_is_told_by_its_number(tmp_path: Path) -> None:
+    git = Git(tmp_path / "r")
+    squashed = git.commit(0, {"1.py": "x = 1"}, "Faster (#12)")
+    git.commit(1, {"2.py": "x = 1"}, "Faster still (#112)")
+    back = git.commit(HOUR, {"1.py": None}, 'Revert "Faster (#12)" (#13)\n\nReverts some-one/shop#12\n')
+    git.commit(2 * HOUR, {"3.py": "x"}, "Reverts to the old name\n\nReverts #99\nReverts nothing#12 else")
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == {squashed: T0 + HOUR}
+    git.commit(3 * HOUR, {"1.py": "x = 1"}, 'Reapply "Faster (#12)" (#14)\n\nReverts some-one/shop#13\n')
+    with Repository(git.folder) as repository:
+        assert reverted(repository) == {back: T0 + 3 * HOUR}

@@ -81,6 +81,19 @@ def test_a_past_takes_away_what_it_explains() -> None:
     assert found.control == plain.control
 
 
+def test_what_a_past_explains_of_the_difference_by_hand() -> None:
+    """Every user is as good as before, the treated ones 0.5 better, and these began 1 above the others.
+    Who has no past is where the mean is: 1.5 here, and as good as that."""
+    ones, unknown = np.ones(3), np.nan
+    control = Users.of([0, 2, 1.5], ones, [0, 2, unknown])
+    treated = Users.of([1.5, 3.5, 2.0], ones, [1, 3, unknown])
+    found = difference(control, treated)
+    assert (found.control, found.treated) == pytest.approx((3.5 / 3, 7 / 3))
+    # off their arms' means: (-7, 5, 2) / 6 and (-5, 7, -2) / 6 on (-1.5, 0.5, 0), (-0.5, 1.5, 0): slope 1
+    assert found.value == pytest.approx(0.5)
+    assert found.variance_left == pytest.approx(0.0, abs=1e-9)
+
+
 def test_users_without_a_past_are_average_and_all_without_one_change_nothing() -> None:
     ones = np.ones(4)
     plain = difference(Users.of([1, 2, 3, 4], ones), Users.of([2, 2, 3, 3], ones))

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 
 from evals.ab.arms import Users
 from evals.ab.confidence_sequence import best_r, critical_z, log_e_value, lower_bound, upper_bound
-from evals.ab.decision import AbMetric, AbRules, look, planned_information
+from evals.ab.decision import AbMetric, AbRules, Look, look, planned_information
 from evals.ab.sample_ratio import sample_ratio
 
 KEPT = AbMetric("edit_persistence", "higher", harm=0.0, margin=0.03)
@@ -91,6 +91,25 @@ def test_what_is_decided() -> None:
     assert _look(_arm(0.6, 60, 1), _arm(0.6, 60, 3), at_horizon=True) == "hold"  # too wide
     assert _look(good, bad, assigned=1300) == "hold"  # not what was assigned: nothing is concluded
     assert _look(_arm(0.6, 40, 1), _arm(0.1, 40, 2), at_horizon=True) == "hold"  # too few
+    assert _look(good, _arm(0.1, 40, 2), assigned=1000) == "hold"  # of one arm
+
+
+def test_harm_is_what_is_beyond_its_margin_and_all_metrics_share_the_level() -> None:
+    arms = (_arm(0.6, 1000, 1), _arm(0.5, 1000, 2))
+
+    def found(*harms: float) -> Look:
+        metrics = [AbMetric(f"m{n}", "higher", harm=harm, margin=0.03) for n, harm in enumerate(harms)]
+        told = {each.name: arms for each in metrics}
+        planned = dict.fromkeys(told, PLANNED["edit_persistence"])
+        return look(metrics, told, (1000, 1000), (0.5, 0.5), AbRules(), planned=planned, at_horizon=False)
+
+    alone, both = found(0.02), found(0.02, 0.2)
+    assert (alone.action, found(0.2).action) == ("roll_back", "hold")
+    assert [each.harmful for each in both.metrics] == [True, False]
+    for one, level in ((alone, 0.01), (both, 0.005)):
+        metric = one.metrics[0]
+        bound = upper_bound(metric.gain, metric.difference.information, PLANNED["edit_persistence"], level)
+        assert metric.harm_bound == pytest.approx(bound)
 
 
 def test_lower_is_better_is_the_same_the_other_way_round() -> None:

@@ -30,8 +30,16 @@ def test_many_clusters_use_the_t_quantile() -> None:
     assert test.method == "t"
     assert test.p_greater(0.0) == pytest.approx(reference.pvalue)
     assert test.p_less(0.0) == pytest.approx(1 - reference.pvalue)
+    assert test.p_less(0.7) == pytest.approx(stats.ttest_1samp(values, 0.7, alternative="less").pvalue)
     two_sided = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
     assert test.interval(0.95) == pytest.approx((two_sided.low, two_sided.high))
+
+
+def test_what_is_equal_without_chance_is_no_gain_and_no_loss() -> None:
+    test = plain([0.25] * 9)
+    assert (test.p_greater(0.25), test.p_less(0.25)) == (1.0, 1.0)
+    assert (test.p_greater(0.2), test.p_less(0.2)) == (0.0, 1.0)
+    assert test.interval() == (0.25, 0.25)
 
 
 def test_bootstrap_by_hand() -> None:

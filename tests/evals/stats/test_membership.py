@@ -72,6 +72,17 @@ def test_the_normal_distribution_takes_over_where_there_is_much() -> None:
     )
 
 
+def test_the_normal_distribution_has_the_moments_of_drawing_without_replacement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One user, two of four removed: 0 and 5 of 0, 1, 2, 5. Off their mean by 1 in all; of variance
+    2 * 2 / (4 * 3) * (4 + 1 + 0 + 9)."""
+    monkeypatch.setattr("evals.stats.membership._DRAWN", 0)
+    shift = Shuffled(flags(1, 0, 0, 1), np.zeros(4, dtype=np.int64)).shift(np.array([0.0, 1, 2, 5]))
+    assert shift.test == "within users"
+    assert shift.p == pytest.approx(2 * stats.norm.sf(1 / np.sqrt(14 / 3)))
+
+
 def test_unknown_values_stay_out_and_nothing_known_says_nothing() -> None:
     removed = flags(1, 1, 0, 0)
     users = np.zeros(4, dtype=np.int64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from evals.ab.arms import Users
 from rtrl_cli.commands.ab import text
 from stages.ab import look
 from stages.ab.act import act
-from stages.ab.config import GUARDS, METRICS
+from stages.ab.config import GUARDS, METRICS, AbConfig
 from stages.ab.ended import ended
 from stages.ab.observe import ArmSeen
 from stages.errors import InputMissingError, RolledBackError
@@ -92,6 +94,18 @@ def test_what_people_are_shown(world: StubWorld, monkeypatch: pytest.MonkeyPatch
     assert "not measured  dissatisfied_followup" in shown
     assert shown.splitlines()[-1].startswith("roll back: edit_persistence is worse by")
     world.store.deployments.end_canary(deployment, "shown", by="test")
+
+
+def test_the_arms_are_held_against_the_canarys_share_and_nothing_is_planned_with_few() -> None:
+    canary: Any = SimpleNamespace(line="auto", data={"canary": {"share": 0.1}})
+    data, _ = look.judge(AbConfig(), canary, arm(0.6, 1, 450), arm(0.6, 2, 50), [], at_horizon=False)
+    assert data["sample_ratio_p"] == pytest.approx(1.0)
+    assert set(data["planned"]) == {NAMES[0]}
+    wrong, found = look.judge(AbConfig(), canary, arm(0.6, 1, 50), arm(0.6, 2, 450), [], at_horizon=True)
+    assert wrong["sample_ratio_p"] < 1e-6
+    assert (found.action, "find out who is missing" in found.reason) == ("hold", True)
+    few, _ = look.judge(AbConfig(), canary, arm(0.6, 1, 49), arm(0.6, 2, 5), [], at_horizon=False)
+    assert few["planned"] == {}
 
 
 def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def test_every_reason_by_hand() -> None:
         generation("5", "stranger", 0, spans=(Span(0, 2, "x"),)),
         generation("6", "unheard_of", 0, spans=(Span(0, 2, "?"),)),
         generation("7", "young", 9 * HOUR + 1),
+        generation("13", "just ripe", 9 * HOUR),
         generation("8", "private", 0),
         generation("9", "private", 1, no_train=True, ordinal=1),
         generation("10", "other_arm", 0, arm="canary"),
@@ -86,7 +87,7 @@ def test_every_reason_by_hand() -> None:
     assert reasons(found, decide(found)) == {
         "ok": "taken", "e3": "consumed", "old": "lag", "parent": "taken", "stranger": "unrelated",
         "unheard_of": "unrelated", "young": "immature", "private": "no_train", "other_arm": "arm",
-        "no_answer": "taken", "edited_late": "immature",
+        "no_answer": "taken", "edited_late": "immature", "just ripe": "taken",
     }  # fmt: skip
 
 
@@ -108,6 +109,23 @@ def test_an_old_canary_does_not_hold_the_window_back() -> None:
     decided = decide(found)
     assert reasons(found, decided) == {"old canary": "arm", "e3": "consumed", "canary": "arm", "ok": "taken"}
     assert decided.resume_seq == 3
+
+
+def test_what_is_not_mature_yet_is_read_again() -> None:
+    found = scanned([generation("1", "e3", 0), generation("2", "young", 10 * HOUR)], [])
+    decided = decide(found)
+    assert reasons(found, decided) == {"e3": "consumed", "young": "immature"}
+    assert decided.resume_seq == 2
+
+
+def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_told_one() -> None:
+    def follow_up(*, told: bool = False, lost: bool = False) -> int:
+        made = [generation("1", "first", 0), generation("2", "next", 1)]
+        found = scanned(made, [event("x", "1", "user_message", 1)] if told else [])
+        decided = plan(found, RULES, 10 * HOUR, np.array([False, lost]))
+        return int(decided.follow_up[found.episodes.index("first")])
+
+    assert (follow_up(), follow_up(told=True), follow_up(lost=True)) == (1, -1, -1)
 
 
 def test_an_empty_window() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.distill import stabiliser
+from stages.distill.measure import _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.distill.signals.edit_persistence import edit_persistence
@@ -75,8 +76,17 @@ def test_latency_by_hand() -> None:
     assert moved.weight == 12.0
 
 
+def test_tool_outputs_are_what_a_prompt_has_grown_by_within_an_episode() -> None:
+    prompt, output = np.array([10.0, 25, 400, 405]), np.array([5.0, 4, 7, 2])
+    # 25 - 10 - 5; the next episode begins with a prompt of its own; a shorter one has read nothing new
+    assert _read(np.array([0, 0, 1, 1]), prompt, output).tolist() == [0, 10, 0, 0]
+
+
 def test_invalid_calls_are_summed_per_episode() -> None:
     assert invalid_tool_calls(np.array([0, 0, 2]), np.array([1, 2, 5]), 4).tolist() == [3, 0, 5, 0]
+    told = invalid_tool_calls(np.array([0, 0, 1, 1]), np.array([1, NAN, 0, NAN]), 2)
+    assert told[0] == 1  # whatever else is not known
+    assert np.isnan(told[1])
 
 
 @pytest.mark.parametrize(
@@ -229,6 +239,10 @@ def test_a_reward_by_hand() -> None:
     assert got.reward[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.75 is clipped
     assert np.isnan(got.reward[2])
     assert got.excluded_by == ["", "", "edit_persistence", ""]
+    values["invalid_tool_calls"][2] = NAN
+    spec = parse(SPEC.replace("unknown = 0.0", 'unknown = "exclude"'), "test")
+    both = combine(values, np.zeros(4, dtype=np.int64), spec, price=None)
+    assert both.excluded_by[2] == "edit_persistence"  # the first that does
 
 
 def shipped_rewards(tmp_path: Path, followup: float, refused_followup: float, price: str) -> list[float]:

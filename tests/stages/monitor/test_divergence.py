@@ -49,6 +49,16 @@ def test_reward_up_and_users_flat_diverge() -> None:
     assert not diverges(found, 1e-7)
 
 
+def test_the_gap_is_reward_less_users_and_both_have_to_be_sure() -> None:
+    found = divergence(windows([0, 0.5, 1.0, 1.5], [1.0, 0.9, 0.8, 0.7]))
+    assert found is not None
+    assert (found.user.slope, found.gap.slope) == pytest.approx((-1.0, 6.0))
+    fallen = divergence(windows([1.0, 1.0, 1.0, 1.0], [1.5, 1.0, 0.5, 0.0]))  # and no reward for it
+    assert fallen is not None
+    assert fallen.gap.p < 1e-3 < fallen.reward.p == fallen.p
+    assert not diverges(fallen, 1e-3)
+
+
 @pytest.mark.parametrize("users", [[0.0, 0.5, 1.0, 1.5], [0.0, 0.1, 0.2, 0.3]])
 def test_users_who_are_better_off_too_do_not(users: list[float]) -> None:
     found = divergence(windows([0, 0.5, 1.0, 1.5], users))

@@ -59,6 +59,8 @@ def test_scaling_divides_by_the_root_mean_square() -> None:
     table = {"*": Baseline(0.0, 10.0)}
     result, _ = advantages(np.array([3.0, -4.0]), ["a", "a"], ["", ""], table, shrinkage=0.0, scale=True)
     assert result == pytest.approx(np.array([3.0, -4.0]) / np.sqrt(12.5))
+    nothing, _ = advantages(np.zeros(2), ["a", "a"], ["", ""], table, shrinkage=0.0, scale=True)
+    assert nothing.tolist() == [0.0, 0.0]  # and not nan, which no one would refuse
 
 
 def test_the_update_forgets_by_the_number_of_new_episodes() -> None:

@@ -39,7 +39,8 @@ def test_top_k_keeps_the_k_largest() -> None:
 def test_top_p_drops_the_smallest_that_add_up_to_the_rest() -> None:
     # ascending .1, .25, .5, ...: .1 <= .2 goes, .1 + .15 = .25 > .2 stays
     assert distribution(LOGITS, Sampling(top_p=0.8)) == pytest.approx([0.5 / 0.9, 0.25 / 0.9, 0.15 / 0.9, 0])
-    assert distribution(LOGITS, Sampling(top_p=1e-6)) == pytest.approx([1, 0, 0, 0])
+    for least in (1e-6, 1e-9):  # 1 - 1e-9 is 1 in float32, and still the likeliest stays
+        assert distribution(LOGITS, Sampling(top_p=least)) == pytest.approx([1, 0, 0, 0])
 
 
 def test_top_p_acts_on_what_top_k_left() -> None:
@@ -49,6 +50,7 @@ def test_top_p_acts_on_what_top_k_left() -> None:
 
 def test_min_p_is_relative_to_the_largest() -> None:
     assert distribution(LOGITS, Sampling(min_p=0.4)) == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    assert distribution(LOGITS, Sampling(min_p=1.0)) == pytest.approx([1, 0, 0, 0])  # never nothing
 
 
 def test_penalties_by_hand() -> None:

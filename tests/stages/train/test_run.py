@@ -178,7 +178,7 @@ def test_batches_that_cannot_teach_are_refused(world: TrainWorld) -> None:
     world.experience(told)
     with pytest.raises(InconclusiveError, match="all 6 advantages are 0"):
         world.train()
-    with pytest.raises(InconclusiveError, match="min_episodes is 8"):
+    with pytest.raises(InconclusiveError, match=r"6 trainable episodes of 6; train\.min_episodes is 8"):
         world.train("train.min_episodes=8")
     for episode in told:
         episode.why_not = "unknown:edit_persistence"

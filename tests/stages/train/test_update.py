@@ -148,6 +148,18 @@ def test_the_gradient_is_that_of_the_naive_objective(tmp_path: Path, credit: str
     assert result.steps[0]["grad_norm"] == pytest.approx(norm, rel=1e-4)
 
 
+def test_a_token_that_the_anchor_rules_out_is_charged_nothing() -> None:
+    batch = make_batch(tiny_model(1), count=4)
+    parent = batch.logged.copy()
+    anchor = parent - 0.5
+    plain = build_objective(batch, parent, anchor, TABLE, TrainConfig(kl_credit="token", kl_coefficient=0.3))
+    anchor[2] = -np.inf
+    found = build_objective(batch, parent, anchor, TABLE, TrainConfig(kl_credit="token", kl_coefficient=0.3))
+    assert (plain.kl[2], found.kl[2], found.penalty[2]) == (pytest.approx(0.5), 0.0, 0.0)
+    whole = build_objective(batch, parent, anchor, TABLE, TrainConfig(kl_credit="episode"))
+    assert np.isfinite(whole.coefficient).all()
+
+
 def test_the_size_of_micro_batches_does_not_change_the_result(tmp_path: Path) -> None:
     weights = []
     for budget in (30, 10_000):
