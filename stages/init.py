@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -66,6 +66,7 @@ class Made:
     checkpoint: Artifact
     line_state: Artifact
     key_file: Path
+    warnings: tuple[str, ...] = ()
 
 
 def seed_folder() -> Path:
@@ -106,7 +107,16 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
         _copy_checkpoint(model, folder)
-        return _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+        made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
+        return replace(made, warnings=_outlook(folder))
+
+
+def _outlook(folder: Path) -> tuple[str, ...]:
+    """What will be refused later. A warning: such a model can be served, judged and trained elsewhere."""
+    from stages.train.outlook import refusal
+
+    why = refusal(folder)
+    return (f"`rtrl train` will refuse this model: {why} (docs/train.md, Which models)",) if why else ()
 
 
 def init_bare(root: Path) -> Workspace:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, pairs, show, size
+from rtrl_cli.output import envelope, message, pairs, show, size
 
 if TYPE_CHECKING:
     from stages.init import Made
@@ -65,8 +65,11 @@ def command(
             for artifact in (made.checkpoint, made.line_state)
         },
         metrics={"workspace": str(made.workspace.root), "key_file": str(made.key_file), "existed": there},
+        warnings=list(made.warnings),
         duration_s=round(time.monotonic() - started, 3),
     )
+    for warning in [] if quiet else made.warnings:
+        message(warning, kind="warning")
     show(as_json, document, lambda: _text(made, note))
 
 

@@ -39,9 +39,7 @@ def require_packable(model: PreTrainedModel) -> None:
     Attention is that of packing before and after.
     """
     name = type(model).__name__
-    kinds = set(getattr(model.config.get_text_config(), "layer_types", None) or LAYERS)
-    if beyond := sorted(kinds - LAYERS):
-        raise UsageError(f"{name} has layers of {', '.join(beyond)}, which packing does not know", hint=_HINT)
+    require_known_layers(model.config, name)
     sequences = _sequences(int(model.config.get_text_config().vocab_size))
     with torch.no_grad():
         try:
@@ -60,6 +58,13 @@ def require_packable(model: PreTrainedModel) -> None:
         raise UsageError(
             f"{name} gives other logits in a pack than alone (by {float(off):.2g} of their size)", hint=_HINT
         )
+
+
+def require_known_layers(config: PreTrainedConfig, name: str) -> None:
+    """Raise UsageError when the configuration of model `name` tells of kinds of layers beyond `LAYERS`."""
+    kinds = set(getattr(config.get_text_config(), "layer_types", None) or LAYERS)
+    if beyond := sorted(kinds - LAYERS):
+        raise UsageError(f"{name} has layers of {', '.join(beyond)}, which packing does not know", hint=_HINT)
 
 
 def require_length(config: PreTrainedConfig, longest: int) -> None:

@@ -16,6 +16,7 @@ from stages.gateway.keys import ApiKeys
 from stages.init import init_bare, init_model, init_tiny, seed_folder
 from stages.registry.store import Store
 from stages.workspace import Workspace
+from tests.stages.train.strangers import stranger
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,21 @@ def test_any_hugging_face_folder(tmp_path):
     assert page is not None
     assert "[engine]" in Path(__file__).parents[2].joinpath(page[0]).read_text(), "where all settings are"
     assert made.checkpoint.meta["dtype"] == "bfloat16"
+    assert not made.warnings
     assert (made.checkpoint.path / "chat_template.jinja").is_file()
+
+
+def test_a_model_that_train_will_refuse_is_said_on_the_first_day(tmp_path, capsys):
+    """It can be served, judged and trained elsewhere, so it is no error."""
+    model = stranger("gemma2", {"head_dim": 8, "vocab_size": 1024})
+    model.save_pretrained(tmp_path / "model")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(seed_folder() / name, tmp_path / "model")
+    assert run(["init", "--model", str(tmp_path / "model"), str(tmp_path / "ws"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    said = "`rtrl train` will refuse this model: Gemma2Attention needs attention with softcap"
+    assert said in json.loads(out)["warnings"][0]
+    assert said in err
 
 
 def test_a_tokenizer_beyond_the_embedding_is_exit_12(tmp_path, capsys):

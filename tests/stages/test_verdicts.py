@@ -27,6 +27,9 @@ def feedback(name: str, value: Any) -> Feedback:
         ("outcome 1..5", 2, ("outcome", -0.5)),
         ("outcome 1..5", 0, ("outcome", -1.0)),
         ("outcome 10..0", 2.5, ("outcome", 0.5)),
+        ("outcome 1..0", True, ("outcome", -1.0)),  # has_errors
+        ("outcome 1..0", False, ("outcome", 1.0)),
+        ("outcome 1..5", True, ("outcome", 1.0)),
         ("outcome", "no number", None),
         ("outcome", float("nan"), None),
         ("thumbs", 1, ("thumbs", 1)),

@@ -160,6 +160,13 @@ def test_explicit_behaviour_outranks_text() -> None:
     assert followup([wrong, event("thumbs", 6, value=1)], REQUEST, "", False, False, 0, HOUR) == EXPLICIT_YES
 
 
+def test_the_last_thumb_and_the_first_message_count() -> None:
+    thumbs = [event("thumbs", 6, value=1), event("thumbs", 4, eid="first", value=-1)]
+    assert followup(thumbs, REQUEST, "", False, False, 0, HOUR) == EXPLICIT_YES
+    later = [event("user_message", 9, text="and now?"), event("user_message", 5, text="thanks")]
+    assert followup(later, REQUEST, "", False, False, 0, HOUR) == Followup("thanks", REQUEST)
+
+
 def test_a_thumb_outranks_an_undone_edit() -> None:
     thumb = event("thumbs", 6, value=1)
     assert followup([thumb], REQUEST, "", False, True, 0, HOUR) == EXPLICIT_YES

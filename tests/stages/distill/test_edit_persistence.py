@@ -15,6 +15,8 @@ from stages.distill.signals.edits import edits_of
 from stages.records import Event
 from tests.stages.distill.events import AFTER, BEFORE, HOUR, applied, event, survived
 
+DOUBLE = "def area(w, h):\n    return 2 * w * h\n"
+
 
 def edit_persistence(events: Sequence[Event], answered_at: int, horizon_ms: int) -> float | None:
     return signal.edit_persistence(events, horizon_ms, edits_of(events, answered_at, horizon_ms))
@@ -94,6 +96,17 @@ def test_counts_instead_of_texts() -> None:
     counts = {"added": 8, "added_kept": 6, "deleted": 2, "deleted_kept": 9}  # more kept than there was: all
     survival = event("edit_survival", HOUR, path="a.py", horizon_s=3600, **counts)
     assert edit_persistence([survival], 0, HOUR) == 0.8
+    more = event("edit_survival", HOUR, path="a.py", horizon_s=3600, **counts | {"added_kept": 9})
+    assert edit_persistence([more], 0, HOUR) == 1.0
+
+
+def test_counts_of_a_file_tell_of_all_its_edits_unless_all_were_undone() -> None:
+    edits = [applied(0, generation="g1"), applied(3, before=AFTER, after=DOUBLE, generation="g2")]
+    counts = {"added": 2, "added_kept": 1, "deleted": 0, "deleted_kept": 0}
+    survival = event("edit_survival", HOUR, path="a.py", horizon_s=3600, **counts)
+    one = rejected_proposal(5, "g2", path="a.py")
+    assert edit_persistence([*edits, survival, one], 9, HOUR) == 1 / 2
+    assert edit_persistence([*edits, survival, one, rejected_proposal(6, "g1")], 9, HOUR) == 0.0
 
 
 def test_a_survival_that_brings_its_own_texts() -> None:
@@ -156,8 +169,7 @@ def test_a_refused_proposal_weighs_its_own_lines() -> None:
 
 def test_a_refusal_undoes_what_its_generation_applied() -> None:
     """Of two edits to one file the second is refused: what the first one changed is there again."""
-    double = "def area(w, h):\n    return 2 * w * h\n"
-    edits = [applied(0, generation="g1"), applied(3, before=AFTER, after=double, generation="g2")]
+    edits = [applied(0, generation="g1"), applied(3, before=AFTER, after=DOUBLE, generation="g2")]
     refused = rejected_proposal(5, "g2", path="a.py")
     assert edit_persistence([*edits, survived(AFTER), refused], 9, HOUR) == 2 / 4
     assert edit_persistence([*edits, survived(AFTER)], 9, HOUR) == 1 / 2, "unless told, it is one change"
@@ -168,7 +180,34 @@ def test_a_refusal_undoes_what_its_generation_applied() -> None:
 def test_a_revert_for_another_generation_undoes_the_file() -> None:
     """Only what was applied can be reverted, whichever answer the client sends it for."""
     kept = [applied(0, generation="g1"), survived(AFTER)]
-    assert edit_persistence([*kept, event("edit_reverted", 5, generation="g2", path="a.py")], 9, HOUR) == 0.0
+    revert = event("edit_reverted", 5, generation="g2", path="a.py")
+    assert edit_persistence([*kept, revert], 9, HOUR) == 0.0
+    counts = {"added": 1, "added_kept": 1, "deleted": 1, "deleted_kept": 1}
+    measured = event("edit_survival", HOUR, generation="g1", path="a.py", horizon_s=3600, **counts)
+    assert edit_persistence([measured, revert], 9, HOUR) == 0.0, "measured, and never told as applied"
+
+
+def test_an_edit_of_the_same_millisecond_is_what_was_refused() -> None:
+    refused = event("edit_rejected", 5, path="a.py")
+    assert edit_persistence([applied(5), survived(AFTER), refused], 0, HOUR) == 0.0
+
+
+def test_in_time_is_the_horizon_of_the_last_edit_undone() -> None:
+    edits = [applied(0), applied(10, before=AFTER, after=DOUBLE), survived(DOUBLE)]
+    assert edit_persistence([*edits, event("edit_reverted", 10 + HOUR, path="a.py")], 0, HOUR) == 0.0
+    assert edit_persistence([*edits, event("edit_reverted", 11 + HOUR, path="a.py")], 0, HOUR) == 1.0
+
+
+def test_what_was_made_good_stays_so_when_it_is_undone_once_more() -> None:
+    events = [
+        applied(0, generation="g1"),
+        event("edit_reverted", 5, generation="g1", path="a.py"),
+        applied(6, generation="g2"),
+        event("edit_rejected", 7, generation="g1", path="a.py"),
+        survived(AFTER),
+    ]
+    assert edit_persistence(events, 9, HOUR) == 1.0
+    assert not edits_of(events, 9, HOUR).undone
 
 
 def test_an_edit_that_changes_nothing_makes_nothing_good() -> None:
@@ -194,6 +233,8 @@ def test_what_was_measured_and_refused_is_lost() -> None:
     counts = {"added": 8, "added_kept": 6, "deleted": 2, "deleted_kept": 2}
     survival = event("edit_survival", HOUR, path="a.py", horizon_s=3600, **counts)
     assert edit_persistence([survival, event("edit_rejected", 5)], 0, HOUR) == 0.0
+    kept = [applied(path="b.py", generation="g2"), survived(AFTER, path="b.py")]  # 2 units beside its 10
+    assert edit_persistence([survival, event("edit_rejected", 5), *kept], 0, HOUR) == 2 / 12
 
 
 @pytest.mark.parametrize("kind", ["edit_rejected", "edit_reverted"])

@@ -40,13 +40,14 @@ def spec(persistence_s: float = 3600.0, followup_s: float = 3600.0) -> RewardSpe
     )
 
 
-def signals(events: list[Event], of: RewardSpec | None = None) -> tuple[Any, Any, Any]:
-    """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode answered at 0."""
+def signals(
+    events: list[Event], of: RewardSpec | None = None, answered: tuple[int, ...] = (0,)
+) -> tuple[Any, Any, Any]:
+    """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode answered at these times."""
     row = dict.fromkeys(("key_id", "user", "session", "arm", "checkpoint"), "x")
     numbers = dict.fromkeys(("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms"), 1)
     generation = {
         "id": "g",
-        "at": 0,
         "tools_digest": "",
         "features": [],
         "tool_calls": [],
@@ -54,14 +55,20 @@ def signals(events: list[Event], of: RewardSpec | None = None) -> tuple[Any, Any
     }
     episode = Episode(
         {**row, "id": "e", "lag": 0, "first_at": 0},
-        [generation | numbers],
+        [generation | numbers | {"at": at} for at in answered],
         events,
         request=REQUEST,
-        thinking=[0.0],
+        thinking=[0.0] * len(answered),
         forgotten=True,
     )
     measured = with_followups(*measure([episode], of or spec())).to_pylist()[0]
     return tuple(measured[n] for n in ("edit_persistence", "edit_rejected", "dissatisfied_followup"))
+
+
+def test_a_message_is_about_the_last_answer_of_the_episode() -> None:
+    thanks = [event("user_message", 70_000, text="thanks, perfect")]
+    assert signals(thanks, spec(followup_s=60.0), (0, 20_000))[2] == CONTENT
+    assert signals(thanks, spec(followup_s=60.0), (0, 9_999))[2] is None
 
 
 CONTENT = probability("thanks, perfect", REQUEST)

@@ -63,6 +63,20 @@ async def test_who_waits_at_a_canary_that_ends_is_answered_by_the_live_arm() -> 
     assert (arms.live.served.gate.in_flight, second.served.gate.in_flight) == (1, 0)
 
 
+async def test_an_arm_that_is_not_asked_now_is_nobodys() -> None:
+    arms, second, third = Arms(arm("live")), arm("canary"), arm("holdback")
+    arms.open(Canary(second, "d", "salt", 1.0))
+    assert arms.of("ann") is second
+    second.served.health.breaker.trip("its engine fails")
+    assert arms.of("ann") is arms.live
+    arms.holdback = Holdback(third, "salt", 1.0)
+    assert arms.of("ann") is third
+    third.served.engine = "down"
+    assert arms.of("ann") is arms.live
+    second.served.health.breaker.reset()
+    assert arms.of("ann") is second
+
+
 def with_line() -> tuple[Arms, Arms]:
     """The main line's arms, and those of `acme`'s, which the keys of `acme-ide` are of."""
     main, own = Arms(arm("live")), Arms(arm("live"))

@@ -292,8 +292,10 @@ async def test_no_train_writes_nothing(rig: Rig) -> None:
     ).is_success
     resource = traces(chat("a secret", "b"), rtrl__no_train="1")
     assert (await post(rig, "/v1/traces", resource)).is_success
+    other = traces(chat("a secret", "b"), rtrl__no_train="0")  # one yes is enough, whoever says it
+    assert (await post(rig, "/v1/traces", other, **said)).is_success
     assert (kept(rig), events(rig)) == ({}, [])
-    assert b'rtrl_received_total{kind="otel",status="no_train"} 2.0' in rig.gateway.metrics.text()
+    assert b'rtrl_received_total{kind="otel",status="no_train"} 3.0' in rig.gateway.metrics.text()
 
 
 async def test_a_resource_says_whose_it_is(rig: Rig) -> None:

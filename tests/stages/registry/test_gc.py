@@ -59,6 +59,23 @@ def test_live_anchor_and_the_last_three_deployments_stay_whole(store: Store, tmp
     assert len(store.ancestors(parent or "")) == 7
 
 
+def test_what_a_rollback_goes_back_to_and_what_is_not_done_with_stay(store: Store, tmp_path: Path) -> None:
+    """Of four deployments the first is staged still; the last one's checkpoint took the place of another."""
+    made = [checkpoint(store, tmp_path / "c", str(n)) for n in range(7)]
+    staged, before, *others, live = made[:5]
+    store.deployments.create("auto", staged.digest, by="me", reason="x")
+    for one in others:
+        failed = store.deployments.create("auto", one.digest, by="me", reason="x")
+        store.deployments.transition(failed.id, "staged", "failed")
+    last = store.deployments.create("auto", live.digest, by="me", reason="x", previous=before.digest)
+    store.deployments.transition(last.id, "staged", "verifying")
+    store.move_alias("auto", "live", live.digest, reason="x", deployment_id=last.id)
+    why = reasons(store)
+    assert why[before.ref] == f"of {last.id}"
+    assert "(staged)" in why[staged.ref]
+    assert made[5].ref not in why
+
+
 def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     store: Store, tmp_path: Path
 ) -> None:

@@ -53,11 +53,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def stranger(model_type: str, changes: dict[str, Any], seed: int = 3) -> Any:
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+def configured(model_type: str, changes: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
 
     blank = AutoConfig.for_model(model_type)
     settings = {name: value for name, value in SHAPE.items() if hasattr(blank, name)} | changes
+    return AutoConfig.for_model(model_type, **settings)
+
+
+def stranger(model_type: str, changes: dict[str, Any], seed: int = 3) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = configured(model_type, changes)
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings)).float().eval()
+    return AutoModelForCausalLM.from_config(config).float().eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from stages.train import attention
 from stages.train.config import TrainConfig
 from stages.train.logprobs import hidden_states
 from stages.train.models import prepare
+from stages.train.outlook import _shrunk, refusal
 from stages.train.packable import require_length, require_packable
 from stages.train.packing import pack
-from tests.stages.train.strangers import REFUSED, TRAINED, stranger
+from tests.stages.train.strangers import REFUSED, TRAINED, configured, stranger
 from tests.stages.train.world import TrainWorld
 
 
@@ -49,6 +51,30 @@ def test_what_packing_does_not_compute_is_refused_by_name(why: str) -> None:
     model.set_attn_implementation(attention.register())
     with pytest.raises(UsageError, match=message):
         require_packable(model)
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_will_be_refused_is_told_by_the_configuration_alone(why: str, tmp_path: Path) -> None:
+    model_type, changes, message = REFUSED[why]
+    configured(model_type, changes).save_pretrained(tmp_path)
+    assert re.search(message, refusal(tmp_path) or "")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_will_be_trained_is_not_told_otherwise(name: str, tmp_path: Path) -> None:
+    configured(*TRAINED[name]).save_pretrained(tmp_path)
+    assert refusal(tmp_path) is None
+
+
+def test_what_lies_deeper_or_is_large_or_unheard_of_is_left_to_the_run(tmp_path: Path) -> None:
+    """The rarer kind of layer is among the two that are asked; without a model there is no answer."""
+    kinds = ["full_attention"] * 5 + ["sliding_attention"]
+    window = {"num_hidden_layers": 6, "layer_types": kinds, "sliding_window": 8}
+    assert _shrunk(configured("qwen3", window).to_dict(), 2)["layer_types"] == [kinds[0], kinds[5]]
+    configured("qwen3", {"hidden_size": 100_000, "intermediate_size": 100_000}).save_pretrained(tmp_path)
+    assert refusal(tmp_path) is None
+    (tmp_path / "config.json").write_text('{"model_type": "nobodys"}')
+    assert refusal(tmp_path) is None
 
 
 def test_a_run_asks_before_it_scores(world: TrainWorld, monkeypatch: Any) -> None:
