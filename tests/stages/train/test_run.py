@@ -225,7 +225,7 @@ def test_a_loud_key_is_capped_whatever_its_users_are_called(world: TrainWorld) -
     assert result.metrics["users_capped"] == {}
     assert result.metrics["key_cap"] == 0.25
     assert result.metrics["batch"]["largest_key_share"] == 0.75
-    assert any("1 API keys reached the cap of 25%" in warning for warning in result.warnings)
+    assert any("1 API key reached the cap of 25%" in warning for warning in result.warnings)
 
 
 def test_a_batch_that_is_nearly_all_one_personal_keys_relaxes_the_caps_and_says_so(world: TrainWorld) -> None:
