@@ -18,20 +18,10 @@ from evals.stats.clusters import ClusterSums, cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.intervals import Estimate, clustered
 from evals.stats.paired import paired_values, sampling_variance
-from evals.stats.sequential import nominal, sequential_p
+from evals.stats.sequential import ONCE, Look, nominal, sequential_p
+from evals.stats.sparse import aligned, padded
 
 State = Literal["pass", "regressed", "inconclusive"]
-
-
-@dataclass(frozen=True)
-class Look:
-    """Which of the planned looks at a comparison this is; attempts are added from one to the next."""
-
-    number: int = 1
-    planned: int = 1
-
-
-ONCE = Look()
 
 
 @dataclass(frozen=True)
@@ -151,7 +141,7 @@ def criterion(
         candidate=candidate,
         baseline=baseline,
         gain=data.mean,
-        se=data.se if test.inference.decidable else None,
+        se=test.inference.data.se if test.inference.decidable else None,
         alpha=alpha,
         low=_finite(test.interval[0]),
         high=_finite(test.interval[1]),
@@ -163,7 +153,9 @@ def criterion(
         cases=data.cases,
         clusters=data.clusters,
         attempts=paired.attempts,
-        tell=_tell(data, metric, alpha, paired, arms, family) if test.inference.decidable else None,
+        tell=_tell(test.inference.data, metric, alpha, paired, arms, family)
+        if test.inference.decidable
+        else None,
     )
     return found, data
 
@@ -182,8 +174,9 @@ class Comparison:
 
     @property
     def inference(self) -> Inference:
-        """Bounds and p values as if looked at once."""
-        return Inference(self.data, self.metric.limits)
+        """Bounds and p values as if looked at once; padded where hardly any case differs."""
+        data = self.data if self.metric.limits is None else padded(self.data)
+        return Inference(data, self.metric.limits)
 
     @property
     def p_noninferior(self) -> float:
@@ -280,7 +273,7 @@ def joint_identical_pass(
         return None
     if not all(_identical_passes(one, metric, alpha) for one, metric in known if one.se == 0):
         return 0.0
-    data = [one for one, _ in known]
+    data = aligned([(one, metric.limits is not None) for one, metric in known])
     margins = [metric.margin for _, metric in sums]
     means, errors = power.identical_worlds(data, draws, seed=0)
     return power.share_passing(means, errors, margins, data[0].freedom, alpha)

@@ -29,8 +29,9 @@ from typing import Any
 from scipy import stats
 
 from evals.cases import Attempt, SuiteSpec, pair
-from evals.criteria import ONCE, Criterion, Look, State, criterion, joint_identical_pass
+from evals.criteria import Criterion, State, criterion, joint_identical_pass
 from evals.stats.holm import holm
+from evals.stats.sequential import ONCE, Look
 
 Arms = tuple[Sequence[Attempt], Sequence[Attempt]]
 

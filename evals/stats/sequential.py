@@ -17,6 +17,7 @@ than assumed and the test errs less often than alpha, never more.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +25,17 @@ from scipy import optimize, special
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 _LOWEST = -7.0  # a score of unit variance at the last look does not come below
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which of the planned looks at a comparison this is; attempts are added from one to the next."""
+
+    number: int = 1
+    planned: int = 1
+
+
+ONCE = Look()
 
 
 def sequential_p(p: float, look: int, looks: int) -> float:

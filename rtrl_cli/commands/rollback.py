@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cursorbench.errors import RtrlError
 from rtrl_cli import options
 from rtrl_cli.commands.deploy import Offline, Reason, text
-from rtrl_cli.stage import StageFlags, run_command
+from rtrl_cli.stage import StageFlags, finish, run_command
 
 if TYPE_CHECKING:
     from stages.rollback.first import Moved
@@ -42,4 +43,12 @@ def command(
     flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
     moved: Moved | None = ctx.obj  # by `early.py`, of the main line only
     lock = moved.lock if moved else None
-    run_command("rollback", replace(flags, lock=lock), text=text, reason=reason, offline=offline, moved=moved)
+    flags = replace(flags, lock=lock)
+    try:
+        run_command("rollback", flags, text=text, reason=reason, offline=offline, moved=moved)
+    except RtrlError as error:
+        if moved is None:
+            raise
+        from stages.rollback.recorded import finish_moved
+
+        finish(finish_moved(workspace, moved, error), as_json=as_json, quiet=quiet, text=text)

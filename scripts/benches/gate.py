@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evals.criteria import Comparison, Look
+from evals.criteria import Comparison
 from evals.gate import Rules
 from evals.population.replay import heldout
 from evals.power import Rate, Rates, rates, success, tasks_needed, verdict
 from evals.stats.clusters import ClusterSums
 from evals.stats.paired import paired_values
+from evals.stats.sequential import Look
 from evals.suites.harness import METRICS
 from evals.worlds import NONE, Effects, Tasks, cluster_totals, even, lopsided, shift
 from stages.eval.config import EvalConfig

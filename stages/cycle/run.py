@@ -19,7 +19,6 @@ from stages.cycle.record import Record, interrupted
 from stages.cycle_config import STAGES, seconds
 from stages.errors import (
     DependencyDownError,
-    GateRejectedError,
     InputMissingError,
     LockedError,
     RtrlError,
@@ -30,6 +29,7 @@ from stages.progress import Silent
 from stages.registry.runs import describe_error
 from stages.result import SCHEMA, StageResult, Status, attach_result, code_of, result_of, status_of
 from stages.runner import run_stage
+from stages.target.taken_back import refuse_taken_back
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -244,28 +244,13 @@ class _Turn:
         if self.listener is not None:
             self.listener(name, None)
         if name == "deploy":
-            self._refuse_rolled_back(refs["checkpoint"])
+            line = self.workspace.settings.workspace.line
+            refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line))
         with self.deadline.limit(name):
             ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
         if self.listener is not None:
             self.listener(name, ended)
         return ended
-
-    def _refuse_rolled_back(self, candidate: str) -> None:
-        """Nobody is asked in a cycle, so it does not overrule who took a checkpoint back.
-
-        Raises:
-            GateRejectedError: (exit 3) the candidate's last deployment was rolled back.
-        """
-        line = self.workspace.settings.workspace.line
-        past = self.store.deployments.rolled_back(line, candidate)
-        if past is not None:
-            ref = self.store.resolve(candidate, line).ref
-            why = past.data.get("rollback_reason") or "no reason given"
-            raise GateRejectedError(
-                f"{ref} passed, and was rolled back when it was served: {why}",
-                hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one still",
-            )
 
     def _ended(self, result: CycleResult, error: BaseException) -> None:
         """A signal or a bug ends the whole cycle: the error carries its result, the stage's within."""

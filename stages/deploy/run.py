@@ -18,10 +18,12 @@ from stages.deploy.choose import default_candidate, objection, report_for
 from stages.deploy.config import DeployConfig
 from stages.errors import InputMissingError, UsageError
 from stages.monitor.gate import alarmed
+from stages.populations import require_line
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
 from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
+from stages.target.taken_back import refuse_taken_back
 from stages.workspace import Workspace
 
 
@@ -53,13 +55,15 @@ class DeployStage:
 
         Raises:
             UsageError (2): --override without --reason.
-            GateRejectedError (3), InconclusiveError (4): the gate does not let it through.
-            InputMissingError (5): no such checkpoint.
+            GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
+                it, and it was rolled back when it was last served.
+            InputMissingError (5): no such checkpoint, or no such line.
         """
         if self.override and not self.reason.strip():
             raise UsageError("--override wants --reason", hint='say why: --reason "..."')
         if self.canary and (self.offline or self.promote):
             raise UsageError("--canary goes with neither --offline nor --promote", hint="leave one away")
+        require_line(store, workspace.settings)
         line = workspace.settings.workspace.line
         live = store.alias(line, "live")
         if self.promote:
@@ -71,6 +75,8 @@ class DeployStage:
         objected = objection(candidate, live, report) or alarmed(workspace, store, candidate, live)
         if objected and not self.override:
             raise objected
+        if named is None and not self.override and not (live and live.digest == candidate.digest):
+            refuse_taken_back(store, line, candidate)
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": report} if report else {})
 

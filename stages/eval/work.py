@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evals.cases import Attempt, SuiteSpec
-from evals.criteria import Look
 from evals.gate import Compared, Rules, Verdict, decide
+from evals.stats.sequential import Look
 from evals.suites.base import Suite
 from stages.eval import arms, report
 from stages.eval import attempts as files

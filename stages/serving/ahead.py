@@ -13,6 +13,7 @@ from stages.errors import RtrlError
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint
 from stages.registry.store import Store
+from stages.target.taken_back import refuse_taken_back
 
 
 class StagedAhead:
@@ -44,4 +45,6 @@ class StagedAhead:
             return None
         if objection(wanted, live, report_for(store, line, wanted, live)) and not override:
             return None
+        if not ref and not override:
+            refuse_taken_back(store, line, wanted)
         return Checkpoint(wanted.digest, store.checkpoint_folder(wanted))

@@ -62,9 +62,17 @@ class Switch:
 
 
 def require_reachable(workspace: Workspace, *, offline: bool) -> None:
-    """Raise DependencyDownError (13) without a running gateway, UsageError (2) for --offline with one."""
+    """Raise DependencyDownError (13) without a running gateway, UsageError (2) for --offline with one, or
+    when it was started for another line."""
+    settings = workspace.settings
+    line = settings.workspace.line
     if not offline:
-        require_endpoint(workspace.run_dir)
+        served = require_endpoint(workspace.run_dir).line
+        if line != served and line not in settings.populations:
+            raise UsageError(
+                f"`rtrl serve` was started for line {served}, not {line}",
+                hint=f"name it with --line {served}, or correct workspace.line and start `rtrl serve` anew",
+            )
     elif running_endpoint(workspace.run_dir) is not None:
         raise UsageError("--offline while `rtrl serve` is running", hint="leave --offline away")
 

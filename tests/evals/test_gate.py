@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from evals.cases import Attempt, Metric, SuiteSpec, pair
-from evals.criteria import Look
 from evals.gate import Rules, decide, infrastructure
+from evals.stats.sequential import Look
 
 SUCCESS = Metric("success", "higher", 0.05, "share", "does what was meant", bounds=(0, 1))
 COST = Metric("tokens", "lower", 10.0, "tokens", "length", gated=False)

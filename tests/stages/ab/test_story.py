@@ -136,7 +136,7 @@ def test_the_whole_story(world: StubWorld) -> None:
     assert [each["action"] for each in looks_of(world.store, bad.id)] == ["hold", "roll_back", "roll_back"]
 
     # a good one: held before its horizon, promoted at it
-    code, told = rtrl(world, "deploy", "--canary", "0.5")
+    code, told = rtrl(world, "deploy", "--input", world.second.ref, "--canary", "0.5")
     assert code == 0, told
     use(world, 10, {first: 0.5, second: 0.9})
     code, told = rtrl(world, "ab", "--decide")

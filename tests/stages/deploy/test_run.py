@@ -11,6 +11,7 @@ from stages.errors import (
     DependencyDownError,
     GateRejectedError,
     InconclusiveError,
+    InputMissingError,
     IntegrityError,
     LockedError,
     RtrlError,
@@ -160,6 +161,21 @@ def test_when_the_alias_cannot_follow_traffic_goes_back(line: Line, monkeypatch:
     assert [swap["checkpoint"] for swap in line.gateway.swaps] == [line.b.digest, line.a.digest]
     assert line.live == line.served == line.a.digest
     assert line.states() == ["failed"]
+
+
+def test_a_line_that_is_not_there_gets_nothing(line: Line) -> None:
+    """A misspelt line has nothing live, so that no gate spoke for or against it."""
+    misspelt = line.workspace.with_overrides(["workspace.line=atuo"])
+    for offline in (False, True):
+        with pytest.raises(InputMissingError, match="nothing was ever deployed on line 'atuo'") as caught:
+            run_stage(misspelt, line.store, DeployStage(offline=offline), [line.b.ref])
+        assert "auto" in caught.value.hint
+    line.store.move_alias("other", "live", line.a.digest, reason="another line of this workspace")
+    other = line.workspace.with_overrides(["workspace.line=other"])
+    with pytest.raises(UsageError, match="started for line auto, not other"):
+        run_stage(other, line.store, DeployStage(override=True, reason="x"), [line.b.ref])
+    assert line.gateway.swaps == []
+    assert line.store.deployments.history("atuo") == line.store.deployments.history("other") == []
 
 
 def test_without_a_gateway_only_offline(line: Line) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
-from evals.criteria import Look
 from evals.gate import Rules, decide
+from evals.stats.sequential import Look
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -23,6 +24,7 @@ from stages.serving.detach import start_detached, stop
 from stages.spool import Spool
 from stages.target.intent import Intent, read_intent, write_intent
 from stages.target.switch import complete
+from tests import processes
 from tests.stages.serving.conftest import StubWorld
 
 
@@ -134,6 +136,26 @@ def test_what_is_unusual_is_left_to_the_stage(world: StubWorld, tmp_path: Path) 
     assert live is not None
     if live.digest == world.first.digest and world.store.deployments.current("auto") is None:
         assert move_first(world.workspace.root, "nothing was live before") is None
+
+
+def test_settings_that_cannot_be_read_are_told_after_it(deployed: StubWorld) -> None:
+    """It failed with exit 2 after the users had been moved: who repeated it went one checkpoint too far."""
+    file = deployed.workspace.root / "rtrl.toml"
+    whole = file.read_text()
+    file.write_text(whole + "\n[collect]\nnope = 1\n")
+    try:
+        done = processes.rtrl("rollback", "-w", str(deployed.workspace.root), "--json")
+    finally:
+        file.write_text(whole)
+    assert done.returncode == 0, done.stdout
+    told = json.loads(done.stdout)
+    assert (told["status"], told["metrics"]["checkpoint"]) == ("succeeded", deployed.first.ref)
+    assert "unknown setting collect.nope" in told["warnings"][0]
+    current = deployed.store.deployments.current("auto")
+    assert current is not None
+    assert (current.checkpoint, current.id) == (deployed.first.digest, told["metrics"]["deployment"])
+    assert read_intent(deployed.workspace.run_dir, "auto") is None
+    locks.acquire(deployed.store.lock_path("target-auto"), what="test").release()
 
 
 def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_rollback_gives_everybody_the_live_checkpoint(canary: StubWorld) -> None
 
 
 def test_a_canary_whose_engine_dies_is_rolled_back_and_nobody_waits(canary: StubWorld) -> None:
-    run_stage(canary.workspace, canary.store, DeployStage(canary=SHARE))
+    run_stage(canary.workspace, canary.store, DeployStage(canary=SHARE), [canary.second.ref])
     deployment = canary_of(canary.store, "auto")
     assert deployment is not None
     assert canary.endpoint.canary is not None
@@ -125,7 +125,7 @@ def test_a_canary_whose_engine_dies_is_rolled_back_and_nobody_waits(canary: Stub
 
 
 def test_promotion_gives_it_to_everybody(canary: StubWorld) -> None:
-    run_stage(canary.workspace, canary.store, DeployStage(canary=SHARE))
+    run_stage(canary.workspace, canary.store, DeployStage(canary=SHARE), [canary.second.ref])
     deployment = canary_of(canary.store, "auto")
     assert deployment is not None
     run_stage(canary.workspace, canary.store, DeployStage(promote=True, reason="looks good"))
