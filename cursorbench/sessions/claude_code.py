@@ -217,7 +217,7 @@ class _Log:
                 texts[name] += [text] if text else []
             elif isinstance(name, str) and name.endswith("tool_use"):
                 yield from turn()
-                yield from self._use(block, common)
+                yield from self._use(block, model, common)
             elif isinstance(name, str) and name.endswith("tool_result"):  # tools of the model's own server
                 yield from turn()
                 yield from self._end(line, block, None, common)
@@ -225,11 +225,11 @@ class _Log:
                 yield _unknown_block(name, common["place"])
         yield from turn()
 
-    def _use(self, block: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+    def _use(self, block: dict[str, Any], model: str, common: dict[str, Any]) -> Iterator[Read]:
         about = common | {"id": _own_id(block.get("id")) or common["id"]}
         name, arguments = text_of(block.get("name")), block.get("input")
         text, invalid = tools.json_text(arguments)
-        yield ToolUse(**about, name=name, arguments=text, invalid=invalid)
+        yield ToolUse(**about, name=name, model=model, arguments=text, invalid=invalid)
         change = tools.proposed(name, arguments)
         if change is not None:
             yield Edit(**about, status="proposed", **change._asdict())

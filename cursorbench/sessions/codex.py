@@ -153,7 +153,7 @@ class _Rollout:
             yield from self._start(meta, place, at)
 
     def _context(self, context: dict[str, Any], *_: object) -> Iterator[Read]:
-        self.model = text_of(context.get("model")) or self.model
+        self.calls.model = self.model = text_of(context.get("model")) or self.model
         self.calls.folder = text_of(context.get("cwd")) or self.calls.folder
         return iter(())
 

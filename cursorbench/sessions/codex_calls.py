@@ -23,7 +23,7 @@ class Calls:
     """The calls of one session that have no end yet."""
 
     def __init__(self) -> None:
-        self.folder = ""  # that the agent works in
+        self.folder, self.model = "", ""  # where the agent works, and which it is
         self._asked = Open()
         self._running: OrderedDict[str, None] = OrderedDict()
         self._outcomes: OrderedDict[str, Outcome] = OrderedDict()  # told before the output
@@ -57,7 +57,9 @@ class Calls:
         given = Arguments(json_text(raw)) if raw else arguments_of(item.get("arguments", item.get("action")))
         folder = text_of(given.table.get("workdir")) or self.folder
         changes = told.located(told.asked(name, given.table, raw), folder)
-        yield ToolUse(**where, id=call, name=name, arguments=given.text, invalid=given.invalid)
+        yield ToolUse(
+            **where, id=call, name=name, model=self.model, arguments=given.text, invalid=given.invalid
+        )
         yield from edits(changes, "proposed", call=call, **where)
         self._asked.add(call, changes)
         if kind in _HOSTED and item.get("status") in ("completed", "failed"):

@@ -179,14 +179,13 @@ class _Events:
         elif "content" not in data and "toolRequests" not in data:
             yield Quarantined(where.place, "assistant.message without content")
         for request in list_of(data.get("toolRequests")):
-            asked = table_of(request)
-            yield from self._use(asked.get("toolCallId"), asked.get("name"), asked.get("arguments"), where)
+            yield from self._use({**table_of(request), "model": data.get("model")}, where)
 
     def _began(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
-        yield from self._use(data.get("toolCallId"), data.get("toolName"), data.get("arguments"), where)
+        yield from self._use({**data, "name": data.get("toolName")}, where)
 
-    def _use(self, call: object, name: object, arguments: object, where: _Where) -> Iterator[Read]:
-        call = text_of(call)
+    def _use(self, asked: dict[str, Any], where: _Where) -> Iterator[Read]:
+        call, name, arguments = text_of(asked.get("toolCallId")), asked.get("name"), asked.get("arguments")
         if call in self.by_user or (call and call in self.calls):
             return
         if not isinstance(name, str) or not name:
@@ -198,7 +197,8 @@ class _Events:
             changes, given = changes_of_patch(arguments), arguments_of({"input": arguments})
         remember(self.calls, call, None)
         remember(self.running, call, None)
-        yield ToolUse(**where.fields, id=call, name=name, arguments=given.text, invalid=given.invalid)
+        told: dict[str, Any] = {"name": name, "model": text_of(asked.get("model")) or self.model}
+        yield ToolUse(**where.fields, **told, id=call, arguments=given.text, invalid=given.invalid)
         yield from self._proposed(call, changes, where)
 
     def _proposed(self, call: str, changes: tuple[Change, ...], where: _Where) -> Iterator[Read]:

@@ -67,9 +67,11 @@ class ToolUse(Item, frozen=True, kw_only=True):
     """The agent calls a tool. `arguments` is JSON text as the log has it; `invalid`: why it is none.
 
     `checked`: what a check against the tool definitions in the same log found; "" where it has none.
+    `model`: who calls, where the log tells it of calls too: many messages are nothing but calls.
     """
 
     name: str
+    model: str = ""
     arguments: str = ""
     invalid: str = ""
     checked: Literal["", "ok", "unknown_tool", "schema"] = ""

@@ -153,7 +153,7 @@ class _Session:
                     yield f"{number}", turn
             elif kind == "tool":
                 state = table_of(part.get("state"))
-                for place, item in enumerate(self._tool(part, state, where, told)):
+                for place, item in enumerate(self._tool(info, part, where, told)):
                     cut = cut or (isinstance(item, ToolEnd) and item.outcome == "interrupted")
                     yield f"{number} {place} {text_of(state.get('status'))}", item
             elif kind == "patch":
@@ -187,9 +187,9 @@ class _Session:
         )
 
     def _tool(
-        self, part: dict[str, Any], state: dict[str, Any], where: dict[str, Any], told: set[str]
+        self, info: dict[str, Any], part: dict[str, Any], where: dict[str, Any], told: set[str]
     ) -> Iterator[Read]:
-        name, call = part.get("tool"), part.get("callID")
+        name, call, state = part.get("tool"), part.get("callID"), table_of(part.get("state"))
         if not isinstance(name, str) or not name or not state:
             yield Quarantined(self.place, "a tool call without a name or state")
             return
@@ -197,9 +197,10 @@ class _Session:
         given, time = arguments_of(state.get("input")), table_of(state.get("time"))
         begun = {**where, "at": milliseconds(time.get("start")) or where["at"]}
         ended = {**where, "at": milliseconds(time.get("end")) or begun["at"]}
-        yield ToolUse(**begun, id=call, name=name, arguments=given.text, invalid=given.invalid)
+        model = text_of(info.get("modelID"))
+        yield ToolUse(**begun, id=call, name=name, model=model, arguments=given.text, invalid=given.invalid)
         changes = _changes(name, given.table, table_of(state.get("metadata")))
-        told.update(change.path for change in changes)
+        told.update(_spelt(change.path) for change in changes)
         yield from edits(changes, "proposed", call=call, **begun)
         if state.get("status") not in ("completed", "error"):
             return
@@ -213,7 +214,8 @@ class _Session:
 
     def _patch(self, part: dict[str, Any], where: dict[str, Any], told: set[str]) -> Iterator[Read]:
         """Files that changed in the step, those that no tool told of: commands change files too."""
-        paths = [path for path in list_of(part.get("files")) if isinstance(path, str) and path not in told]
+        files = [path for path in list_of(part.get("files")) if isinstance(path, str)]
+        paths = [path for path in files if _spelt(path) not in told]
         changes, call = tuple(Change(path) for path in paths), _id(part.get("id"))
         self.applied.append((call, changes))
         yield from edits(changes, "applied", call=call, **where)
@@ -221,6 +223,11 @@ class _Session:
 
 def _id(value: object) -> str:
     return value if isinstance(value, str) and value not in _HIDDEN else ""
+
+
+def _spelt(path: str) -> str:
+    """One spelling of a path: on Windows the tools have backslashes, the snapshots of git none."""
+    return path.replace("\\", "/")
 
 
 def _typed(part: dict[str, Any]) -> bool:

@@ -56,6 +56,7 @@ class Call(msgspec.Struct):
     summary: str
     body: Sequence[str] = ()
     finished: bool = True
+    model: str = ""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ def items_of(call: Call) -> Iterator[Read]:
     own: dict[str, Any] = {"session": call.session, "at": call.at, "place": call.place}
     command = _command(call, blocks, text)
     arguments = msgspec.json.encode({"command": command}).decode() if command else ""
-    yield ToolUse(id=call.id, name=call.name, arguments=arguments, **own)
+    yield ToolUse(id=call.id, name=call.name, model=call.model, arguments=arguments, **own)
     result = blocks[-1].text if blocks and (call.type != "shell" or len(blocks) > 1 or "`" in text) else text
     outcome, reason = _outcome(result, text)
     if writes(call):

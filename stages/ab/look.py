@@ -178,6 +178,7 @@ def _row(found: Difference, each: Any) -> dict[str, Any]:
         "gain": number(each.gain),
         "harm_bound": number(each.harm_bound),
         "promote_bound": number(each.promote_bound),
+        "alike": each.alike,
     }
 
 

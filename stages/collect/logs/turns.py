@@ -172,6 +172,7 @@ class Turns:
             episode.turns += 1
         turn = episode.turn
         turn.at = session.at
+        turn.model = session.model = item.model or turn.model or session.model
         if isinstance(item, said.ToolUse):
             self.counts["tool_calls"] += 1
             turn.calls.append(ToolCall(item.id, item.name, "", fault_of_use(session, item)))
@@ -179,7 +180,6 @@ class Turns:
                 session.calls[item.id] = (item.name, episode.last, episode.id)
             return
         turn.log_id = turn.log_id or item.id
-        turn.model = session.model = item.model or turn.model or session.model
         turn.texts += [item.text] if item.text else []
         turn.thinking += [item.thinking] if item.thinking else []
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms

@@ -102,6 +102,7 @@ def test_an_edit_is_proposed_then_applied_with_the_whole_file(log: Log) -> None:
         ToolUse(
             **log.common(1, id="t1"),
             name="Edit",
+            model="m",
             arguments='{"file_path":"a.py","old_string":"b","new_string":"c"}',
         ),
         Edit(**log.common(1, id="t1"), path="a.py", status="proposed", before="b", after="c"),

@@ -126,6 +126,18 @@ def test_start_message_in_two_halves_and_times(path: Path) -> None:
     ]
 
 
+def test_a_call_is_told_with_the_model_of_its_turn(path: Path) -> None:
+    found = read(
+        path,
+        META,
+        line("turn_context", 1, model="m-1", cwd="/w"),
+        item("function_call", 2, name="shell", arguments="{}", call_id="a"),
+        line("turn_context", 3, model="m-2", cwd="/w"),
+        item("function_call", 4, name="shell", arguments="{}", call_id="b"),
+    )
+    assert [one.model for one in found if isinstance(one, ToolUse)] == ["m-1", "m-2"]
+
+
 def test_patch_applied_with_the_diff_of_the_event(path: Path) -> None:
     found = read(
         path,

@@ -87,7 +87,9 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
         UserTurn(**one, id="e2", at=AT + 2, place=places[3], text="please"),
         AgentTurn(**one, id="r", at=AT + 3, place=places[4], text="", model="m", thinking="why"),
         AgentTurn(**one, id="m1", at=AT + 4, place=places[5], text="Done.", model="m"),
-        ToolUse(**one, id="t", at=AT + 4, place=places[5], name="edit", arguments=json.dumps(arguments)),
+        ToolUse(
+            **one, id="t", at=AT + 4, place=places[5], name="edit", model="m", arguments=json.dumps(arguments)
+        ),
         Edit(**edit, at=AT + 4, place=places[5], status="proposed"),
         ToolEnd(**one, id="t", at=AT + 6, place=places[7], outcome="ok", text="ok"),
         Edit(**edit, at=AT + 6, place=places[7], status="applied"),

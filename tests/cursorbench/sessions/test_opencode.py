@@ -86,7 +86,14 @@ def test_start_turns_and_an_applied_edit(path: Path) -> None:
         UserTurn(**one, id="msg_1", at=AT + 1, text="please"),
         UserTurn(**one, id="prt_t", at=AT + 1, text="<file>", automatic="meta"),
         AgentTurn(**one, id="prt_r", at=AT + 3, text="", thinking="why", model="m"),
-        ToolUse(**one, id="c", at=AT + 10, name="edit", arguments=json.dumps(edit, separators=(",", ":"))),
+        ToolUse(
+            **one,
+            id="c",
+            at=AT + 10,
+            name="edit",
+            model="m",
+            arguments=json.dumps(edit, separators=(",", ":")),
+        ),
         Edit(**one, id="c", at=AT + 10, **change, status="proposed"),
         ToolEnd(**one, id="c", at=AT + 20, outcome="ok", text="ok"),
         Edit(**one, id="c", at=AT + 20, **change, status="applied"),
@@ -261,3 +268,11 @@ def test_a_list_of_documents_is_recognised_and_read(tmp_path: Path) -> None:
     assert kinds.kind_of(path) == "opencode"
     starts = [one for one in opencode.read(path, Seen()) if isinstance(one, SessionStart)]
     assert len(starts) == 2
+
+
+def test_on_windows_the_snapshot_spells_a_path_otherwise(path: Path) -> None:
+    edit = {"filePath": "C:\\w\\a.py", "oldString": "a", "newString": "b"}
+    snapshot = {"type": "patch", "id": "prt_p", "hash": "h", "files": ["C:/w/a.py", "C:/w/b.py"]}
+    found = read(path, user(1, text("do it")), agent(2, tool("edit", input=edit, output="ok"), snapshot))
+    applied = [one.path for one in found if isinstance(one, Edit) and one.status == "applied"]
+    assert applied == ["C:\\w\\a.py", "C:/w/b.py"]

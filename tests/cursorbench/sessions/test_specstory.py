@@ -72,10 +72,17 @@ def test_a_command_line_agent(tmp_path: Path) -> None:
             place=line(16),
             **own,
         ),
-        ToolUse(id="tool-1", name="Bash", arguments='{"command":"git commit -m x"}', place=line(24), **one),
+        ToolUse(
+            id="tool-1",
+            name="Bash",
+            model="m-1",
+            arguments='{"command":"git commit -m x"}',
+            place=line(24),
+            **one,
+        ),
         ToolEnd(id="tool-1", outcome="ok", text="[main abcdef1] x", place=line(24), **one),
         Commit(id="tool-1", sha="abcdef1", message="x", place=line(24), **one),
-        ToolUse(id="tool-2", name="Edit", place=line(35), **one),
+        ToolUse(id="tool-2", name="Edit", model="m-1", place=line(35), **one),
         Edit(id="tool-2", path="/w/a.py", status="applied", place=line(35), **one),
         ToolEnd(
             id="tool-2",
@@ -84,7 +91,7 @@ def test_a_command_line_agent(tmp_path: Path) -> None:
             place=line(35),
             **one,
         ),
-        ToolUse(id="tool-3", name="Edit", place=line(43), **one),
+        ToolUse(id="tool-3", name="Edit", model="m-1", place=line(43), **one),
         ToolEnd(
             id="tool-3",
             outcome="rejected",
@@ -93,12 +100,12 @@ def test_a_command_line_agent(tmp_path: Path) -> None:
             place=line(43),
             **one,
         ),
-        ToolUse(id="tool-4", name="Write", place=line(52), **one),
+        ToolUse(id="tool-4", name="Write", model="m-1", place=line(52), **one),
         Edit(id="tool-4", path="/w/b.md", status="applied", after="# Hi", place=line(52), **one),
         ToolEnd(
             id="tool-4", outcome="ok", text="File created successfully at: /w/b.md", place=line(52), **one
         ),
-        ToolUse(id="tool-5", name="Bash", arguments='{"command":"ls"}', place=line(64), **one),
+        ToolUse(id="tool-5", name="Bash", model="m-1", arguments='{"command":"ls"}', place=line(64), **one),
         ToolEnd(id="tool-5", outcome="error", text="Exit code 2\nno", place=line(64), **one),
         Interrupt(during="tool", at=milliseconds("2026-01-12T15:09:00Z"), place=line(76), **own),
     ]

@@ -85,6 +85,16 @@ def test_what_is_said_before_an_answer_is_one_request() -> None:
     assert not events(records)
 
 
+def test_a_turn_of_calls_alone_is_of_the_model_that_called() -> None:
+    records, _ = told(
+        user("x"), agent("Done.", model="m1"),
+        user("y"), use("c1", model="m2"), end("c1", "rejected"),
+        user("z"), use("c2"), end("c2"),
+    )  # fmt: skip
+    models = [one.generation.features["model"] for one in generations(records)]
+    assert models == ["m1", "m2", "m2"]  # the last one's log tells none: as before
+
+
 def test_an_edit_is_an_event_of_the_generation_that_called_for_it() -> None:
     records, _ = told(
         user("x"),
