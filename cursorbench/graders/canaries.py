@@ -115,12 +115,17 @@ def _half(places: Collection[Place], most: int, draw: random.Random) -> list[Pla
 
 
 def locate(name: str, files: Collection[str]) -> Place | None:
-    """The file, classes and function of a test id, as pytest's node ids or junit's class names have it."""
+    """The file, classes and function of a test id, as pytest's node ids or junit's class names have it.
+
+    A node id's path begins where pytest found its settings: in `packages/a`, say, not where it was started.
+    """
     head, *rest = name.partition("[")[0].split("::")
     if not rest:
         return None
     if head in files:
         return Place(head, tuple(rest[:-1]), rest[-1])
+    if below := sorted(path for path in files if path.endswith(f"/{head}")):
+        return Place(below[0], tuple(rest[:-1]), rest[-1])
     for path in files:
         module = str(PurePosixPath(path).with_suffix("")).replace("/", ".")
         if head == module or head.startswith(f"{module}."):

@@ -238,7 +238,7 @@ def test_files(task: Task, root: Path) -> dict[str, bytes]:
     python = {str(path.relative_to(root)) for path in root.rglob("*.py") if ".git" not in path.parts}
     python -= set(task.tests.removed)
     for name in task.tests.fail_to_pass + task.tests.pass_to_pass:
-        place = canaries.locate(name, python)
+        place = canaries.locate(name, found) or canaries.locate(name, python)
         if place is None or place.file in found or not infrastructure.holds_tests(place.file):
             continue
         if _real(root / place.file, root):

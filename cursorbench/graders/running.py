@@ -1,7 +1,8 @@
 """Running a task's test command in a sandbox and reading its report; the same for builder and grader.
 
-pytest is told, by PYTEST_ADDOPTS and so whatever the command, to name files in the report and to leave no
-cache; other runners do not look there. Not here: which tests are expected, and whether to believe them.
+pytest is told, by PYTEST_ADDOPTS and so whatever the command, to name files in the report, to leave no cache
+and to go on after a failure, whatever the project's own `addopts` say; other runners do not look there. Not
+here: which tests are expected, and whether to believe them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cursorbench.sandbox.protocol import Done, Sandbox
 
 REPORT = "{report}"
 MAX_REPORT = 64 << 20
-_PYTEST = "-p no:cacheprovider -o junit_family=xunit1"
+_PYTEST = "-p no:cacheprovider -o junit_family=xunit1 --maxfail=0"
 
 
 @dataclass(frozen=True)

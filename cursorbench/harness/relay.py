@@ -37,6 +37,7 @@ PLACE = "/run/rtrl"  # inside: the folder with the socket and the forwarder
 MAX_BODY = 16 << 20
 CONNECTIONS = 32
 IDLE_S = 60.0  # for a request to come in
+PLAIN_S = 10.0  # for an answer of one token
 
 _PASSED = ("content-type",)
 
@@ -80,6 +81,24 @@ class Relay:
     def bind(self, environment: Environment) -> Environment:
         """The environment with the socket in it."""
         return replace(environment, mounts={**environment.mounts, PLACE: self.folder})
+
+    def answers(self) -> bool:
+        """Whether the model answers a plain request of ours, so that another's failure is that request's own.
+
+        What a model wrote can send requests as well, such as no service answers: were each a failure of the
+        infrastructure, it could undo its trial.
+        """
+        try:
+            body = {
+                "model": self.driver.model,
+                "messages": [{"role": "user", "content": "."}],
+                "max_tokens": 1,
+            }
+            found = self.driver.post(body, self.attribution, PLAIN_S)
+            sse.read(found.content, found.headers, 0.0)
+        except (RefusedError, DependencyDownError, UsageError, ValueError):
+            return False
+        return True
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -175,8 +194,11 @@ class _Handler(BaseHTTPRequestHandler):
         except RefusedError as error:
             self._error(error.status, error.code, str(error))
         except (DependencyDownError, UsageError, ValueError) as error:
-            relay.recorder.fail(str(error))
-            self._error(503, "unavailable", "the model does not answer")
+            if relay.answers():
+                self._error(400, "refused", "the model answers, but not this request")
+            else:
+                relay.recorder.fail(str(error))
+                self._error(503, "unavailable", "the model does not answer")
         except RecursionError:
             self._error(400, "invalid_json", "the body is nested too deep")
         else:

@@ -72,6 +72,7 @@ class AbMetricLook:
         gain: of the treated arm.
         harm_bound: the gain is under this, over all looks with 1 - alpha_harm / metrics.
         promote_bound: the gain is over this, at this look with 1 - alpha_promote.
+        alike: in either arm no two users differ, so that `promote_bound` is that of what none showed.
     """
 
     metric: AbMetric
@@ -79,6 +80,7 @@ class AbMetricLook:
     gain: float
     harm_bound: float
     promote_bound: float
+    alike: bool = False
 
     @property
     def measured(self) -> bool:
@@ -162,12 +164,12 @@ def _metric(
     span = metric.span
     alike = span is not None and all(arm.unseen_variance(span) for arm in (control, treated))
     if min(found.users) < rules.min_users or found.information <= 0 or not (planned > 0 or alike):
-        return AbMetricLook(metric, found, gain, float("inf"), float("-inf"))
+        return AbMetricLook(metric, found, gain, float("inf"), float("-inf"), alike)
     harm = upper_bound(gain, found.information, planned, alpha) if planned > 0 else float("inf")
     width = float(special.ndtri(1 - rules.alpha_promote)) * found.standard_error
     if span is not None and alike:  # as many as 1 - alpha^(1/n) of them may still differ unseen
         width = span * (1 - rules.alpha_promote ** (1 / min(found.users)))
-    return AbMetricLook(metric, found, gain, harm, gain - width)
+    return AbMetricLook(metric, found, gain, harm, gain - width, alike)
 
 
 def _with_unseen(metric: AbMetric, control: Users, treated: Users) -> Difference:

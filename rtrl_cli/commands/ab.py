@@ -145,6 +145,10 @@ def text(seen: Seen) -> str:
         head["past"] = _past(data)
     if (left := data.get("ends_in_s")) is not None:
         head["held"] = f"at its horizon; ended in {left / 3600:.1f} h unless somebody promotes it"
+    if changed := data.get("rules_changed"):
+        head["changed"] = (
+            f"{', '.join(changed)} since the first look: no bound holds for rules chosen on the way"
+        )
     if data["not_measured"]:
         head["not measured"] = ", ".join(data["not_measured"])
     rows = [_row(name, each) for name, each in data["metrics"].items()]

@@ -68,6 +68,19 @@ def _tls(found: Workspace) -> list[Check]:
     return [Check("tls", not warning, warning or told, "renew it; a running gateway takes it", "warning")]
 
 
+def _vault(found: Workspace) -> Check:
+    """Whether what is sealed can be opened: both files are there, and belong together."""
+    from stages.machine import Check
+    from stages.vault import DATABASE_FILE, MASTER_FILE, Vault
+
+    try:
+        Vault.open(found.keys_dir).close()
+    except RtrlError as error:
+        none = not any((found.keys_dir / name).exists() for name in (MASTER_FILE, DATABASE_FILE))
+        return Check("vault", False, error.message, error.hint, "warning" if none else "error")
+    return Check("vault", True, "the master key opens the users' keys")
+
+
 def _workspace(folder: Path | None) -> list[Check]:
     from stages.machine import Check
     from stages.registry.glance import glance
@@ -83,6 +96,7 @@ def _workspace(folder: Path | None) -> list[Check]:
         line = found.settings.workspace.line
         checks.append(Check("settings", True, f"line {line}"))
         checks += _tls(found)
+        checks.append(_vault(found))
     except RtrlError as error:
         checks.append(Check("settings", False, error.message, error.hint))
     try:

@@ -61,6 +61,7 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     due = deciding and age >= config.horizon_s and not any(each["at_horizon"] for each in earlier)
     data, found = judge(config, canary, live, treated, earlier, at_horizon=due)
     data["age_s"] = round(age, 1)
+    data["rules_changed"] = _changed(earlier[0], data) if earlier else []
     seen = Seen(canary.id, found.action, found.reason, data)
     if deciding and found.action == "hold" and _given_up(config, age, earlier):
         seen = replace(seen, action="end", reason=_not_promoted(config, earlier))
@@ -129,6 +130,16 @@ def _metrics(config: AbConfig) -> list[AbMetric]:
     ]
 
 
+def _changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The rules that are not those of the first look: no bound holds over looks that chose their own."""
+    names = [key for key in now["rules"] if first["rules"].get(key) != now["rules"][key]]
+    names += ["horizon_s"] if first["horizon_s"] != now["horizon_s"] else []
+    for name, each in now["metrics"].items():
+        was = first["metrics"].get(name, {})
+        names += [f"{key}.{name}" for key in ("harm", "margin") if was.get(key) != each[key]]
+    return names
+
+
 def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The look at the horizon, where it said promote and whoever took it died before."""
     last = next((each for each in earlier if each["at_horizon"]), None)
@@ -178,6 +189,7 @@ def _row(found: Difference, each: Any) -> dict[str, Any]:
         "gain": number(each.gain),
         "harm_bound": number(each.harm_bound),
         "promote_bound": number(each.promote_bound),
+        "alike": each.alike,
     }
 
 

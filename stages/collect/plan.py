@@ -9,7 +9,6 @@ Not for: reading or writing anything.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,16 +132,6 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         take_event=take_event,
         resume_seq=_resume(scan, [conditions[name] for name in _SETTLED], first_row),
     )
-
-
-def selection_digest(scan: Scan, decided: Plan) -> str:
-    """Stands for everything a run will take: episodes, their generations and events, and why not others."""
-    digest = hashlib.sha256()
-    for part in (decided.left, scan.g_seq[decided.take_generation], scan.v_seq[decided.take_event]):
-        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
-        digest.update(b"|")
-    digest.update("\n".join(scan.episodes).encode())
-    return digest.hexdigest()
 
 
 def audit(scan: Scan, decided: Plan) -> list[dict[str, Any]]:

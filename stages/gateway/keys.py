@@ -35,6 +35,7 @@ LOCK_WAIT_S = 10.0
 PREFIX = "rtrl-"
 POPULATION = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as names of lines: a population may have one
 _RECHECK_S = 1.0
+_LOST = "restore it from a backup, or clients need new keys: `rtrl keys add NAME`"
 _INDEX = 16  # hexadecimal digits of a digest by which it is found, before all of it is compared
 
 
@@ -201,7 +202,7 @@ class ApiKeys:
         try:
             found_at = self._path.stat()
         except FileNotFoundError:
-            raise InputMissingError(f"no API keys at {self._path}", hint="`rtrl init` makes one") from None
+            raise InputMissingError(f"no API keys at {self._path}", hint=_LOST) from None
         # two changes may come within one tick of the file system's clock: each is another file
         stamp = (found_at.st_mtime_ns, found_at.st_ino, found_at.st_size)
         if stamp != self._stamp:
@@ -234,7 +235,7 @@ def _read(path: Path) -> list[ApiKey]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Keys)
     except FileNotFoundError:
-        raise InputMissingError(f"no API keys at {path}", hint="`rtrl init` makes one") from None
+        raise InputMissingError(f"no API keys at {path}", hint=_LOST) from None
     except msgspec.MsgspecError as error:
         raise IntegrityError(f"{path} is no key file: {error}", hint="restore it from a backup") from error
     if document.schema != SCHEMA:

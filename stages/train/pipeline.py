@@ -26,6 +26,7 @@ from stages.train.models import compute_dtype, device_of, placement, process_cou
 from stages.train.objective import Objective
 from stages.train.phases import Phases
 from stages.train.update import Updated
+from stages.wording import count
 
 
 def train(
@@ -169,17 +170,22 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
         found.append(f"the update ended early: {updated.stopped}")
     if (most := max((step["clipped"] for step in updated.steps), default=0.0)) > 0.5:
         found.append(f"train.correction limited {most:.0%} of the tokens of a step: its bounds are narrow")
-    if count := len(objective.capped.users):
-        found.append(f"{count} users reached the cap of {objective.capped.user_cap:.0%} of the gradient")
-    if count := len(objective.capped.keys):
-        found.append(f"{count} API keys reached the cap of {objective.capped.key_cap:.0%} of the gradient")
+    if users := len(objective.capped.users):
+        found.append(
+            f"{count(users, 'user')} reached the cap of {objective.capped.user_cap:.0%} of the gradient"
+        )
+    if keys := len(objective.capped.keys):
+        found.append(
+            f"{count(keys, 'API key')} reached the cap of {objective.capped.key_cap:.0%} of the gradient"
+        )
     if objective.capped.relaxed:
         found.append(
             f"nearly all use came from few: the caps were relaxed to keep {objective.capped.kept:.0%} of the "
             "gradient (`rtrl keys set NAME --shared` for a product's own key)"
         )
     if outliers := proven.batch.excluded.get("proof_outlier", 0):
-        found.append(f"{outliers} episodes were left out because their logprobs are not their sampler's")
+        left = f"{count(outliers, 'episode')} left out"
+        found.append(f"{left}: the logprobs are not those of their sampler")
     return found
 
 

@@ -124,13 +124,22 @@ def test_weights_change_without_a_restart(engine: InProcessEngine, world: World,
 
 
 SCRIPT = """
-import json, sys, torch
+import json, os, sys, torch
+import vllm.v1.engine.llm_engine
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess_worker import Worker
 from stages.engine.verification import judge_probes, read_fingerprint, weights_key
 from pathlib import Path
 
-first, second, other, dtype = sys.argv[1:]
+first, second, other, *dtypes = sys.argv[1:]
+for dtype in dtypes:  # one process each, which need not load vLLM again
+    child = os.fork()
+    if not child:
+        break
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
+if child:
+    sys.exit(0)
 worker = Worker(first, EngineConfig(dtype=dtype).model_dump(mode="json"))
 model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
@@ -235,7 +244,7 @@ kept(second)
 model.model.norm.weight.data[0] += 0.5
 found["memory damaged"] = call("rtrl_verify", second, expected={})
 found["memory none"] = kept(first, limit_gib=0, file=True)
-print("RESULT" + json.dumps(found))
+print("RESULT" + json.dumps([dtype, found]), flush=True)
 """
 STALE = {
     "vllm_alone": ["model.embed_tokens.weight"],
@@ -244,25 +253,32 @@ STALE = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_vllm_holds_is_told_from_what_it_should(tmp_path: Path, dtype: str) -> None:
-    """A tied head that vLLM leaves behind, a layer and a norm that were not loaded, another checkpoint."""
-    first = write_checkpoint(tmp_path / "first", seed=1, tied=True)
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By dtype, what `SCRIPT` found."""
+    folder = tmp_path_factory.mktemp("held")
+    first = write_checkpoint(folder / "first", seed=1, tied=True)
     write_fingerprint(first, parent=None)
-    second = nudge_checkpoint(first, tmp_path / "second", seed=2, step=0.05)
+    second = nudge_checkpoint(first, folder / "second", seed=2, step=0.05)
     write_fingerprint(second, parent=first)
-    other = nudge_checkpoint(first, tmp_path / "other", seed=3, step=0.05)
+    other = nudge_checkpoint(first, folder / "other", seed=3, step=0.05)
     write_fingerprint(other, parent=first)
     variables = environment(EngineConfig()) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, (first, second, other)), dtype],
+        [sys.executable, "-c", SCRIPT, *map(str, (first, second, other)), "float32", "bfloat16"],
         env=variables,
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    found = json.loads(run.stdout.partition("RESULT")[2].splitlines()[0])
+    return dict(json.loads(part.splitlines()[0]) for part in run.stdout.split("RESULT")[1:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype: str) -> None:
+    """A tied head that vLLM leaves behind, a layer and a norm that were not loaded, another checkpoint."""
+    found = held[dtype]
     for name in ("start", "update ours", "rollback ours"):
         assert (found[name]["different"], found[name]["verdict"]) == ([], "child"), name
         assert found[name]["parameters_checked"] == found[name]["parameters"]

@@ -150,10 +150,16 @@ def test_infrastructure_failures_are_no_zeros() -> None:
 
 def test_a_candidate_cannot_void_its_own_gate() -> None:
     base = attempts([1.0, 0.0] * 500)
-    # It loses two in a hundred cases: below the limit, but more than the baseline by far.
-    result = decide([(suite(SUCCESS), (lose(base, range(0, 1000, 50)), base))], Rules())
+    # It loses nine in a thousand cases: below the limit, but more than the baseline by far.
+    few = lose(base, range(0, 900, 100))
+    result = decide([(suite(SUCCESS), (few, base))], Rules())
     assert result.verdict == "inconclusive"
     assert "infrastructure" in result.reasons[0]
+    found = result.suites[0].infra
+    assert found.p_more == pytest.approx(stats.hypergeom.sf(8, 2000, 9, 1000))  # all nine on its side
+    assert not infrastructure(base, few, Rules()).objection  # the baseline's losses are not its doing
+    more = infrastructure(lose(base, range(0, 1000, 50)), lose(base, range(0, 1000, 50)), Rules())
+    assert (more.p_more > 0.05, "allowed 1%" in more.objection) == (True, True)
     assert infrastructure(lose(base, range(80)), lose(base, range(80)), Rules()).objection
     assert not infrastructure(lose(base, range(3)), lose(base, range(4)), Rules()).objection
     assert infrastructure([], base, Rules()).objection == "the candidate has no attempts"

@@ -14,6 +14,7 @@ import pytest
 from stages.errors import UsageError
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import bind_unix
+from stages.vault import Vault
 from stages.workspace import Workspace
 from tests import processes
 from tests.security.wire import CHAT, Site, chat, head, statuses
@@ -293,10 +294,15 @@ def test_doctor_says_who_else_can_look_in(tmp_path: Path) -> None:
         found: list[dict[str, Any]] = json.loads(done.stdout)["metrics"]["checks"]
         return {one["name"]: one for one in found}
 
-    assert check()["private"]["ok"]
+    found = check()
+    assert found["private"]["ok"]
+    assert (found["vault"]["ok"], found["vault"]["level"]) == (False, "warning"), "nothing was sealed yet"
+    Vault.create(workspace.keys_dir).close()
+    (workspace.keys_dir / "vault.db").unlink()
     workspace.keys_dir.chmod(0o755)
     (workspace.root / "rtrl.toml").write_text('[gateway]\nhost = "0.0.0.0"\n')
     found = check()
     assert (found["private"]["ok"], found["private"]["level"]) == (False, "error")
     assert "keys" in found["private"]["detail"]
+    assert (found["vault"]["ok"], found["vault"]["level"]) == (False, "error")
     assert (found["tls"]["ok"], found["tls"]["level"]) == (False, "warning"), "plain HTTP beyond this machine"

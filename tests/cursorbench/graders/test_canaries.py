@@ -127,6 +127,8 @@ def test_what_tells_is_sabotaged_however_many_other_tests_there_are() -> None:
         ("tests.test_a.TestX::test_y", ("tests/test_a.py", ("TestX",), "test_y")),
         ("tests.test_a::test_y", ("tests/test_a.py", (), "test_y")),
         ("tests.test_ab::test_y", None),
+        ("test_a.py::test_y", ("tests/test_a.py", (), "test_y")),  # settings in tests/pytest.ini
+        ("est_a.py::test_y", None),
         ("whatever", None),
     ],
 )

@@ -14,7 +14,7 @@ from cursorbench.graders.correctness import grade
 from cursorbench.graders.correctness import test_files as files_of
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.protocol import Backend, Environment
-from tests.cursorbench.graders.forging import COMMAND, CORE, FILE, LIMITS, SOLVED, World, git, put
+from tests.cursorbench.graders.forging import BASE, COMMAND, CORE, FILE, LIMITS, SOLVED, World, git, put
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +145,18 @@ def test_very_many_files_to_put_back(world: World, monkeypatch: pytest.MonkeyPat
         assert set(many) <= set(restored)
         assert len(asked) < 20
         assert real("find tests -name conftest.py").output == "tests/conftest.py\n"
+
+
+def test_a_project_that_stops_at_the_first_failure(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first canary ended the run, and every solution was called forged."""
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    monkeypatch.setitem(BASE, "pyproject.toml", BASE["pyproject.toml"].replace("-q", "-q -x"))
+    world = World(tmp_path, backend)
+    found = grade(world.task, world.environment, world.diff({**SOLVED}), backend, LIMITS)
+    assert found.passed, found
 
 
 ATTRIBUTES = "* text=auto eol=crlf\n*.id ident\n*.wide text working-tree-encoding=UTF-16\n"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cursorbench.graders.correctness import grade
 from cursorbench.sandbox import open_backend
+from cursorbench.tasks.task import ExpectedTests
 from tests.cursorbench.graders.forgeries import FORGERIES, UNKNOWN, UNWATCHED, Forgery, patched
-from tests.cursorbench.graders.forging import BASE, CORE, FILE, LIMITS, SOLVED, World
+from tests.cursorbench.graders.forging import BASE, COMMAND, CORE, FILE, LIMITS, SOLVED, World
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,23 @@ def test_who_is_honest_in_the_challenge_alone_is_not_believed(world: World) -> N
     seen = "open(str(item.path)).read().count('assert largest([1, 3, 2]) == 3') == 1"
     core = CORE + patched(f"{seen} and {UNWATCHED}")
     found = grade(world.task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
+    assert (found.passed, found.reason) == (False, "forged"), found
+
+
+def test_a_forgery_where_the_settings_are_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids begin at that folder; no file was found for them, no canary planted, and the report believed."""
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    monkeypatch.setitem(BASE, "tests/pytest.ini", "[pytest]\n")
+    world = World(tmp_path, open_backend())
+    told = ExpectedTests(COMMAND, ("test_core.py::test_total",), ("test_core.py::test_largest",), (FILE,))
+    task = replace(world.task, tests=told)
+    found = grade(task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
+    assert (found.passed, found.canaries > 0, found.challenged > 0) == (True, True, True)
+    core = CORE + patched()
+    found = grade(task, world.environment, world.diff({"calc/core.py": core}), world.backend, LIMITS)
     assert (found.passed, found.reason) == (False, "forged"), found
 
 

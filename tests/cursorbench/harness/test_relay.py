@@ -8,7 +8,9 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,36 @@ def test_an_engine_that_is_away_is_noted(tmp_path: Path) -> None:
         assert ask(http, "hello").status_code == 503
         assert "does not answer" in relay.recorder.failure
     assert not relay.folder.exists()
+
+
+def test_a_request_that_no_service_answers_is_no_failure_of_the_engine() -> None:
+    """What a model wrote could send one, and so undo its own trial."""
+
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            content = json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode()
+            if b"slow" in body:
+                time.sleep(1)
+            self.send_response(500 if b"poison" in body else 200)
+            self.end_headers()
+            self.wfile.write(b"[]" if b"nonsense" in body else content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        endpoint = Endpoint(url, "k", "m", answer_s=0.5, patience_s=0.01)
+        with Relay(endpoint, Budget(turns=9)) as relay, client(relay) as http:
+            assert ask(http, "hello").status_code == 200
+            for content in ("poison", "nonsense", "slow"):
+                said = ask(http, content)
+                assert (said.status_code, said.json()["error"]["code"]) == (400, "refused"), content
+            assert relay.recorder.failure == ""
+            assert relay.recorder.spent.turns == 1
+        server.shutdown()
 
 
 def test_connections_are_bounded(tmp_path: Path) -> None:

@@ -93,6 +93,10 @@ def test_what_people_are_shown(world: StubWorld, monkeypatch: pytest.MonkeyPatch
     assert "edit_persistence 0% less variance, 800 users" in shown
     assert "not measured  dissatisfied_followup" in shown
     assert shown.splitlines()[-1].startswith("roll back: edit_persistence is worse by")
+    assert "since the first look" not in shown
+    workspace = world.workspace.with_overrides(["ab.alpha_harm=0.2", 'ab.margins={"latency": 9}'])
+    again = look.take_look(workspace, world.store, Silent(), by="test", deciding=False)
+    assert "alpha_harm, margin.latency since the first look" in text(again)
     world.store.deployments.end_canary(deployment, "shown", by="test")
 
 

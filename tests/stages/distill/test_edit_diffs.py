@@ -53,6 +53,8 @@ def test_two_edits_of_one_file_as_texts_and_as_diffs(now: str, value: float, as_
     one = event("edit_rejected", 5, generation="g1", path="a.py")
     assert edit_persistence([*events, survived(FIRST), one], 0, HOUR) == 2 / 4
     assert edit_persistence([*events, survived(FILE), one], 0, HOUR) == 0.0
+    first = event("edit_rejected", 5, generation="g0", path="a.py")  # and the second one stands
+    assert edit_persistence([*events, survived(ONLY_SECOND), first], 0, HOUR) == 2 / 4
 
 
 @pytest.mark.parametrize("as_diffs", [False, True])
@@ -67,6 +69,8 @@ def test_a_later_diff_supersedes_the_lines_it_takes_away(as_diffs: bool) -> None
     both = event("edit_reverted", 5, generation="g9", path="a.py")  # 2 units lost, not 4, beside 2 kept
     other = [applied(path="b.py"), survived(AFTER, path="b.py")]
     assert edit_persistence([*events, *other, survived(FILE), both], 0, HOUR) == 2 / 4
+    # what stands was not superseded by what is undone: 2 units kept and 2 lost, beside 2 kept
+    assert edit_persistence([*events, *other, survived(FIRST), second], 0, HOUR) == 4 / 6
 
 
 @pytest.mark.parametrize("as_diffs", [False, True])

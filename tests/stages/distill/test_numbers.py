@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.distill import stabiliser
+from stages.distill import memory, stabiliser
 from stages.distill.measure import _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
@@ -22,6 +22,7 @@ from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import asks, edited
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
+from stages.linestate import LineState
 from tests.stages.distill.events import HOUR, event
 
 NAN = float("nan")
@@ -74,6 +75,15 @@ def test_latency_by_hand() -> None:
     moved = updated(floats(400, 400), np.array([6, 6]), known, limit=100.0)["6"]
     assert moved.value == pytest.approx(math.log(200) + 2 / 12 * math.log(2))
     assert moved.weight == 12.0
+
+
+def test_medians_of_another_state_are_taken_of_sizes_that_the_line_has_not_met() -> None:
+    mine = LineState(latency={"latency": {"5": {"value": 1.0, "weight": 3.0}}})
+    other = LineState(
+        latency={"latency": {"5": {"value": 9.0, "weight": 9.0}, "6": {"value": 2.0, "weight": 1.0}}}
+    )
+    found = memory.medians(memory.with_medians_of(mine, other))
+    assert found == {"latency": {"5": Median(1.0, 3.0), "6": Median(2.0, 1.0)}, "latency_first_token": {}}
 
 
 def test_tool_outputs_are_what_a_prompt_has_grown_by_within_an_episode() -> None:

@@ -122,15 +122,25 @@ def test_a_rejected_candidate_leaves_its_episodes_usable(world: TrainWorld) -> N
 
 
 def test_moments_and_baselines_are_carried_on(world: TrainWorld) -> None:
-    world.experience(world.episodes(12))
+    told, more = world.episodes(12), world.episodes(12, seed=3, prefix="n")
+    world.experience(told)
     first = world.train()
     world.promote(first.outputs["checkpoint"].digest)
-    world.experience(world.episodes(12, seed=3, prefix="n"))
-    second = world.train()
-    assert LineState.load(second.outputs["line_state"].path).baselines[SPEC]["*"].weight > 20
+    world.experience(more)
+    second = world.train("train.warmup_steps=3")
+    line = LineState.load(second.outputs["line_state"].path).baselines[SPEC]["*"]
+    earlier, later = (sum(one.reward or 0.0 for one in part) for part in (told, more))
+    faded = 0.5 ** (12 / 500)  # the rewards as they are: no KL, no cap
+    assert line.weight == pytest.approx(12 * faded + 12)
+    assert line.value == pytest.approx((faded * earlier + later) / (12 * faded + 12))
     from stages.train.moments import read_moments
 
-    assert read_moments(second.outputs["line_state"].path / "optimizer.safetensors").step == 8
+    moments = second.outputs["line_state"].path / "optimizer.safetensors"
+    assert read_moments(moments).step == 8
+    assert second.metrics["optimizer_steps"][0]["learning_rate"] == 1e-3  # they are warm
+    anew = world.train("train.warmup_steps=3", "train.carry_moments=false")
+    assert anew.metrics["optimizer_steps"][0]["learning_rate"] == pytest.approx(1e-3 / 3)
+    assert not (anew.outputs["line_state"].path / moments.name).exists()
 
 
 def test_old_data_within_max_lag_is_corrected_for_and_older_is_counted(world: TrainWorld) -> None:
@@ -215,7 +225,7 @@ def test_a_loud_key_is_capped_whatever_its_users_are_called(world: TrainWorld) -
     assert result.metrics["users_capped"] == {}
     assert result.metrics["key_cap"] == 0.25
     assert result.metrics["batch"]["largest_key_share"] == 0.75
-    assert any("1 API keys reached the cap of 25%" in warning for warning in result.warnings)
+    assert any("1 API key reached the cap of 25%" in warning for warning in result.warnings)
 
 
 def test_a_batch_that_is_nearly_all_one_personal_keys_relaxes_the_caps_and_says_so(world: TrainWorld) -> None:

@@ -1,0 +1,50 @@
+"""Micro-checkpoints: of this batch and whole, or none at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from stages.train import resume
+
+
+def read(scratch: Path, batch: str) -> tuple[dict[str, object] | None, torch.Tensor]:
+    into = {"weight": torch.zeros(3)}
+    return resume.load_step(scratch, batch, into), into["weight"]
+
+
+def test_scores_are_of_this_batch_or_none(tmp_path: Path) -> None:
+    path = tmp_path / resume.SCORES
+    assert resume.load(path, "mine") is None
+    logp = torch.tensor([-0.25, -torch.inf])
+    resume.save(path, {"parent": logp}, {"batch": "mine", "proof": {"n": 2}})
+    found = resume.load(path, "mine")
+    assert found is not None
+    assert torch.equal(found[0]["parent"], logp)
+    assert found[1] == {"batch": "mine", "proof": {"n": 2}}
+    assert resume.load(path, "other") is None
+    path.write_bytes(path.read_bytes()[:-4])
+    assert resume.load(path, "mine") is None
+
+
+def test_the_last_step_of_this_batch_is_gone_on_with(tmp_path: Path) -> None:
+    assert read(tmp_path, "mine")[0] is None
+    for number in (1, 2):
+        resume.save_step(tmp_path, number, {"weight": torch.full((3,), float(number))}, {"batch": "mine"})
+    about, weight = read(tmp_path, "mine")
+    assert (about, weight.tolist()) == ({"batch": "mine"}, [2.0] * 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-2"]
+    assert read(tmp_path, "other")[0] is None
+    resume.save_step(tmp_path, 1, {"weight": torch.ones(3)}, {"batch": "other"})
+    assert read(tmp_path, "other")[0] == {"batch": "other"}
+    assert read(tmp_path, "mine")[0] is None
+
+
+def test_a_step_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    resume.save_step(tmp_path, 1, {"weight": torch.ones(3)}, {"batch": "mine"})
+    for path in (tmp_path / "step-1").glob("*.distcp"):
+        path.write_bytes(b"")
+    assert read(tmp_path, "mine")[0] is None
+    (tmp_path / "step-1" / resume.ABOUT).write_text("{")
+    assert read(tmp_path, "mine")[0] is None
