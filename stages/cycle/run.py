@@ -245,7 +245,7 @@ class _Turn:
             self.listener(name, None)
         if name == "deploy":
             line = self.workspace.settings.workspace.line
-            refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line))
+            refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line), asked=False)
         with self.deadline.limit(name):
             ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
         if self.listener is not None:

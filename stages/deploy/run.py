@@ -56,7 +56,7 @@ class DeployStage:
         Raises:
             UsageError (2): --override without --reason.
             GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
-                it, and it was rolled back when it was last served.
+                it, and it was taken back as a canary when it was last served.
             InputMissingError (5): no such checkpoint, or no such line.
         """
         if self.override and not self.reason.strip():
@@ -76,7 +76,7 @@ class DeployStage:
         if objected and not self.override:
             raise objected
         if named is None and not self.override and not (live and live.digest == candidate.digest):
-            refuse_taken_back(store, line, candidate)
+            refuse_taken_back(store, line, candidate, asked=True)
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": report} if report else {})
 

@@ -137,7 +137,8 @@ class Deployments:
 
         Raises StateError (exit 12) when it is no canary.
         """
-        data = canonical(plain({**self.get(deployment_id).data, "rollback_reason": reason}))
+        ended = {"rollback_reason": reason, "ended_as": "canary"}
+        data = canonical(plain({**self.get(deployment_id).data, **ended}))
         with self._store.write("deployment") as session:
             note = {"rollback_reason": reason}
             transition(

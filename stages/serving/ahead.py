@@ -46,5 +46,5 @@ class StagedAhead:
         if objection(wanted, live, report_for(store, line, wanted, live)) and not override:
             return None
         if not ref and not override:
-            refuse_taken_back(store, line, wanted)
+            refuse_taken_back(store, line, wanted, asked=True)
         return Checkpoint(wanted.digest, store.checkpoint_folder(wanted))

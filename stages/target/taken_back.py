@@ -1,8 +1,10 @@
-"""What was rolled back is not served again unless somebody names it.
+"""What was taken away from its users is not served again by itself.
 
-`rtrl cycle`, and a plain `rtrl deploy` from cron, choose a candidate by its report, which still says that it
-passed; that it was taken away from its users says more. Not here: what the gate says
-(`stages/deploy/choose.py`).
+A candidate is chosen by its report, which still says that it passed; that it was rolled back says more.
+`rtrl cycle` serves no such checkpoint again. A plain `rtrl deploy` serves again what somebody rolled back by
+hand while it was live (and warns: whoever asks may know better by now), but no canary that was taken back,
+which rules do at night as well: from cron it would undo each night what they had done. `--input REF` serves
+either. Not here: what the gate says (`stages/deploy/choose.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ from stages.registry.store import Store
 from stages.stage import Artifact
 
 
-def refuse_taken_back(store: Store, line: str, candidate: Artifact) -> None:
-    """Raise GateRejectedError (exit 3) when the candidate's last deployment on the line was rolled back."""
+def refuse_taken_back(store: Store, line: str, candidate: Artifact, *, asked: bool) -> None:
+    """Raise GateRejectedError (exit 3) when the candidate's last deployment on the line was rolled back.
+
+    Args:
+        asked: for a deploy, and not by a cycle; then only one that ended as a canary is refused.
+    """
     past = store.deployments.rolled_back(line, candidate.digest)
-    if past is not None:
-        why, ref = past.data.get("rollback_reason") or "no reason given", candidate.ref
-        raise GateRejectedError(
-            f"{ref} passed, and was rolled back when it was served: {why}",
-            hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one still",
-        )
+    if past is None or (asked and past.data.get("ended_as") != "canary"):
+        return
+    why, ref = past.data.get("rollback_reason") or "no reason given", candidate.ref
+    raise GateRejectedError(
+        f"{ref} passed, and was rolled back when it was served: {why}",
+        hint=f"new use makes another candidate; `rtrl deploy --input {ref}` serves this one still",
+    )

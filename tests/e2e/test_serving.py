@@ -76,8 +76,7 @@ def test_the_engine_port_wants_its_own_key(served: World) -> None:
 
 def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
     seen = [distribution(served)]
-    again = ("deploy", "--input", served.second.ref)
-    for arguments in (("deploy",), ("rollback", "--reason", "test"), again, ("rollback",)):
+    for arguments in (("deploy",), ("rollback", "--reason", "test"), ("deploy",), ("rollback",)):
         assert rtrl(served, *arguments) == 0
         seen.append(distribution(served))
     first, second = seen[0], seen[1]
@@ -91,7 +90,7 @@ def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
 
 def test_a_rollback_cuts_answers_that_are_too_long_to_wait_for(served: World) -> None:
     before = distribution(served)
-    assert rtrl(served, "deploy", "--input", served.second.ref) == 0
+    assert rtrl(served, "deploy") == 0
     body = {"model": "rtrl", "prompt": "def f(x):", "max_tokens": 16000, "min_tokens": 16000}
 
     def answer(stream: bool) -> httpx.Response:
@@ -116,7 +115,7 @@ def test_a_rollback_cuts_answers_that_are_too_long_to_wait_for(served: World) ->
 
 
 def test_a_deploy_is_rehearsed_without_touching_what_is_served(served: World) -> None:
-    assert rtrl(served, "deploy", "--input", served.second.ref) == 0
+    assert rtrl(served, "deploy") == 0
     assert rtrl(served, "rollback") == 0
     before = distribution(served)
     deployed = served.store.runs("deploy", limit=1)[0]

@@ -12,7 +12,7 @@ import pytest
 
 from stages import locks
 from stages.deploy.run import DeployStage
-from stages.errors import InputMissingError, LockedError, UsageError
+from stages.errors import GateRejectedError, InputMissingError, LockedError, UsageError
 from stages.gateway.arms import assigned
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -111,6 +111,10 @@ def test_rollback_gives_everybody_the_live_checkpoint(canary: StubWorld) -> None
     assert canary.endpoint.canary is None
     with pytest.raises(InputMissingError, match="no canary"):
         run_stage(canary.workspace, canary.store, DeployStage(promote=True))
+    for share in (0, SHARE):  # as cron would: the report still says that it passed
+        with pytest.raises(GateRejectedError, match="rolled back when it was served: worse") as caught:
+            run_stage(canary.workspace, canary.store, DeployStage(canary=share))
+        assert canary.second.ref in caught.value.hint
 
 
 def test_a_canary_whose_engine_dies_is_rolled_back_and_nobody_waits(canary: StubWorld) -> None:
