@@ -296,4 +296,4 @@ def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
     settings = ("train.proof_mean_tolerance=0.001",)
     result = world.train(*settings)
     assert result.metrics["trained_episodes"] == 209
-    assert any("1 episodes were left out" in warning for warning in result.warnings)
+    assert any("1 episode left out" in warning for warning in result.warnings)
