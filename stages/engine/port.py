@@ -14,6 +14,7 @@ import httpx
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import refused
 from stages.errors import DependencyDownError
+from stages.trust import trusted
 
 
 class EnginePort:
@@ -68,5 +69,7 @@ class EnginePort:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
+            self._client = httpx.AsyncClient(
+                base_url=self.base_url, headers=self._headers, trust_env=False, verify=trusted(self.base_url)
+            )
         return self._client
