@@ -14,6 +14,7 @@ import orjson
 
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_answer import is_event, is_whole
 from stages.gateway.engine_transport import (
     EngineBrokeOffError,
     EngineUnreachableError,
@@ -94,10 +95,10 @@ class EngineClient:
             if response.status != 200:
                 attempt.ok = _is_well(response.status, doubtful)
                 raise refused(response.status, content)
-            value = _object(content)
+            value = _answer(content)
             attempt.ok = value is not None
         if value is None:
-            raise _down()
+            raise unavailable("engine_error", "what the engine answered is no answer")
         return value
 
     async def stream(
@@ -141,7 +142,7 @@ class EngineClient:
 
 
 async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
-    """Server-sent events. Raises EngineBrokeOffError when the stream ends without [DONE]."""
+    """Server-sent events. Raises EngineBrokeOffError for what is none, and an end without [DONE]."""
     rest = b""
     async for part in response.parts():
         lines = (rest + part).split(b"\n")
@@ -151,7 +152,10 @@ async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
                 data = line[5:].strip()
                 if data == DONE:
                     return
-                yield orjson.loads(data)
+                event = orjson.loads(data)
+                if not is_event(event):
+                    raise EngineBrokeOffError("what the engine streams is no answer")
+                yield event
     raise EngineBrokeOffError("the stream ended early")
 
 
@@ -172,13 +176,13 @@ def _is_well(status: int, doubtful: bool) -> bool | None:
     return None if doubtful and status == 500 else not to_blame(status)
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
-    """The JSON object in `content`; None when there is none."""
+def _answer(content: bytes) -> dict[str, Any] | None:
+    """The answer in `content`; None when there is none."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if is_whole(value) else None
 
 
 def _down() -> ApiError:
