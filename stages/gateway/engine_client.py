@@ -6,7 +6,7 @@ Not for: starting engines or changing their weights (`stages/engine`), HTTP itse
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,6 +43,7 @@ class EngineClient:
         key: bearer token of the engine's port, "" for none.
         model: the name the engine serves its model under.
         breaker: says whether the engine is asked; None for one of its own.
+        known: (attribute) whether an engine of this name (`engine/guard.py`) holds what was proven.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class EngineClient:
         self._headers, self._connections = headers, config.engine_connections
         self._transport = Transport(base_url, headers, config.engine_connections)
         self._timeout = config.engine_timeout_s
+        self.known: Callable[[str], bool] = lambda _name: True
 
     def move(self, base_url: str, key: str) -> None:
         """Ask another engine from now on; requests that are under way go on at the old one."""
@@ -135,6 +137,8 @@ class EngineClient:
         transport = self._transport  # another one after `move`
         response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
         try:
+            if not self.known(response.engine):
+                raise unavailable("engine_unknown", "the engine is another one than was verified")
             yield response
         finally:
             response.close()

@@ -37,6 +37,7 @@ from typing import Any
 
 import orjson
 
+from stages.engine.guard import KeyGuard
 from stages.gateway.http import (
     ClientGoneError,
     Receive,
@@ -290,8 +291,14 @@ def main() -> None:
     stub.weights.stage_seconds = arguments.stage_seconds
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
+    guarded = KeyGuard(stub) if key else stub
     uvicorn.run(
-        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
+        guarded,
+        host=arguments.host,
+        port=arguments.port,
+        log_level="warning",
+        access_log=False,
+        loop="uvloop",
     )
 
 
