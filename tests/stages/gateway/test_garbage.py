@@ -47,7 +47,7 @@ def answers(rig: Rig, value: Any) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    rig.stub._generate = generate  # type: ignore[method-assign, assignment]
+    rig.stub._generate = generate  # type: ignore[method-assign]
 
 
 NO_ANSWERS: list[Any] = [

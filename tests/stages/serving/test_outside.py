@@ -163,7 +163,7 @@ async def test_two_behind_one_address_are_never_ready(tmp_path: Path) -> None:
             await control.close()  # the next question goes over another connection
             return await real(*arguments)
 
-        control.judged = judged  # type: ignore[method-assign]
+        control.judged = judged  # type: ignore[method-assign, assignment]
         with pytest.raises(IntegrityError, match="from one answer to the next"):
             await control.verify(made.live)
         assert control.proven == ""
