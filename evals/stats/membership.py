@@ -134,7 +134,8 @@ class Shuffled:
             padded = np.zeros(len(values))
             padded[rows] = centred
             drawn = self._shuffles() @ padded[self._in_mixed]
-            return drawn_p(drawn, total, float(_choose(n.astype(np.int64), taken.astype(np.int64)).sum())), "within users"
+            ways = _choose(n.astype(np.int64), taken.astype(np.int64))
+            return drawn_p(drawn, total, float(ways.sum())), "within users"
         squares = np.bincount(users, weights=centred**2, minlength=len(n))
         variance = float((taken * (n - taken) / np.maximum(n * (n - 1), 1) * squares).sum())
         return _normal(total, variance), "within users"
