@@ -4,6 +4,7 @@ other test noticed when the line was taken out."""
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -300,3 +301,17 @@ def test_a_header_is_believed_whole_or_not_at_all(field: str) -> None:
     changed[place] ^= 1
     assert frames.unpack_header(bytes(changed)) is None
     assert frames.unpack_header(header) == frames.Header(7, 1, 2)
+
+
+def test_nothing_is_taken_into_a_segment_that_somebody_removed(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    spool.append_generation(generation("g1"), tokens([1], [2]))
+    spool.flush()
+    shutil.rmtree(tmp_path / "spool")
+    for _ in range(2):
+        with pytest.raises(DependencyDownError, match="was removed while it was written"):
+            spool.append_generation(generation("g2"), tokens([1], [2]))
+    with pytest.raises(DependencyDownError, match="was removed"):
+        spool.append_events([event("e1", "g1")])
+    assert spool.last_seq == 1
+    spool.close()
