@@ -202,7 +202,7 @@ class ApiKeys:
         return None
 
     def _follow(self) -> None:
-        """Take what the file says now. One that is gone or half written changes nothing; that is told once."""
+        """Take what the file says now. One that is gone or half written changes nothing; told once."""
         try:
             self._refresh()
         except (RtrlError, OSError) as error:
