@@ -34,10 +34,11 @@ def command(
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
+    """Check registry, objects, spool and keys, after clearing up what killed processes left. Exit 12: damage."""
     from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
+    from stages.vault_check import check_vault
 
     started = time.monotonic()
     found, store = open_store(workspace)
@@ -46,7 +47,8 @@ def command(
         result = verify(store, chosen.value, progress, seed=seed or 0)
         spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
         received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
-    problems = [*result.problems, *spool.problems, *damaged]
+        vault = check_vault(found.keys_dir, deep=chosen is not Depth.present)
+    problems = [*result.problems, *spool.problems, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "artifacts": result.artifacts,
@@ -56,6 +58,7 @@ def command(
         "swept": result.swept.__dict__,
         "spool": spool.counts,
         "received": received,
+        "keys": vault.keys,
         "problems": problems,
     }
     document = envelope(
