@@ -34,7 +34,7 @@ def command(
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Check registry, objects, spool and keys, after clearing up what killed processes left. Exit 12: damage."""
+    """Check registry, objects, spool and keys; clear up first what was killed. Exit 12: damage."""
     from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
@@ -61,14 +61,7 @@ def command(
         "keys": vault.keys,
         "problems": problems,
     }
-    document = envelope(
-        "verify",
-        "failed" if problems else "succeeded",
-        metrics=metrics,
-        warnings=spool.warnings,
-        duration_s=round(time.monotonic() - started, 3),
-        error=_error(problems) if problems else None,
-    )
+    document = _document(metrics, spool.warnings, problems, time.monotonic() - started)
     lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
     lines |= {name: _counts(metrics[name]) for name in ("spool", "received")}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
@@ -77,6 +70,19 @@ def command(
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
+
+
+def _document(
+    metrics: dict[str, Any], warnings: list[str], problems: list[str], seconds: float
+) -> dict[str, Any]:
+    return envelope(
+        "verify",
+        "failed" if problems else "succeeded",
+        metrics=metrics,
+        warnings=warnings,
+        duration_s=round(seconds, 3),
+        error=_error(problems) if problems else None,
+    )
 
 
 def _counts(found: dict[str, int]) -> str:
