@@ -100,15 +100,16 @@ def test_an_index_whose_disk_is_full_gets_all_of_it_later(
     spool._journal.afterwards(lambda: acted.append("once"))
     with spool._lock:
         spool._journal.rotate()
+    spool.append_generation(generation("g2"), tokens([1], [2]))
     spool.append_events([event("e1", "g1")])
     spool.flush()
     assert (failing, acted) == ([0], ["once"])
     reader = Spool.reading(tmp_path / "spool")
     assert [(row.id, row.state, row.generations, row.events) for row in reader.segments()] == [
         (1, "sealed", 1, 0),
-        (2, "active", 0, 1),
+        (2, "active", 1, 1),
     ]
-    assert reader.record("g1")[0].id == "g1"
+    assert [reader.record(gid)[0].id for gid in ("g1", "g2")] == ["g1", "g2"]
     reader.close()
     assert statuses(spool, event("e1", "g1")) == ["duplicate"]
     spool.close()
