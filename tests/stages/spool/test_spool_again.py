@@ -12,7 +12,7 @@ from stages.errors import DependencyDownError
 from stages.spool import Spool, SpoolDamagedError, frames, recovery
 from stages.spool.index import FILE
 from stages.spool.segment import QUARANTINE, path_of
-from stages.spool.verify import verify_spool
+from stages.spool.verify import told, verify_spool
 from tests.stages.spool.spool_records import (
     event,
     fill,
@@ -37,8 +37,8 @@ def test_a_no_train_generation_stays_one_when_its_writer_was_killed(
 
     killed_before_indexing(spool, write, monkeypatch)
     spool = writer(tmp_path)
-    told = statuses(spool, event("e1", "g1", data={"text": "top secret"}), event("e2", "g2"))
-    assert told == ["accepted", "accepted"]
+    said = statuses(spool, event("e1", "g1", data={"text": "top secret"}), event("e2", "g2"))
+    assert said == ["accepted", "accepted"]
     spool.close()
     reader = Spool.open(tmp_path / "spool")
     found = {e.id: (e.data, bool(sealed)) for _, e, _, sealed in reader.events(0, 99)}
@@ -124,7 +124,9 @@ def test_an_event_that_came_to_its_generation_waits_no_more_when_a_segment_is_pu
     path = path_of(tmp_path / "spool", 1)
     aside = shutil.copy(path, tmp_path / "aside")
     path.write_bytes(path.read_bytes()[:40])
-    assert verify_spool(tmp_path / "spool", deep=True).problems
+    report = verify_spool(tmp_path / "spool", deep=True)
+    assert len(report.problems) == 1
+    told(tmp_path / "spool", report)
     shutil.copy(aside, path)
     assert verify_spool(tmp_path / "spool", deep=True).problems == []
     spool = writer(tmp_path)
