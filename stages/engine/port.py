@@ -15,6 +15,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.diagnose import refused
 from stages.engine.guard import NAME, READS
 from stages.errors import DependencyDownError
+from stages.trust import trusted
 
 
 class EnginePort:
@@ -81,5 +82,7 @@ class EnginePort:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
+            self._client = httpx.AsyncClient(
+                base_url=self.base_url, headers=self._headers, trust_env=False, verify=trusted(self.base_url)
+            )
         return self._client

@@ -25,6 +25,7 @@ from stages.gateway.served import ServedState
 from stages.serving.probes import probe
 from stages.serving.supervisor import POLL_S, Say
 from stages.target.config import TargetConfig
+from stages.trust import trusted
 
 Offer = Callable[[str, str], Any]
 OTHER = "it is another process, or somebody else may have changed its weights"
@@ -156,9 +157,12 @@ class Outside:
         return str(found["path"])
 
     async def _fetch(self, digest: str) -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False, timeout=self.config.update_timeout_s) as client:
+        helper = self.target.helper.rstrip("/")
+        async with httpx.AsyncClient(
+            trust_env=False, timeout=self.config.update_timeout_s, verify=trusted(helper)
+        ) as client:
             return await client.post(
-                f"{self.target.helper.rstrip('/')}/fetch",
+                f"{helper}/fetch",
                 json={"checkpoint": digest},
                 headers={"authorization": f"Bearer {self._helper_key}"},
             )
