@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stages.rollback.first import Moved
+    from stages.rollback.first import Begun
 
 _BOTH = ("--json", "--quiet", "-q", "--force")
 SWITCHES: dict[str, tuple[str, ...]] = {"deploy": (*_BOTH, "--override"), "rollback": _BOTH}
@@ -21,19 +21,19 @@ _VALUES = ("--reason", "--lock-timeout", "--workspace", "-w")
 VALUES: dict[str, tuple[str, ...]] = {"deploy": (*_VALUES, "--input"), "rollback": _VALUES}
 
 
-def begin(arguments: Sequence[str]) -> Moved | None:
+def begin(arguments: Sequence[str]) -> Begun | None:
     """Move the traffic of a plain `rtrl rollback`, tell the gateway what a plain `rtrl deploy` is about to
-    deploy. What was moved, for the command. Raises RtrlError as `move_first`."""
+    deploy. What was begun, for the command. Raises RtrlError as `first.begin`."""
     given = plain(arguments)
     if given is None:
         return None
     folder = given.get("--workspace", given.get("-w"))
     workspace = Path(folder) if folder is not None else None
     if arguments[0] == "rollback":
-        from stages.rollback.first import move_first
+        from stages.rollback import first
 
         patience = given.get("--lock-timeout")
-        return move_first(workspace, given.get("--reason", ""), float(patience) if patience else None)
+        return first.begin(workspace, given.get("--reason", ""), float(patience) if patience else None)
     from stages.target.light import stage_ahead
 
     stage_ahead(workspace, given.get("--input", ""), override="--override" in given)

@@ -22,33 +22,9 @@ from multiprocessing.context import ForkServerContext
 
 from stages import faults
 
-LIBRARIES = (
-    "alembic",
-    "cryptography.hazmat.primitives.ciphers.aead",
-    "httpx",
-    "pandas",
-    "pyarrow.parquet",
-    "pydantic_settings",
-    "sqlmodel",
-    "torch",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
-    "transformers.models.qwen2.modeling_qwen2",
-    "typer.main",
-)
-STAGES = (
-    "stages.collect.run",
-    "stages.cycle.run",
-    "stages.deploy.run",
-    "stages.distill.run",
-    "stages.eval.run",
-    "stages.registry.verify",
-    "stages.target.endpoint",
-    "stages.train.run",
-)
 KILLED = -signal.SIGKILL
 FORKING: ForkServerContext = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload([*LIBRARIES, *STAGES])
+FORKING.set_forkserver_preload(["tests.preloaded"])
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ KIND = "aider"
 
 _START = re.compile(r"^# aider chat started at (.{1,80}?)\s*$")
 _HEAD = re.compile(rb"^# aider chat started at \d{4}-\d\d-\d\d", re.MULTILINE)
+_HELD = 1000  # items without a sign of Aider before them, after which they are believed
 _UNDOABLE = 100_000  # commits of earlier sessions that an undo can still be told of
 
 
@@ -53,6 +54,7 @@ class _Reader:
         self.path = path
         self.session = Session(path.stem.lstrip(".") or path.name, None, Place(str(path)))
         self.begun = False
+        self.sign = False  # of Aider: a session began, something was typed, a message known to be its own
         self.names: dict[str, int] = {}
         self.commits: dict[str, Any] = {}
         self.kind, self.place, self.text = "", Place(str(path)), Text()
@@ -61,7 +63,21 @@ class _Reader:
         self.block = False  # inside SEARCH/REPLACE
 
     def items(self) -> Iterator[Read]:
-        """All of them, those told in other files too."""
+        """All of them, those told in other files too; of a text that shows no sign of Aider, none."""
+        held: list[Read] = []
+        for item in self._lines():
+            if self.sign or len(held) >= _HELD:
+                yield from held
+                held.clear()
+                yield item
+            else:
+                held.append(item)
+        if self.sign or len(held) >= _HELD:
+            yield from held
+        elif held:
+            yield Quarantined(Place(str(self.path), 1), "no Aider chat: no session begins, nothing is typed")
+
+    def _lines(self) -> Iterator[Read]:
         last = 0
         for place, line in text_lines(self.path):
             if place.line == last:  # the rest of an endless line is no structure
@@ -83,6 +99,7 @@ class _Reader:
             del self.commits[next(iter(self.commits))]
         self.session = Session(name, said.time_of(time), place, self.commits)
         self.begun, self.blanks, self.block = True, None, False
+        self.sign = True
 
     def _end(self) -> Iterator[Read]:
         yield from self._flush()
@@ -109,6 +126,7 @@ class _Reader:
             self._more(line[5:])
             return
         yield from self._flush()
+        self.sign = self.sign or kind == "user" or said.known(line[2:])
         self._begin(kind, place, line[5:] if kind == "user" else line[2:] if line != ">" else "")
         if kind == "said":
             yield from self._flush()

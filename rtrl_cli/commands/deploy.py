@@ -71,6 +71,8 @@ def text(result: StageResult) -> str:
     facts = result.metrics
     if facts.get("dry_run"):
         return _planned(facts["plan"])
+    if taken_back := facts.get("taken_back"):
+        return f"{facts['checkpoint']} is live: another rollback has taken {taken_back} back meanwhile"
     if not facts["changed"]:
         return f"{facts['checkpoint']} is live already"
     if share := facts.get("share"):

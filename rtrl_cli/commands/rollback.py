@@ -13,7 +13,7 @@ from rtrl_cli.commands.deploy import Offline, Reason, text
 from rtrl_cli.stage import StageFlags, finish, run_command
 
 if TYPE_CHECKING:
-    from stages.rollback.first import Moved
+    from stages.rollback.first import Begun
 
 To = Annotated[
     str | None,
@@ -41,11 +41,13 @@ def command(
     refs = [*(inputs or ()), *([to] if to else [])]
     settings = options.settings(overrides, line)
     flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
-    moved: Moved | None = ctx.obj  # by `early.py`, of the main line only
+    begun: Begun | None = ctx.obj  # by `early.py`, of the main line only
+    moved, asked = (begun.moved, begun.asked) if begun else (None, "")
     lock = moved.lock if moved else None
     flags = replace(flags, lock=lock)
     try:
-        run_command("rollback", flags, text=text, reason=reason, offline=offline, moved=moved)
+        told = {"reason": reason, "offline": offline, "moved": moved, "asked": asked}
+        run_command("rollback", flags, text=text, **told)
     except RtrlError as error:
         if moved is None:
             raise

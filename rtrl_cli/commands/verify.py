@@ -34,10 +34,11 @@ def command(
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Check registry, objects and spool. What killed processes left is cleared up first. Exit 12: damage."""
+    """Check registry, objects, spool and keys; clear up first what was killed. Exit 12: damage."""
     from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
+    from stages.vault_check import check_vault
 
     started = time.monotonic()
     found, store = open_store(workspace)
@@ -47,7 +48,8 @@ def command(
         result = verify(store, chosen.value, progress, seed=drawn_by)
         spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
         received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
-    problems = [*result.problems, *spool.problems, *damaged]
+        vault = check_vault(found.keys_dir, deep=chosen is not Depth.present)
+    problems = [*result.problems, *spool.problems, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "artifacts": result.artifacts,
@@ -57,16 +59,10 @@ def command(
         "swept": result.swept.__dict__,
         "spool": spool.counts,
         "received": received,
+        "keys": vault.keys,
         "problems": problems,
     }
-    document = envelope(
-        "verify",
-        "failed" if problems else "succeeded",
-        metrics=metrics,
-        warnings=spool.warnings,
-        duration_s=round(time.monotonic() - started, 3),
-        error=_error(problems) if problems else None,
-    )
+    document = _document(metrics, spool.warnings, problems, time.monotonic() - started)
     lines = {**metrics, "bytes_read": size(result.bytes_read), "problems": len(problems)}
     lines |= {name: _counts(metrics[name]) for name in ("spool", "received")}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
@@ -75,6 +71,19 @@ def command(
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)
+
+
+def _document(
+    metrics: dict[str, Any], warnings: list[str], problems: list[str], seconds: float
+) -> dict[str, Any]:
+    return envelope(
+        "verify",
+        "failed" if problems else "succeeded",
+        metrics=metrics,
+        warnings=warnings,
+        duration_s=round(seconds, 3),
+        error=_error(problems) if problems else None,
+    )
 
 
 def _counts(found: dict[str, int]) -> str:

@@ -53,7 +53,10 @@ class DistillConfig(BaseModel):
     workers: int = Field(0, ge=0, description="parts measured side by side; 0: one a core")
     history: int = Field(200, ge=1, description="windows that the line state's monitors remember")
     alarm_rate: float = Field(
-        0.01, gt=0, lt=1, description="false alarms of the monitors a clean window, all charts together"
+        0.02,
+        gt=0,
+        lt=1,
+        description="false alarms of the monitors a clean window, all charts together, at most",
     )
     warm_up: int = Field(4, ge=2, description="windows of a line before the first alarm")
     judge: JudgeConfig = Field(

@@ -26,7 +26,7 @@ from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
 from stages.distill.watched import NO_REACTION, watched
-from stages.records import Event
+from stages.records import GROUP, Event
 
 MEASURED = pa.schema(
     [
@@ -43,6 +43,7 @@ MEASURED = pa.schema(
         ("repository", pa.string()),
         ("work", pa.string()),
         ("stratum", pa.string()),
+        ("group", pa.string()),
         ("why_not", pa.string()),
         ("n_generations", pa.int32()),
         ("n_calls", pa.int32()),
@@ -128,7 +129,7 @@ def with_followups(measured: pa.Table, asked: Mapping[int, Followup]) -> pa.Tabl
 
 LATER = {"edit_persistence_24h": 86_400_000, "edit_persistence_7d": 604_800_000}  # ms
 _TOLD = (
-    *("agent", "model", "repository", "stratum", "why_not", "n_reactions"),
+    *("agent", "model", "repository", "stratum", "group", "why_not", "n_reactions"),
     *("edit_persistence", "edit_rejected", "completion_accepted", "task_outcome"),
     *LATER,
 )
@@ -164,6 +165,7 @@ def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dic
         "model": _first_told("model", episode),
         "repository": told.get("repository", ""),
         "stratum": stratum(episode.request, work, episode.generations[0]["tools_digest"], spec.strata),
+        "group": _first_told(GROUP, episode),
         "why_not": episode.why_not,
         "n_reactions": sum(e.type not in NO_REACTION for e in events),
         "edit_persistence": edit_persistence(events, _ms(spec.horizons.persistence_s), edits),

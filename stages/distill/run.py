@@ -184,7 +184,6 @@ def _experience(measured: pa.Table, scored: Scored, spec: RewardSpec) -> pa.Tabl
     columns[PRICE] = _nullable(values["clarified"] if PRICE in terms else nothing)
     columns |= {f"term_{name}": _nullable(terms.get(name, nothing)) for name in (*spec.names, PRICE)}
     columns |= {
-        "group": [""] * n,
         "reward": _nullable(scored.rewards.reward),
         "trainable": [not reason for reason in scored.why_not],
         "why_not": scored.why_not,

@@ -32,8 +32,20 @@ class Identity(NamedTuple):
 def identity_of(checkpoint_dir: Path) -> Identity:
     """Read while the folder is there: one that was rebuilt is removed in time. Raises IntegrityError (12)."""
     paths = [checkpoint_dir / name for name in SAME_FILES]
-    files = tuple(path.read_bytes() if path.is_file() else None for path in paths)
+    files = tuple(_bytes(path) for path in paths)
     return Identity(_architecture(checkpoint_dir), files)
+
+
+def different_files(started_with: Path, checkpoint_dir: Path) -> list[str]:
+    """Which of SAME_FILES are not those of the folder that an engine reads text with; [] if it is gone."""
+    if not started_with.is_dir():
+        return []
+    pairs = [(name, started_with / name, checkpoint_dir / name) for name in SAME_FILES]
+    return [name for name, old, new in pairs if _bytes(old) != _bytes(new)]
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def require_same_model(started_with: Identity, checkpoint_dir: Path) -> None:

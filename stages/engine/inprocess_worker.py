@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
+from stages.engine.loading import load
 
 
 class Worker:
     """vLLM's `LLM` behind six methods."""
 
     def __init__(self, model: str, config: dict[str, Any]) -> None:
+        load("vllm.v1.engine.core")  # most of what it needs
         from vllm import LLM
 
         self.llm = LLM(

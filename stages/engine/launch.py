@@ -10,24 +10,25 @@ Not for importing: vLLM's spawned children run this file again as `__mp_main__`,
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
+from stages.engine.loading import load
+
+SERVER, CORE = "vllm.entrypoints.launchers.api_server.entry", "vllm.v1.engine.core"
+STUB = "stages.gateway.stub_engine"
 
 
 def main() -> None:
     parent = os.environ.pop(PARENT_VARIABLE, None)
     die_with_parent(int(parent) if parent else None)
     program = sys.argv.pop(1)
-    name = (
-        "stages.gateway.stub_engine" if program == "stub" else "vllm.entrypoints.launchers.api_server.entry"
-    )
-    importlib.import_module(name).main()
+    load(STUB if program == "stub" else SERVER).main()
 
 
 if __name__ == "__mp_main__":
     die_with_parent()
+    load(CORE)
 elif __name__ == "__main__":
     main()

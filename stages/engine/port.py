@@ -13,7 +13,9 @@ import httpx
 
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import refused
+from stages.engine.guard import NAME, READS
 from stages.errors import DependencyDownError
+from stages.trust import trusted
 
 
 class EnginePort:
@@ -28,6 +30,7 @@ class EnginePort:
         self.config = config
         self._headers = {"Authorization": f"Bearer {key}"}
         self._client: httpx.AsyncClient | None = None
+        self.named = ""  # by its last answer: see `guard.py`; "" for an engine without that
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,30 +46,43 @@ class EnginePort:
         if client is not None:
             await client.aclose()
 
-    async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """What the first worker's `method` returns. Raises IntegrityError (12), DependencyDownError (13)."""
+    async def call(self, method: str, *, changes: bool = False, **arguments: Any) -> dict[str, Any]:
+        """What the first worker's `method` returns. Raises IntegrityError (12), DependencyDownError (13).
+
+        Args:
+            changes: whether it changes the served weights.
+        """
         body = {"method": method, "kwargs": arguments, "timeout": self.config.update_timeout_s}
-        results = (await self._post("/collective_rpc", body))["results"]
-        return dict(results[0])
+        text = await self.send("/collective_rpc", body, {} if changes else {READS: "1"})
+        return dict(json.loads(text)["results"][0])
 
     async def _post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         text = await self.send(path, body)
         return dict(json.loads(text)) if text else {}
 
-    async def send(self, path: str, body: dict[str, Any] | None = None) -> str:
+    async def send(
+        self, path: str, body: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+    ) -> str:
         """What a route answers to a POST. Raises IntegrityError (12), DependencyDownError (13)."""
+        limit = self.config.update_timeout_s
         try:
-            answer = await self._open().post(path, json=body, timeout=self.config.update_timeout_s)
+            answer = await self._open().post(path, json=body, timeout=limit, headers=headers)
         except httpx.HTTPError as error:
             raise DependencyDownError(
                 f"the engine at {self.base_url} does not answer {path}: {error or type(error).__name__}",
                 hint="`rtrl serve` starts a dead engine again by itself; its log is in store/logs",
             ) from error
+        self._heard(answer)
         if answer.status_code != 200:
             raise refused(path, answer.status_code, answer.text)
         return answer.text
 
+    def _heard(self, answer: httpx.Response) -> None:
+        self.named = answer.headers.get(NAME.decode(), "")
+
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.base_url, headers=self._headers, trust_env=False)
+            self._client = httpx.AsyncClient(
+                base_url=self.base_url, headers=self._headers, trust_env=False, verify=trusted(self.base_url)
+            )
         return self._client

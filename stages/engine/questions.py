@@ -29,6 +29,7 @@ class Questions(EnginePort):
             answer = await self._open().get("/health", timeout=self.config.health_timeout_s)
         except httpx.HTTPError:
             return "silent"
+        self._heard(answer)
         return "ok" if answer.status_code == 200 else "sick"
 
     async def reset_prefix_cache(self, patience_s: float = 10.0) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.engine.config import EngineConfig
-from stages.engine.identity import Identity, identity_of, require_same_model
+from stages.engine.identity import Identity, UpdateImpossibleError, identity_of, require_same_model
 from stages.engine.questions import Questions
 from stages.engine.under_way import Sampled
 from stages.engine.verification import (
@@ -64,6 +64,7 @@ class EngineControl(Questions):
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
         self._staged = ""  # and of those that are ready to be served, and whose file was looked at
         self._unstaged = ""  # why none are
+        self.proven = ""  # what the engine was named when it was last found to hold what it should
 
     @property
     def started_with(self) -> Identity:
@@ -204,7 +205,7 @@ class EngineControl(Questions):
         require_same_model(self.started_with, checkpoint_dir)
         key = weights_key(read_fingerprint(checkpoint_dir))
         arguments = {"path": seen_as or str(checkpoint_dir), "key": key, "file": file}
-        answer = await self.call("rtrl_load", **arguments, limit_gib=self.config.resident_gib)
+        answer = await self.call("rtrl_load", changes=True, **arguments, limit_gib=self.config.resident_gib)
         self._kept, self._staged = str(answer.get("kept", "")), ""
         self._sampled = Sampled.of(answer.get("under_way") or {})
         return Loaded(answer.get("source", "file"), str(answer.get("keeps", "")))
@@ -234,11 +235,20 @@ class EngineControl(Questions):
         seen_as: str,
     ) -> Verification:
         """`verify`, while the checkpoint's files are looked at (`looking`), if they matter."""
+        self.proven = ""
         report = await self._held(checkpoint_dir, expected, seen_as)
+        named = self.named
         probes = await self.judged(expected)
+        if self.named != named:
+            raise IntegrityError(
+                f"the engine at {self.base_url} was another one from one answer to the next",
+                hint="one engine behind one address, and one gateway before it",
+            )
         if looking is not None:
             report = replace(report, file_mismatch=report.file_mismatch + await looking)
-        return Verification(str(checkpoint_dir), report, probes).require()
+        found = Verification(str(checkpoint_dir), report, probes).require()
+        self.proven = named
+        return found
 
     def _looked(self, checkpoint_dir: Path, expected: Fingerprint) -> asyncio.Task[tuple[str, ...]]:
         """The look that `stage` began, or another when the files are not as they were then."""
@@ -260,6 +270,11 @@ class EngineControl(Questions):
         arguments = self._named(checkpoint_dir, expected, seen_as)
         answer = await self.call("rtrl_verify", **arguments, key=weights_key(expected))
         self.tells = bool(answer.get("tells"))
+        if others := answer.get("other_files"):
+            raise UpdateImpossibleError(
+                f"the engine at {self.base_url} was started with another {others[0]} than {checkpoint_dir}",
+                hint="start it on a checkpoint of this line: only weights can be changed in place",
+            )
         return tensor_report(answer)
 
     def _named(self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from stages.engine import core
 from stages.engine.adapter_held import AdapterExtension
 from stages.engine.held import Kernel, compare, headers, is_embedding, is_head, tensors_of
+from stages.engine.identity import different_files
 from stages.engine.resident import UNPROVEN, Kept, Proof, keep, kernels, proof_of, put_back, without_room
 from stages.engine.staging import Staging, UnstageableError, sha256_of
 from stages.engine.under_way import Watch
@@ -156,6 +157,7 @@ class WorkerExtension(AdapterExtension):
                 self._rtrl_proof, self._rtrl_back = None, False
             return report
         report = compare(model, Path(path))
+        report["other_files"] = different_files(Path(self.vllm_config.model_config.tokenizer), Path(path))
         report["tells"] = bool(self._rtrl_watch.counts())
         report["file_mismatch"] = _mismatched(Path(path), expected) if expected else []
         if not report["different"]:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.gate import CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
@@ -18,7 +18,9 @@ ENGINE_PATH = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+LOST = "engine_lost"
 CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
+BROKEN = ("abort", "error")  # finish reasons of an answer that somebody else stopped, in the engine
 _UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
 
 
@@ -50,6 +52,10 @@ class Answerer:
         answered = time.perf_counter()
         sampled, choice = read_whole(value)
         answer = read_answer(sampled.text, request.tools)
+        if sampled.finish_reason in BROKEN:
+            sampled.defect = LOST
+            self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
+            raise lost()
         finish = finish_reason(sampled.finish_reason, answer)
         self.recorder.record(call, sampled, answer, ttft_s=answered - call.began)
         body = orjson.dumps(whole_body(call, value, choice, answer, finish))
@@ -64,6 +70,11 @@ class Answerer:
             return
         sampled = Sampled(finish_reason=reason)
         self.recorder.record(call, sampled, Answer(), ttft_s=time.perf_counter() - call.began)
+
+
+def lost() -> ApiError:
+    """What a client is told whose answer the engine did not finish."""
+    return unavailable("engine_lost", "the engine stopped answering")
 
 
 def read_whole(value: dict[str, Any]) -> tuple[Sampled, dict[str, Any]]:

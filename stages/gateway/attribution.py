@@ -1,4 +1,4 @@
-"""Whose generation it is: user, session, episode, event time, consent. Pure.
+"""Whose generation it is: user, session, episode, group, event time, consent. Pure.
 
 A client may say so by headers (`X-Rtrl-*`) or, equally, by `metadata.rtrl_*`; what it does not say is
 derived from the conversation (`conversations.py`). The derivation is in `docs/http.md`.
@@ -19,19 +19,20 @@ from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
 _PREFIX = b"x-rtrl-"
-_NAMES = ("user", "session", "episode", "at", "no_train")
+_NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
 
 class Who(NamedTuple):
-    """What a request says of itself. `session` and `episode` are "" when it does not say."""
+    """What a request says of itself. `session`, `episode` and `group` are "" when it does not say."""
 
     user: str
     session: str
     episode: str
     at: int | None
     no_train: bool
+    group: str = ""
 
 
 def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_clock: bool) -> Who:
@@ -48,7 +49,8 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
         except ValueError as error:
             raise invalid(f"not a point in time: {error}", param=said["at"].place) from None
     no_train = "no_train" in names and _flag(*said["no_train"])
-    return Who(user, names.get("session", ""), names.get("episode", ""), at, no_train)
+    session, episode, group = (names.get(field, "") for field in ("session", "episode", "group"))
+    return Who(user, session, episode, at, no_train, group)
 
 
 def attribute_resource(told: Mapping[str, Any], who: Who) -> Who:
@@ -92,7 +94,7 @@ def conversation(
 
 
 def own_name(name: str, key_id: str, user: str) -> str:
-    """A session or episode name a client gave, made unique across keys and users: `NAME@xxxxxxxx`."""
+    """A session, episode or group name a client gave, made unique across keys and users: `NAME@xxxxxxxx`."""
     owner = hashlib.sha256(f"{key_id}\0{user}".encode()).hexdigest()[:8]
     return f"{name}@{owner}"
 

@@ -32,11 +32,15 @@ from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
-from stages.records import POPULATION, Generation
+from stages.records import GROUP, POPULATION, Generation
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
+from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
 
 OVERFLOW = "context_overflow"  # finish reason of a prompt that did not fit: no tokens, and nothing wrong
+_INT32 = 2**31 - 1
+_INFINITE = -9999.0  # what vLLM writes for minus infinity, which JSON has not
+_ROUNDING = 1e-3  # of a logprob of 0, nats
 _EPISODES = 100_000  # episodes whose length is remembered
 
 
@@ -193,6 +197,7 @@ class Recorder:
                 "tools": str(request.tool_count),
                 "client": call.client,
                 **({POPULATION: call.key.population} if call.key.population else {}),
+                **({GROUP: own_name(who.group, call.key.id, who.user)} if who.group else {}),
             },
             no_train=who.no_train,
             defect=sampled.defect or defect_of(spans) or find_defect(sampled, tokens),
@@ -226,16 +231,41 @@ class Recorder:
 
 
 def _arrays(sampled: Sampled) -> Tokens:
+    """What can be kept of it. Ids that are none are left out, and `defect` says so."""
     experts = None
     if sampled.experts is not None:
         with suppress(ValueError):  # `find_defect` names it
             experts = routing.read(sampled.experts)
+    prompt, output = _ids(sampled.prompt or ()), _ids(sampled.output)
+    if prompt is None or output is None:
+        sampled.defect = sampled.defect or "ids_malformed"
+    empty = np.empty(0, np.int32)
     return Tokens(
-        np.array(sampled.prompt or (), np.int32),
-        np.array(sampled.output, np.int32),
-        np.array(sampled.logprobs, np.float32),  # None becomes NaN
+        empty if prompt is None else prompt,
+        empty if output is None else output,
+        _logprobs(sampled.logprobs),
         experts,
     )
+
+
+def _ids(reported: Sequence[int]) -> Ids | None:
+    """Token ids; None when these are none: no integers, below 0, or too large for any vocabulary."""
+    if not reported:
+        return np.empty(0, np.int32)
+    try:
+        ids = np.array(reported)
+    except ValueError:  # nested
+        return None
+    if ids.ndim != 1 or ids.dtype.kind != "i" or ids.min() < 0 or ids.max() > _INT32:
+        return None
+    return ids.astype(np.int32)
+
+
+def _logprobs(reported: Sequence[float | None]) -> Logprobs:
+    """As float32; what is no number becomes NaN."""
+    numbers = (value if type(value) in (float, int) else math.nan for value in reported)
+    with np.errstate(over="ignore"):
+        return np.fromiter(numbers, np.float64, len(reported)).astype(np.float32)
 
 
 def _not_recorded() -> ApiError:
@@ -252,6 +282,8 @@ def find_defect(sampled: Sampled, tokens: Tokens) -> str:
         ("no_output", n == 0 and sampled.finish_reason != OVERFLOW),
         ("logprobs_length", len(tokens.logprobs) != n),
         ("logprobs_not_finite", not math.isfinite(tokens.logprobs.sum())),  # NaN and infinity stay in a sum
+        ("logprobs_not_finite", tokens.logprobs.min(initial=0) <= _INFINITE),
+        ("logprobs_positive", tokens.logprobs.max(initial=0) > _ROUNDING),
         ("output_length", usage.get("completion_tokens", n) != n),
         ("prompt_length", usage.get("prompt_tokens", len(tokens.prompt)) != len(tokens.prompt)),
         (routing.MALFORMED, sampled.experts is not None and tokens.experts is None),

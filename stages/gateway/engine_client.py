@@ -6,7 +6,7 @@ Not for: starting engines or changing their weights (`stages/engine`), HTTP itse
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import orjson
 
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_answer import is_event, is_whole
 from stages.gateway.engine_transport import (
     EngineBrokeOffError,
     EngineUnreachableError,
@@ -42,6 +43,7 @@ class EngineClient:
         key: bearer token of the engine's port, "" for none.
         model: the name the engine serves its model under.
         breaker: says whether the engine is asked; None for one of its own.
+        known: (attribute) whether an engine of this name (`engine/guard.py`) holds what was proven.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class EngineClient:
         self._headers, self._connections = headers, config.engine_connections
         self._transport = Transport(base_url, headers, config.engine_connections)
         self._timeout = config.engine_timeout_s
+        self.known: Callable[[str], bool] = lambda _name: True
 
     def move(self, base_url: str, key: str) -> None:
         """Ask another engine from now on; requests that are under way go on at the old one."""
@@ -94,10 +97,10 @@ class EngineClient:
             if response.status != 200:
                 attempt.ok = _is_well(response.status, doubtful)
                 raise refused(response.status, content)
-            value = _object(content)
+            value = _answer(content)
             attempt.ok = value is not None
         if value is None:
-            raise _down()
+            raise unavailable("engine_error", "what the engine answered is no answer")
         return value
 
     async def stream(
@@ -134,6 +137,8 @@ class EngineClient:
         transport = self._transport  # another one after `move`
         response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
         try:
+            if not self.known(response.engine):
+                raise unavailable("engine_unknown", "the engine is another one than was verified")
             yield response
         finally:
             response.close()
@@ -141,7 +146,7 @@ class EngineClient:
 
 
 async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
-    """Server-sent events. Raises EngineBrokeOffError when the stream ends without [DONE]."""
+    """Server-sent events. Raises EngineBrokeOffError for what is none, and an end without [DONE]."""
     rest = b""
     async for part in response.parts():
         lines = (rest + part).split(b"\n")
@@ -151,7 +156,10 @@ async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
                 data = line[5:].strip()
                 if data == DONE:
                     return
-                yield orjson.loads(data)
+                event = orjson.loads(data)
+                if not is_event(event):
+                    raise EngineBrokeOffError("what the engine streams is no answer")
+                yield event
     raise EngineBrokeOffError("the stream ended early")
 
 
@@ -172,13 +180,13 @@ def _is_well(status: int, doubtful: bool) -> bool | None:
     return None if doubtful and status == 500 else not to_blame(status)
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
-    """The JSON object in `content`; None when there is none."""
+def _answer(content: bytes) -> dict[str, Any] | None:
+    """The answer in `content`; None when there is none."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if is_whole(value) else None
 
 
 def _down() -> ApiError:

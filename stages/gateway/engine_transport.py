@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from stages.engine.guard import NAME
+
 
 class EngineUnreachableError(Exception):
     """No connection, or it was closed before anything of the answer came."""
@@ -27,10 +29,11 @@ class EngineBrokeOffError(Exception):
 
 
 class Response:
-    """One answer while it comes in. `status` is set once `started` has returned."""
+    """One answer while it comes in. `status`, and what the engine names itself (`engine/guard.py`), are set
+    once `started` has returned."""
 
     def __init__(self, connection: Connection) -> None:
-        self.status = 0
+        self.status, self.engine = 0, ""
         self._connection = connection
         self._parts: deque[bytes] = deque()
         self._done = False
@@ -148,6 +151,11 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._home.drop(self)
         self._end(exc or ConnectionError("the engine closed the connection"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """httptools' call."""
+        if self._response is not None and name.lower() == NAME:
+            self._response.engine = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """httptools' call."""

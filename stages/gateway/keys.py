@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
@@ -25,8 +26,10 @@ from typing import Any
 import msgspec
 
 from stages import faults, locks
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.spool.segment import sync_folder
+
+log = logging.getLogger("rtrl.gateway")
 
 FILE = "api_keys.json"
 SCHEMA = "rtrl-api-keys/1"
@@ -76,6 +79,7 @@ class ApiKeys:
         self._path = keys_dir / FILE
         self._keys: dict[str, list[tuple[str, ApiKey]]] = {}
         self._stamp = (0, 0, 0)
+        self._told = False  # that the file cannot be read
         self._next_check = 0.0
         self._refresh()
 
@@ -190,12 +194,23 @@ class ApiKeys:
     def identify(self, plaintext: str) -> ApiKey | None:
         """What is stored of a valid key, None for any other text. Compared in constant time."""
         if time.monotonic() >= self._next_check:
-            self._refresh()
+            self._follow()
         digest = _digest(plaintext)
         for stored, key in self._keys.get(digest[:_INDEX], ()):
             if hmac.compare_digest(stored, digest) and (stored == key.sha256 or _now() < key.old_until):
                 return key
         return None
+
+    def _follow(self) -> None:
+        """Take what the file says now. One that is gone or half written changes nothing; told once."""
+        try:
+            self._refresh()
+        except (RtrlError, OSError) as error:
+            if not self._told:
+                log.warning("the API keys stay as they were: %s", error)
+            self._told = True
+        else:
+            self._told = False
 
     def _refresh(self) -> None:
         self._next_check = time.monotonic() + _RECHECK_S

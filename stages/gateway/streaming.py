@@ -16,18 +16,21 @@ from typing import Any
 import orjson
 
 from stages.gateway.answering import (
+    BROKEN,
     CUT,
     ENGINE_PATH,
     ID_HEADER,
+    LOST,
     Answerer,
     fingerprint,
     finish_reason,
+    lost,
     read_logprobs,
     told,
 )
 from stages.gateway.capture import Call, Sampled
 from stages.gateway.engine_client import EngineLostError
-from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.errors import ApiError
 from stages.gateway.gate import CutShortError
 from stages.gateway.http import Receive, Send
 from stages.gateway.tools import ToolStream
@@ -141,12 +144,12 @@ class Stream:
         sampled = self._sampled
         if sampled.output or timeout:
             sampled.finish_reason = "timeout" if timeout else "error"
-            sampled.defect = "" if timeout else "engine_lost"
+            sampled.defect = "" if timeout else LOST
             if not self._recorded():
                 return
         else:
-            self._to.recorder.abandon(self._call, "engine_lost")
-        self._error(unavailable("engine_lost", "the engine stopped answering"))
+            self._to.recorder.abandon(self._call, LOST)
+        self._error(lost())
 
     def _cut_short(self, error: ApiError) -> None:
         """A swap or a shutdown did not wait. What was sampled before is recorded."""
@@ -244,6 +247,9 @@ class Stream:
 
     def _finish(self) -> None:
         """The engine is done: record, then let the last pieces go."""
+        if self._sampled.finish_reason in ("", *BROKEN):
+            self._lost(timeout=False)
+            return
         self._last_logprobs = None
         rest = self._tools.finish()
         if not self._recorded():

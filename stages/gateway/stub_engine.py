@@ -37,6 +37,7 @@ from typing import Any
 
 import orjson
 
+from stages.engine.guard import KeyGuard
 from stages.gateway.http import (
     ClientGoneError,
     Receive,
@@ -67,9 +68,8 @@ class StubEngine:
     """
 
     def __init__(self, model: str = "rtrl", folder: Path | None = None, key: str = "", lie: str = "") -> None:
-        self.model, self.load_seconds = model, 0.0
+        self.model, self.load_seconds, self.words = model, 0.0, ""
         self.weights = StubWeights(folder, lie)
-        self.words = ""
         self._expected = f"Bearer {key}".encode() if key else b""
         self.requests: deque[dict[str, Any]] = deque(maxlen=100)
         self.steps = Steps()
@@ -286,12 +286,12 @@ def main() -> None:
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
     stub = StubEngine(name, arguments.model, key, arguments.lie)
-    stub.load_seconds = arguments.load_seconds
-    stub.weights.stage_seconds = arguments.stage_seconds
+    stub.load_seconds, stub.weights.stage_seconds = arguments.load_seconds, arguments.stage_seconds
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
+    app = KeyGuard(stub) if key else stub
     uvicorn.run(
-        stub, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
+        app, host=arguments.host, port=arguments.port, log_level="warning", access_log=False, loop="uvloop"
     )
 
 

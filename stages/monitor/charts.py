@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from evals.stats.charts.cusum import limit
@@ -40,14 +41,15 @@ class Rules:
     """When to call.
 
     Attributes:
-        alarms: false alarms a clean cycle, over all charts together.
+        alarms: false alarms a clean cycle, over all charts together, at most: it is divided as if no two
+            charts ever alarmed together; what comes of it: docs/monitor.md.
         k: half the shift, in standard deviations, that is looked for.
         warm_up: windows before the first alarm.
         windows: how many are remembered.
         cohort: share of requests of another kind than usual from which on it is noted.
     """
 
-    alarms: float = 0.01
+    alarms: float = 0.02
     k: float = 1.0
     warm_up: int = 4
     windows: int = 200
@@ -119,9 +121,7 @@ def chart(name: str, windows: Sequence[Window], rules: Rules | None = None) -> l
     level, sums = Level(), dict.fromkeys(sides, 0.0)
     since = dict.fromkeys(sides, 0)
     points: list[Point] = []
-    for n, window in enumerate(windows):
-        if (figure := window.figures.get(name)) is None:
-            continue
+    for n, window, figure in _of_the_same_requests(name, windows):
         value, error = scaled(figure, behaviour)
         score = level.score(value, error)
         usual, low, high = _band(level, error, behaviour) if points else (None, None, None)
@@ -137,6 +137,18 @@ def chart(name: str, windows: Sequence[Window], rules: Rules | None = None) -> l
         if alarm is not None:
             sums = dict.fromkeys(sides, 0.0)
     return points
+
+
+def _of_the_same_requests(name: str, windows: Sequence[Window]) -> list[tuple[int, Window, Figure]]:
+    """(number, window, figure) of the windows that have the behaviour, oldest first; each figure's `adjusted`
+    is of the requests that are usual now, at the newest."""
+    found, moved = [], 0.0
+    for n in range(len(windows) - 1, -1, -1):
+        if (figure := windows[n].figures.get(name)) is not None:
+            same = msgspec.structs.replace(figure, adjusted=figure.adjusted + moved)
+            found.append((n, windows[n], same))
+            moved += figure.mixed
+    return found[::-1]
 
 
 def scaled(figure: Figure, behaviour: Behaviour) -> tuple[float, float]:

@@ -6,8 +6,11 @@ to this cycle's requests (post-stratification by kind of work, language and size
     expected = sum over cells c of  share of c in this cycle * usual value in c
     adjusted = value - (expected - usual value overall)
 
-Only `adjusted` is charted. A cell with little history leans on the usual value overall (`LEAN` episodes'
-worth). Standard errors are of the residuals, clustered by user. Not for: limits and alarms (`charts.py`).
+A cell with little history leans on the usual value overall (`LEAN` episodes' worth). When other requests
+become the usual ones, the usual value overall moves with them; that part of its movement (the composition
+effect of Kitagawa 1955, doi:10.1080/01621459.1955.10501299) is kept as `mixed`, so that `charts.py` can hold
+all windows against the same requests. Standard errors are of the residuals, clustered by user, and of the
+usual values where the requests are not the usual ones. Not for: limits and alarms (`charts.py`).
 """
 
 from __future__ import annotations
@@ -88,7 +91,33 @@ def remembered(cycle: Cycle, reference: Reference) -> Reference:
         for name, (over, under) in of.items():
             before = mine.get(name, (0.0, 0.0))
             mine[name] = (before[0] + float(over[rows].sum()), before[1] + float(under[rows].sum()))
-    return _trimmed(Reference(episodes=episodes, sums=sums))
+    after = _trimmed(Reference(episodes=episodes, sums=sums))
+    for name in sorted({name for found in after.sums.values() for name in found}):
+        told = name in of and of[name][1].sum() > 0
+        before_it = 0.0 if told else reference.mixed.get(name, 0.0)
+        after.mixed[name] = _short(before_it + composition(name, reference, after))
+    return after
+
+
+def composition(name: str, before: Reference, after: Reference) -> float:
+    """By how much the usual value overall moved from one reference to the next because of the mix alone.
+
+    The sum over cells of the change of share times the mean of both usual values (Kitagawa 1955); a cell that
+    only one of them knows has the same value in both. 0 where either knows nothing.
+    """
+    one, other = (
+        {cell: found[name] for cell, found in each.sums.items() if name in found and found[name][1] > 0}
+        for each in (before, after)
+    )
+    if not one or not other:
+        return 0.0
+    first, second = (sum(under for _, under in each.values()) for each in (one, other))
+    total = 0.0
+    for cell in sorted(one.keys() | other.keys()):
+        (a, m), (b, n) = one.get(cell, (0.0, 0.0)), other.get(cell, (0.0, 0.0))
+        values = [over / under for over, under in ((a, m), (b, n)) if under]
+        total += (n / second - m / first) * sum(values) / len(values)
+    return total
 
 
 def standard_error(over: Floats, under: Floats, users: NDArray[np.int64]) -> float:
@@ -122,8 +151,31 @@ def _figure(
     expected = float((level * under).sum() / under.sum())
     residual = over - level * under  # what the kind of request does not explain
     error = standard_error(residual + overall * under, under, users)
+    error *= np.sqrt(1 + _unknown(name, under, cells, reference))
     adjusted = value - (expected - overall)
-    return Figure(*(_short(x) for x in (value, expected, adjusted, error, float(under.sum()))))
+    mixed = reference.mixed.get(name, 0.0)
+    return Figure(*(_short(x) for x in (value, expected, adjusted, error, float(under.sum()), mixed)))
+
+
+def _unknown(name: str, under: Floats, cells: Sequence[str], reference: Reference) -> float:
+    """Variance of what is expected of these requests rather than the usual ones, over that of the cycle.
+
+    A cell's usual value is as well known as its episodes in the reference allow; where the shares are the
+    usual ones, its error is in the usual value overall as well and cancels.
+    """
+    shares: dict[str, float] = {}
+    for cell, weight in zip(cells, under.tolist(), strict=True):
+        shares[cell] = shares.get(cell, 0.0) + weight / float(under.sum())
+    usual = {cell: found[name][1] for cell, found in reference.sums.items() if name in found}
+    total = sum(usual.values())
+    return float(
+        sum(
+            (shares.get(cell, 0.0) - usual.get(cell, 0.0) / total) ** 2
+            * len(cells)
+            / (reference.episodes.get(cell, 0.0) + LEAN)
+            for cell in sorted(shares.keys() | usual.keys())
+        )
+    )
 
 
 def _usual(name: str, reference: Reference) -> tuple[float, dict[str, float]] | None:

@@ -22,7 +22,8 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
 
     `value`: as measured. `expected`: what history says of requests like this cycle's; the usual value where
     the requests are the usual ones. `adjusted`: `value` less what the requests explain. `se`: its standard
-    error, clustered by user. `weight`: sum of the denominator, e.g. episodes.
+    error, clustered by user. `weight`: sum of the denominator, e.g. episodes. `mixed`: by how much the usual
+    value moved since the behaviour's window before because other requests became usual.
     """
 
     value: float
@@ -30,6 +31,7 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
     adjusted: float
     se: float
     weight: float
+    mixed: float = 0.0
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +55,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 class Reference(msgspec.Struct, kw_only=True):
     """What is usual for each kind of request (cell): a decayed count of episodes, and by behaviour the
-    decayed sums over / under, whose ratio is the usual value."""
+    decayed sums over / under, whose ratio is the usual value. `mixed`: see `Figure`, of the next window."""
 
     episodes: dict[str, float] = {}
     sums: dict[str, Numbers] = {}
+    mixed: dict[str, float] = {}
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):

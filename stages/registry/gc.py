@@ -141,8 +141,9 @@ def _roots(
     keep = dict(in_use)
     for pin in session.exec(select(PinRow)):
         keep.setdefault(pin.artifact_id, f"pinned by {pin.by}: {pin.reason}")
+    # as they were made, whatever the clock said then
     live = {
-        alias.line: rows[alias.artifact_id].created_at
+        alias.line: alias.artifact_id
         for alias in session.exec(select(AliasRow).where(AliasRow.name == "live"))
         if alias.artifact_id in rows
     }
@@ -154,7 +155,7 @@ def _roots(
             newest[row.line, row.kind] = (version, row_id)
         if row.created_at >= young:
             keep.setdefault(row_id, f"younger than {keep_days:g} days")
-        elif row.kind in ("interactions", "experience") and row.created_at >= live.get(row.line, "9"):
+        elif row.kind in ("interactions", "experience") and row_id > live.get(row.line, row_id):
             keep.setdefault(row_id, "data of the live checkpoint")
     for _, row_id in newest.values():
         keep.setdefault(row_id, "the newest of its kind")

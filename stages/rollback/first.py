@@ -47,8 +47,33 @@ class Moved:
     seconds: float
 
 
-def move_first(folder: Path | None, reason: str, lock_timeout: float | None = None) -> Moved | None:
-    """Give the users what was live before; None where the stage has to do it."""
+@dataclass(frozen=True)
+class Begun:
+    """A rollback that was asked for.
+
+    Attributes:
+        asked: id of the deployment that it would have taken back when it was asked for, "" for none that is
+            known. Another rollback may have taken it back by the time that this one has the lock: then it
+            has what it wants, and goes no further.
+        moved: what it has moved already; None where the stage has to do it.
+    """
+
+    asked: str
+    moved: Moved | None
+
+
+def begin(folder: Path | None, reason: str, lock_timeout: float | None = None) -> Begun:
+    """Note what is to be taken back, and give the users what was live before. Raises RtrlError."""
+    workspace = Workspace.find(folder)
+    endpoint = running_endpoint(workspace.run_dir)
+    asked = _leaving(workspace.store_dir, endpoint.line) if endpoint is not None else ""
+    return Begun(asked, move_first(folder, reason, lock_timeout, asked))
+
+
+def move_first(
+    folder: Path | None, reason: str, lock_timeout: float | None = None, asked: str = ""
+) -> Moved | None:
+    """Give the users what was live before; None where the stage has to do it. `asked` as in `Begun`."""
     began = time.monotonic()
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
@@ -59,7 +84,7 @@ def move_first(folder: Path | None, reason: str, lock_timeout: float | None = No
     name = f"target-{endpoint.line}"
     lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
     try:
-        found = _previous(workspace.store_dir, endpoint.line)
+        found = _previous(workspace.store_dir, endpoint.line, asked)
         answer = None
         if found is not None:
             leaving, previous, weights = found
@@ -95,18 +120,35 @@ def _patience(root: Path, endpoint: Endpoint | None) -> Patience | None:
         return None
 
 
-def _previous(store_dir: Path, line: str) -> tuple[str, str, Path] | None:
-    """Digests of what is live and was live before, and the folder with the latter's whole weights."""
+def _leaving(store_dir: Path, line: str) -> str:
+    """Id of the deployment that a rollback takes back now; "" when that cannot be told."""
+    query = """SELECT id FROM deployment WHERE line = ? AND state IN ('canary', 'live', 'rolling_back')
+               ORDER BY state"""  # a canary first
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(_reading(store_dir)) as connection:
+        found = connection.execute(query, (line,)).fetchone()
+        return str(found[0]) if found else ""
+    return ""
+
+
+def _reading(store_dir: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{store_dir / FILE}?mode=ro", uri=True, timeout=BUSY_S)
+
+
+def _previous(store_dir: Path, line: str, asked: str) -> tuple[str, str, Path] | None:
+    """Digests of what is live and was live before, and the folder with the latter's whole weights; None also
+    where what was asked for has been done."""
     query = """SELECT artifact.digest, deployment.previous, deployment.state FROM deployment
                JOIN artifact ON artifact.id = deployment.artifact_id
                WHERE deployment.line = ? AND deployment.state IN ('live', 'canary', 'rolling_back')"""
     alias = """SELECT artifact.digest FROM alias JOIN artifact ON artifact.id = alias.artifact_id
                WHERE alias.line = ? AND alias.name = 'live'"""
-    uri = f"file:{store_dir / FILE}?mode=ro"
+    done = "SELECT 1 FROM deployment WHERE id = ? AND state = 'rolled_back'"
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as connection:
+        with contextlib.closing(_reading(store_dir)) as connection:
             rows = connection.execute(query, (line,)).fetchall()
             live = connection.execute(alias, (line,)).fetchone()
+            if connection.execute(done, (asked,)).fetchone():
+                return None
     except sqlite3.Error:
         return None
     if len(rows) != 1 or rows[0][2] != "live" or not rows[0][1] or live is None or live[0] != rows[0][0]:

@@ -45,6 +45,8 @@ class RollbackStage:
         offline: nothing is running: only say what the next `rtrl serve` serves.
         moved: the traffic has been moved already (`first.py`).
         only: id of the canary that is to be taken away; when it is not open any more, nothing is done.
+        asked: id of the deployment that was to be taken back when this was asked for; when another rollback
+            has done so since, nothing is done.
     """
 
     name: str = "rollback"
@@ -54,6 +56,7 @@ class RollbackStage:
     offline: bool = False
     moved: Moved | None = None
     only: str = ""
+    asked: str = ""
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
@@ -62,8 +65,11 @@ class RollbackStage:
         """
         line = workspace.settings.workspace.line
         require_open(store, line, self.only)
+        live = store.alias(line, "live")
         if named := refs.get("checkpoint"):
             target = store.resolve(named, line)
+        elif live is not None and self._taken_back(store):
+            target = live
         else:
             ended = canary_of(store, line) or leaving(store, line)
             if ended is None or ended.previous is None:
@@ -91,6 +97,8 @@ class RollbackStage:
         store, live = ctx.store, ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
         require_open(store, ctx.workspace.settings.workspace.line, self.only)
         switch, facts = _decided(config, inputs, extra, ctx, live)
+        if self._taken_back(store) and live is not None and live.digest == switch.target.digest:
+            return Outcome(metrics={**facts, "changed": False, "taken_back": self.asked}, noop=True)
         if self.moved is not None and self.moved.intent.checkpoint == switch.target.digest:
             moved = self.moved
             switch = replace(switch, moved=moved.intent, proof=moved.answer, begun=moved.began)
@@ -105,6 +113,9 @@ class RollbackStage:
         facts |= perform(ctx.workspace, store, switch, ctx.progress)
         ctx.log.write("rollback.live", **facts)
         return Outcome(metrics={**facts, "changed": True})
+
+    def _taken_back(self, store: Store) -> bool:
+        return bool(self.asked) and store.deployments.get(self.asked).state == "rolled_back"
 
     def plan(
         self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext

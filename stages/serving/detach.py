@@ -72,7 +72,8 @@ def _wait_ready(
     while time.monotonic() < deadline:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         for line in lines[shown:]:
-            say(line)
+            if not line.startswith(("error: ", "hint: ")):  # whoever called is told by `_ended`
+                say(line)
         shown = len(lines)
         if process.poll() is not None:
             raise _ended(process.returncode, lines, log)

@@ -130,6 +130,8 @@ class Fleet:
             client = EngineClient(each.base_url, each.key, each.served.model, self._gateway, breaker)
             if isinstance(each, Supervisor):
                 each.moved = client.move
+            else:
+                client.known = each.known
             found.append(Arm(each.served, client))
         return found
 

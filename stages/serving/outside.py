@@ -1,7 +1,9 @@
 """An engine that somebody else starts: checked, brought to the served checkpoint, watched.
 
 In the place of a `Supervisor`. It is out of traffic while it does not answer; when it is back it may hold
-anything, and gets traffic again once it was verified.
+anything, and gets traffic again once it was verified. It may be back before anybody missed it, or be given
+other weights by somebody else: each of its answers names the process (`engine/guard.py`), and one of another
+name than the verified is nobody's.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from stages.gateway.served import ServedState
 from stages.serving.probes import probe
 from stages.serving.supervisor import POLL_S, Say
 from stages.target.config import TargetConfig
+from stages.trust import trusted
 
 Offer = Callable[[str, str], Any]
+OTHER = "it is another process, or somebody else may have changed its weights"
+UNNAMED = "run it with --middleware stages.engine.guard.KeyGuard"
 
 
 class Outside:
@@ -50,8 +55,9 @@ class Outside:
         self.key = _token(target.key_file)
         self.verification: Verification | None = None
         self.way = self._read = Way(FULL, "it reads the store's folder itself")
-        self._say, self._offer = say, offer
+        self._say, self._offer, self._last = say, offer, ""
         self._prepared = Path()
+        self._updating = self._other = False
         self._helper_key = _token(target.helper_key_file)
         self.control = EngineControl(self.base_url, self.key, config, served.checkpoint.path)
 
@@ -64,6 +70,8 @@ class Outside:
         """See that it holds the served checkpoint, else load that. Raises RtrlError."""
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
+        self.control.start_with(checkpoint.path)  # for all that is known it is another process
+        self._other = False
         try:
             if await self.control.health() != "ok":
                 raise DependencyDownError(
@@ -82,6 +90,18 @@ class Outside:
         self.served.health.probe_failures = 0
         self.served.health.breaker.reset()
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
+        if not self.control.proven:
+            self._said(f"it does not say when it is another process: {UNNAMED}")
+
+    def known(self, name: str) -> bool:
+        """Whether what the engine is named is what was verified; if not, no request gets to it any more."""
+        proven = self.control.proven
+        if not proven or name == proven or self._updating:
+            return True
+        self._other = True
+        if self.served.engine == "ready":
+            self.served.engine = "unknown"
+        return False
 
     def can_keep(self, path: Path) -> bool:
         """It takes all weights in place; whether it tells of its answers."""
@@ -93,7 +113,11 @@ class Outside:
 
     async def update(self, path: Path, *, keep: bool = False) -> Verification:
         """New weights into it, verified; with `keep` what it works on goes on. Raises RtrlError."""
-        self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
+        self._updating = True
+        try:
+            self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
+        finally:
+            self._updating = False
         self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 
@@ -133,9 +157,12 @@ class Outside:
         return str(found["path"])
 
     async def _fetch(self, digest: str) -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False, timeout=self.config.update_timeout_s) as client:
+        helper = self.target.helper.rstrip("/")
+        async with httpx.AsyncClient(
+            trust_env=False, timeout=self.config.update_timeout_s, verify=trusted(helper)
+        ) as client:
             return await client.post(
-                f"{self.target.helper.rstrip('/')}/fetch",
+                f"{helper}/fetch",
                 json={"checkpoint": digest},
                 headers={"authorization": f"Bearer {self._helper_key}"},
             )
@@ -151,7 +178,7 @@ class Outside:
             try:
                 await self.start()
             except RtrlError as error:
-                self._said(error)
+                self._said(error.message)
                 await asyncio.sleep(every)
             else:
                 self._say(f"engine {self.name}: ready")
@@ -161,13 +188,15 @@ class Outside:
         next_probe = time.monotonic() + self.config.health_every_s
         while True:
             if self.served.engine == "unknown" and not self.served.gate.closed:
-                return "its weights could not be verified"
+                return OTHER if self._other else "its weights could not be verified"
             if time.monotonic() >= next_probe:
                 answer = await probe(self.control, self.served.health, self.config.health_failures)
                 if answer == "sick":
                     return "its core died"
                 if self.served.health.probe_failures >= self.config.health_failures:
                     return "it does not answer"
+                if answer == "ok" and not self.known(self.control.named):
+                    return OTHER
                 next_probe = time.monotonic() + self.config.health_every_s
             await asyncio.sleep(POLL_S)
 
@@ -176,10 +205,10 @@ class Outside:
         self.served.engine = "down"
         await self.control.close()
 
-    def _said(self, error: RtrlError) -> None:
-        if error.message != getattr(self, "_last", ""):
-            self._say(f"engine {self.name}: {error.message}")
-        self._last = error.message
+    def _said(self, message: str) -> None:
+        if message != self._last:
+            self._say(f"engine {self.name}: {message}")
+        self._last = message
 
 
 def _lost(answer: httpx.Response) -> str:

@@ -15,6 +15,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.diagnose import refused
 from stages.engine.verification import read_fingerprint
 from stages.errors import DependencyDownError
+from stages.trust import trusted
 
 TOKENS = 8  # generated per request: prefill once, decode several times
 
@@ -36,7 +37,9 @@ async def warm_up(
     if not prompts:
         return 0.0
     headers = {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(base_url=base_url, headers=headers, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=base_url, headers=headers, trust_env=False, verify=trusted(base_url)
+    ) as client:
         for number in range(requests):
             body = {
                 "model": model,

@@ -25,6 +25,7 @@ from stages.records import Sampling
 from stages.shadow.compare import Answered
 from stages.shadow.recorded import Recorded
 from stages.target.endpoint import EngineAt
+from stages.trust import trusted
 
 _PATH = "/v1/completions"
 _GONE = ("unreachable", "broke_off")
@@ -78,7 +79,12 @@ def _client(engine: EngineAt, side_by_side: int, timeout_s: float) -> httpx.Clie
     headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
     limits = httpx.Limits(max_connections=side_by_side)
     return httpx.Client(
-        base_url=engine.url, headers=headers, timeout=timeout_s, limits=limits, trust_env=False
+        base_url=engine.url,
+        headers=headers,
+        timeout=timeout_s,
+        limits=limits,
+        trust_env=False,
+        verify=trusted(engine.url),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from stages.records import Event, Generation, Payload
+from stages.spool.frames import Kind
 
 _LENGTH = struct.Struct("<I")
 
@@ -78,8 +79,9 @@ def event_aad(key_id: str, event_id: str) -> bytes:
 
 
 def pack_generation(generation: Generation, sealed: bytes) -> bytes:
-    """The body of a GENERATION frame."""
+    """The body of a GENERATION frame. Raises msgspec.ValidationError for what no reader could read."""
     meta = _encode(generation)
+    _decode_generation(meta)
     return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
 
 
@@ -90,8 +92,9 @@ def unpack_generation(body: bytes) -> tuple[Generation, bytes]:
 
 
 def pack_event(event: Event, user: str, sealed: bytes) -> bytes:
-    """The body of an EVENT or PENDING frame."""
+    """The body of an EVENT or PENDING frame. Raises as `pack_generation`."""
     meta = _encode(StoredEvent(event, user))
+    _decode_event(meta)
     return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
 
 
@@ -99,3 +102,15 @@ def unpack_event(body: bytes) -> tuple[StoredEvent, bytes]:
     """Event and sealed data of an EVENT or PENDING frame."""
     (n,) = _LENGTH.unpack_from(body)
     return _decode_event(memoryview(body)[4 : 4 + n]), body[4 + n :]
+
+
+def readable(kind: int, body: bytes) -> bool:
+    """Whether this program can read a frame whose bytes are as they were written."""
+    try:
+        if kind == Kind.GENERATION:
+            unpack_generation(body)
+        elif kind in (Kind.EVENT, Kind.PENDING):
+            unpack_event(body)
+    except (msgspec.MsgspecError, struct.error):
+        return False
+    return True

@@ -15,8 +15,8 @@ class Damage:
         segment: number of the segment file.
         offset: first unreadable byte.
         length: unreadable bytes; for a truncated segment the bytes that are gone.
-        reason: "crc", "truncated", "missing", "header" or "torn_tail" (a write cut short by a crash,
-            never answered for unless the power failed).
+        reason: "crc", "truncated", "missing", "header", "unreadable" (whole, and nothing this program
+            knows) or "torn_tail" (a write cut short by a crash, never answered for unless the power failed).
         generations: ids of the generations known to have been there.
         events: number of events known to have been there.
     """

@@ -55,6 +55,7 @@ class Journal:
         self._number = next_segment
         self._seq = next_seq
         self._active: SegmentFile | None = None
+        self._began = 0.0
         self._retired: list[SegmentFile] = []
         self._batch = Batch()
         self._afterwards: list[Callable[[], object]] = []
@@ -78,22 +79,26 @@ class Journal:
 
         Raises:
             SpoolFullError: a new one cannot be made.
+            DependencyDownError: the disk failed, or the segment was removed; nothing is taken any more.
         """
+        if self.failed is None and self._active is not None and self._active.lost:
+            self.failed = FileNotFoundError(f"{self._active.path} was removed while it was written")
         if self.failed is not None:
             raise DependencyDownError(
                 f"the spool's disk failed: {self.failed}", hint="check the disk, then start the gateway again"
             ) from self.failed
-        now = time.time_ns() // 1_000_000
-        active = self._active
+        active, age = self._active, time.monotonic() - self._began
         if active is not None and (
-            active.size >= self._limits.segment_bytes or now - active.created >= self._limits.segment_s * 1000
+            active.size >= self._limits.segment_bytes or age >= self._limits.segment_s
         ):
             self.rotate()
         if self._active is None:
             try:
+                now = time.time_ns() // 1_000_000
                 self._active = SegmentFile(self._dir, self._number, self._seq, now)
             except OSError as error:
                 raise full(error) from error
+            self._began = time.monotonic()  # whatever the clock does
             self._number += 1
             self.epoch += 1
         return self._active

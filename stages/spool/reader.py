@@ -127,7 +127,8 @@ class Spool:
         if row is None:
             raise InputMissingError(f"generation {generation_id} is not in the spool", hint="was it deleted?")
         frame = segment.read_frame(self._dir, row.segment, row.offset)
-        if frame is None or frame.kind != Kind.GENERATION:
+        readable = frame is not None and codec.readable(frame.kind, frame.body)
+        if frame is None or frame.kind != Kind.GENERATION or not readable:
             raise IntegrityError(
                 f"generation {generation_id} cannot be read from segment {row.segment}",
                 hint="`rtrl verify --full` lists what is damaged",
@@ -161,8 +162,11 @@ class Spool:
         end = min(frames.HEADER.size, len(data))
         for item in frames.scan(data, end):
             if isinstance(item, frames.Frame):
-                good.append(item)
                 end = item.end
+                if codec.readable(item.kind, item.body):
+                    good.append(item)
+                else:
+                    damages.append(self._damage(row.id, item.offset, item.end, "unreadable"))
             elif not item.tail or item.offset < row.bytes <= len(data):  # else a write that was cut short
                 damages.append(self._damage(row.id, item.offset, item.end, "crc"))
         if len(data) < row.bytes:

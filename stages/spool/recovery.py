@@ -167,8 +167,12 @@ def _recover_segment(spool_dir: Path, index: Index, number: int, row: SegmentRow
             damages.append(Damage(number, item.offset, item.end - item.offset, "crc"))
             end = item.end
             continue
-        tally.add(item)
         end = item.end
+        if not codec.readable(item.kind, item.body):
+            damages.append(Damage(number, item.offset, item.end - item.offset, "unreadable"))
+            tally.last_seq = max(tally.last_seq, item.seq)
+            continue
+        tally.add(item)
     size = end if tally.footer else _write_footer(path, tally)
     faults.point("spool.recover.index.before")
     tally.batch.segments[number] = tally.row(size)

@@ -70,6 +70,11 @@ class SegmentFile:
             self.path.unlink()
             raise
 
+    @property
+    def lost(self) -> bool:
+        """Whether somebody removed the file: what is written to it from now on is nowhere."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def append(self, kind: frames.Kind, seq: int, body: bytes) -> int:
         """Hand one frame to the operating system. Returns its offset.
 

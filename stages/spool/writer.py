@@ -224,7 +224,7 @@ class SpoolWriter:
         keys = set()
         for row in self._pending.pop(generation.id):
             frame = segment.read_frame(self.folder, row.segment, row.offset)
-            if row.key_id != generation.key_id or frame is None:
+            if row.key_id != generation.key_id or frame is None or not codec.readable(frame.kind, frame.body):
                 self._journal.add(row._replace(state="refused"))
                 continue
             stored, sealed = codec.unpack_event(frame.body)

@@ -23,6 +23,7 @@ from stages.errors import (
     UsageError,
 )
 from stages.target.endpoint import Endpoint
+from stages.trust import trusted
 
 
 class EngineServed(msgspec.Struct, frozen=True):
@@ -58,10 +59,14 @@ class Admin:
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float = 30) -> None:
         self.endpoint = endpoint
-        transport = httpx.HTTPTransport(uds=endpoint.admin_socket) if endpoint.admin_socket else None
+        base_url = endpoint.admin_url or "http://admin"
+        verify = trusted(base_url)
+        socket = endpoint.admin_socket
+        transport = httpx.HTTPTransport(uds=socket, verify=verify) if socket else None
         self._client = httpx.Client(
-            base_url=endpoint.admin_url or "http://admin",
+            base_url=base_url,
             transport=transport,
+            verify=verify,
             headers={"Authorization": f"Bearer {endpoint.admin_key}"},
             timeout=timeout_s,
         )

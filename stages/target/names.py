@@ -10,6 +10,7 @@ import msgspec
 from stages.engine.adapter import adapter_of
 from stages.errors import DependencyDownError
 from stages.target.endpoint import EngineAt
+from stages.trust import trusted
 
 TIMEOUT_S = 10.0
 
@@ -24,7 +25,13 @@ def named(engine: EngineAt, checkpoint_dir: Path) -> EngineAt:
         return engine
     headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
     try:
-        with httpx.Client(base_url=engine.url, headers=headers, trust_env=False, timeout=TIMEOUT_S) as client:
+        with httpx.Client(
+            base_url=engine.url,
+            headers=headers,
+            trust_env=False,
+            timeout=TIMEOUT_S,
+            verify=trusted(engine.url),
+        ) as client:
             held = {each["id"] for each in client.get("/v1/models").raise_for_status().json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         raise DependencyDownError(

@@ -59,7 +59,7 @@ def test_what_is_asked_early_is_what_typer_reads(monkeypatch: pytest.MonkeyPatch
     def stage_ahead(folder: Path | None, ref: str, *, override: bool) -> None:
         asked.update(workspace=folder, inputs=[ref] if ref else [], override=override)
 
-    def move_first(folder: Path | None, reason: str, lock_timeout: float | None) -> None:
+    def begin(folder: Path | None, reason: str, lock_timeout: float | None) -> None:
         asked.update(workspace=folder, reason=reason, lock_timeout=lock_timeout)
 
     def run_command(_: str, flags: Any, **changes: Any) -> None:
@@ -67,7 +67,7 @@ def test_what_is_asked_early_is_what_typer_reads(monkeypatch: pytest.MonkeyPatch
         seen.update(known, lock_timeout=flags.lock_timeout, overrides=list(flags.overrides))
 
     monkeypatch.setattr(light, "stage_ahead", stage_ahead)
-    monkeypatch.setattr(first, "move_first", move_first)
+    monkeypatch.setattr(first, "begin", begin)
     for module in (deploy, rollback):
         monkeypatch.setattr(module, "run_command", run_command)
     assert run(line.split()) == 0
@@ -85,12 +85,15 @@ def test_what_was_moved_reaches_the_stage(monkeypatch: pytest.MonkeyPatch) -> No
     class Moved:
         lock = object()
 
+    class Begun:
+        moved, asked = Moved, "d7"
+
     told: list[Any] = []
-    monkeypatch.setattr(first, "move_first", lambda *_: Moved)
+    monkeypatch.setattr(first, "begin", lambda *_: Begun)
     monkeypatch.setattr(rollback, "run_command", lambda _, flags, **more: told.append((flags, more)))
     assert run(["rollback"]) == 0
     ((flags, more),) = told
-    assert (flags.lock, more["moved"]) == (Moved.lock, Moved)
+    assert (flags.lock, more["moved"], more["asked"]) == (Moved.lock, Moved, "d7")
 
 
 def test_it_needs_neither_typer_nor_pydantic() -> None:

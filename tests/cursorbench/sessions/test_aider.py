@@ -11,6 +11,7 @@ from cursorbench.sessions.items import (
     Commit,
     Edit,
     Place,
+    Quarantined,
     SessionStart,
     ToolEnd,
     ToolUse,
@@ -201,3 +202,16 @@ def test_what_is_recognised() -> None:
     assert aider.recognises(Path("old.md"), b"x\n# aider chat started at 2024-08-05 19:33:02\n")
     assert not aider.recognises(Path("README.md"), b"# aider chat\n")
     assert not aider.recognises(Path("x.jsonl"), b"# aider chat started at 2024-08-05 19:33:02\n")
+
+
+@pytest.mark.parametrize("text", ["# Title\n\nSome text.\n\n> a quotation\n\nMore.\n", "\x00\x01 bytes\n"])
+def test_what_is_no_chat_is_quarantined_whole(tmp_path: Path, text: str) -> None:
+    found = items(tmp_path, text, "notes.md")
+    assert [type(each) for each in found] == [Quarantined]
+    assert "no Aider chat" in found[0].reason
+
+
+def test_a_history_without_its_beginning_is_read(tmp_path: Path) -> None:
+    """Logs that were cut: the end of an answer, and what Aider said of it."""
+    found = items(tmp_path, f"Sure.\n\n{BLOCK}\n> Applied edit to a.py  \n> Commit abcdef1 feat: it  \n")
+    assert [type(each) for each in found] == [SessionStart, AgentTurn, ToolUse, Edit, ToolEnd, Commit]

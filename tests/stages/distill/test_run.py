@@ -103,6 +103,15 @@ def test_unknown_stays_unknown(world: World) -> None:
     assert (row["term_edit_persistence"], row["term_dissatisfied_followup"]) == (0.25, -0.125)
 
 
+def test_attempts_at_one_task_share_its_group(world: World) -> None:
+    """The client may name it with any request of the chain; who names none has none."""
+    for n, features in enumerate(({"group": "g@1"}, {}, {"group": "g@1"})):
+        world.generation(f"g{n}", f"e{n}", n * 1000, session=f"s{n}", features=features)
+    world.generation("g9", "e1", 5000, session="s1", ordinal=1, features={"group": "g@2"})
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert {name: row["group"] for name, row in rows.items()} == {"e0": "g@1", "e1": "g@2", "e2": "g@1"}
+
+
 def test_broken_calls_are_negatives_and_stay(world: World) -> None:
     world.generation("g", "e", 0, answer="<tool_call>{", invalid_tool_calls=2)
     result = distilled(world)

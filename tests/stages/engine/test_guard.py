@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stages.engine.guard import KEY_VARIABLE, KeyGuard, Receive, Scope, Send
+from stages.engine.guard import KEY_VARIABLE, NAME, READS, KeyGuard, Receive, Scope, Send
 
 
 async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -34,6 +34,36 @@ async def test_only_the_key_opens(path: str, monkeypatch: pytest.MonkeyPatch) ->
 async def test_without_a_key_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     assert await ask("/health", {"Authorization": "Bearer "}) == 401
+
+
+async def test_every_answer_names_the_process_and_what_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    headers = {"Authorization": "Bearer secret"}
+
+    async def names(guard: KeyGuard, *calls: tuple[str, str, dict[str, str]]) -> list[str]:
+        transport = httpx.ASGITransport(app=guard)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://engine", headers=headers
+        ) as client:
+            answers = [await client.request(verb, path, headers=more) for verb, path, more in calls]
+            return [answer.headers.get(NAME.decode(), "") for answer in answers]
+
+    harmless = [
+        ("GET", "/health", {}), ("POST", "/v1/completions", {}), ("POST", "/pause?mode=keep", {}),
+        ("POST", "/resume", {}), ("POST", "/reset_prefix_cache", {}),
+        ("POST", "/collective_rpc", {READS: "1"}),
+    ]  # fmt: skip
+    guard = KeyGuard(app)
+    (first,) = set(await names(guard, *harmless))
+    told = await names(
+        guard, *(("POST", path, {}) for path in ("/collective_rpc", "/update_weights", "/sleep"))
+    )
+    assert len({first, *told}) == 4
+    assert {name.split(".")[0] for name in told} == {first.split(".")[0]}
+    assert set(await names(guard, *harmless)) == {told[-1]}
+    assert await names(guard, ("POST", "/collective_rpc", {"Authorization": "Bearer no"})) == [""]
+    assert set(await names(guard, *harmless)) == {told[-1]}
+    assert (await names(KeyGuard(app), *harmless))[0].split(".")[0] != first.split(".")[0]
 
 
 async def test_lifespan_passes_and_websockets_are_closed() -> None:

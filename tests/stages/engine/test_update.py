@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 
 from stages.engine import weights_file
 from stages.engine.config import EngineConfig
-from stages.engine.identity import UpdateImpossibleError, identity_of, require_same_model
+from stages.engine.identity import UpdateImpossibleError, different_files, identity_of, require_same_model
 from stages.engine.update import EngineControl
 from stages.errors import DependencyDownError, IntegrityError
 
@@ -36,6 +36,7 @@ class Engine:
         self.cache_resets_refused = 0
         self.served = CHILD
         self.different: list[str] = []
+        self.other_files: list[str] = []
         self.loaded = False
         self.stages: list[dict[str, Any]] = []  # answers to `rtrl_stage`; without one it cannot
         self.staging = asyncio.Event()
@@ -81,6 +82,7 @@ class Engine:
         return {
             "tensors": 1,
             "different": self.different,
+            "other_files": self.other_files,
             "file_mismatch": [],
             "unchecked": [],
             "parameters": 4,
@@ -262,6 +264,15 @@ async def test_an_engine_that_says_yes_and_serves_something_else_is_caught(
         await control.verify(checkpoint)
 
 
+async def test_an_engine_that_reads_text_another_way_is_not_taken(
+    engine: Engine, control: EngineControl, checkpoint: Path
+) -> None:
+    engine.other_files = ["tokenizer.json"]
+    with pytest.raises(UpdateImpossibleError, match=r"another tokenizer\.json"):
+        await control.verify(checkpoint)
+    assert control.proven == ""
+
+
 async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: EngineControl) -> None:
     engine.cache_resets_refused = 10**9
     with pytest.raises(IntegrityError, match="prefix cache"):
@@ -323,6 +334,11 @@ def test_only_weights_may_differ(checkpoint: Path, tmp_path: Path) -> None:
     assert "--offline" in caught.value.hint
     same = write_checkpoint(tmp_path / "same", dtype="bfloat16")
     require_same_model(identity_of(checkpoint), same)
+    assert different_files(checkpoint, same) == []
+    assert different_files(tmp_path / "gone", same) == []
+    (same / "chat_template.jinja").write_text("{{ messages }}")
+    assert different_files(checkpoint, same) == different_files(same, checkpoint) == ["chat_template.jinja"]
+    (same / "chat_template.jinja").unlink()
     (same / "tokenizer.json").write_text("[]")
     with pytest.raises(UpdateImpossibleError, match=r"tokenizer\.json"):
         require_same_model(identity_of(checkpoint), same)

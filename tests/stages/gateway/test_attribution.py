@@ -92,11 +92,13 @@ def test_no_points_in_time(value: Any) -> None:
 async def test_by_headers_and_by_metadata(tmp_path: Any) -> None:
     headers = {
         "x-rtrl-user": "Ada Löve", "x-rtrl-session": "s1", "x-rtrl-episode": "e1", "x-rtrl-at": "100.5",
+        "x-rtrl-group": "g1",
     }  # fmt: skip
     metadata = {
         "rtrl_user": "bob",
         "rtrl_session": "s2",
         "rtrl_episode": "e2",
+        "rtrl_group": "g2",
         "rtrl_at": 200,
         "rtrl_no_train": True,
     }
@@ -117,6 +119,9 @@ async def test_by_headers_and_by_metadata(tmp_path: Any) -> None:
     )
     assert (second.user, second.at, second.no_train) == ("bob", 200_000, True)
     assert second.session == own_name("s2", key, "bob")
+    assert first.features["group"] == own_name("g1", key, "Ada Löve")
+    assert second.features["group"] == own_name("g2", key, "bob")
+    assert "group" not in third.features
     assert third.user == "carol"
     assert third.episode == f"{third.session}/1"
     assert third.at == third.wall

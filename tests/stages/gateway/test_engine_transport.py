@@ -208,8 +208,8 @@ async def test_streams(events: list[bytes], expected: list[object]) -> None:
         ),
         (401, b"", (503, "engine_error")),
         (500, b"", (503, "engine_error")),
-        (200, b"[]", (503, "engine_down")),
-        (200, b"{", (503, "engine_down")),
+        (200, b"[]", (503, "engine_error")),
+        (200, b"{", (503, "engine_error")),
     ],
 )
 async def test_what_the_client_is_told(status: int, body: bytes, expected: tuple[int, str]) -> None:

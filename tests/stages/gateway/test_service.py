@@ -91,6 +91,29 @@ def test_a_missing_or_broken_key_file(tmp_path: Path) -> None:
     assert broken.value.code == 12
 
 
+@pytest.mark.parametrize("how", ["gone", "half written", "a folder"])
+async def test_keys_stay_as_they_were_while_their_file_cannot_be_read(
+    rig: Rig, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = rig.root / "keys" / "api_keys.json"
+    whole = path.read_bytes()
+    path.unlink()
+    if how == "half written":
+        path.write_bytes(whole[:-9])
+    elif how == "a folder":
+        path.mkdir()
+    for _ in range(3):
+        rig.gateway._keys._next_check = 0.0
+        assert (await rig.http.get("/v1/models")).status_code == 200
+        assert (await rig.http.get("/v1/models", headers={"authorization": "Bearer x"})).status_code == 401
+    assert sum("API keys stay as they were" in line for line in caplog.messages) == 1
+    path.rmdir() if how == "a folder" else path.unlink(missing_ok=True)
+    path.write_bytes(whole)
+    ApiKeys.revoke(rig.root / "keys", "default")
+    rig.gateway._keys._next_check = 0.0
+    assert (await rig.http.get("/v1/models")).status_code == 401
+
+
 async def test_admin_routes_are_not_on_the_public_port(rig: Rig) -> None:
     for path in ("/admin/served", "/admin/swap", "/metrics", "/admin/spool/flush"):
         for method in ("GET", "POST"):

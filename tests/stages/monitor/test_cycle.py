@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.monitor.behaviours import contentment, ratios
-from stages.monitor.cycle import LEAN, Cycle, remembered, standard_error, window
+from stages.monitor.cycle import LEAN, Cycle, Floats, composition, remembered, standard_error, window
 from stages.monitor.history import Reference
 
 
@@ -46,6 +46,56 @@ def test_what_the_mix_explains_is_taken_off() -> None:
     assert found.cohort == 0.5  # half of what was usual is not there, half is too much
     new = window(cycle([1, 0], ["a", "b"], ["z", "z"]), reference).figures["edit_rate"]
     assert (new.expected, new.adjusted) == (0.5, 0.5)
+
+
+def test_what_an_unusual_mix_does_not_know_widens_the_error() -> None:
+    """x is half of what is usual and all of this cycle: (1/2)^2 of either cell's error comes on top."""
+    reference = Reference(
+        episodes={"x": 180.0, "y": 60.0},
+        sums={"x": {"edit_rate": (90.0, 100.0)}, "y": {"edit_rate": (10.0, 100.0)}},
+    )
+    users = [f"u{n}" for n in range(10)]
+    known = window(cycle([1] * 9 + [0], users, ["x"] * 5 + ["y"] * 5), reference).figures["edit_rate"]
+    unknown = window(cycle([1] * 9 + [0], users, ["x"] * 10), reference).figures["edit_rate"]
+    assert known.se == pytest.approx(standard_error(_residual(5), np.ones(10), np.arange(10)), rel=1e-6)
+    more = 1 + 10 * 0.25 / (180 + LEAN) + 10 * 0.25 / (60 + LEAN)
+    plain = standard_error(_residual(10), np.ones(10), np.arange(10))
+    assert unknown.se == pytest.approx(plain * np.sqrt(more), rel=1e-6)
+
+
+def _residual(of_x: int) -> Floats:
+    """9 of 10 edited, the last not, less what is usual in x (the first so many) and y."""
+    x, y = ((n + 0.5 * LEAN * 100 / 120) / (100 + LEAN * 100 / 120) for n in (90, 10))
+    return np.array([1.0] * 9 + [0.0]) - np.array([x] * of_x + [y] * (10 - of_x)) + 0.5
+
+
+def test_what_the_mix_moves_is_told_apart_by_hand() -> None:
+    """x: 0.8 of 100, then 0.6 of 100; y: 0.2 of 100, then 0.4 of 300; z: not there, then 0.5 of 100.
+
+    Shares 1/2, 1/2, 0 and 1/5, 3/5, 1/5: -0.3 * 0.7 + 0.1 * 0.3 + 0.2 * 0.5 = -0.08.
+    """
+    before = Reference(sums={"x": {"b": (80.0, 100.0)}, "y": {"b": (20.0, 100.0)}})
+    after = Reference(sums={"x": {"b": (60.0, 100.0)}, "y": {"b": (120.0, 300.0)}, "z": {"b": (50.0, 100.0)}})
+    assert composition("b", before, after) == pytest.approx(-0.08)
+    assert composition("b", before, before) == 0.0
+    assert composition("b", Reference(), after) == 0.0
+    assert composition("other", before, after) == 0.0
+
+
+def test_a_window_without_the_behaviour_passes_on_what_the_mix_moved() -> None:
+    """x all edited, y none: from half and half to x alone, twice, the first time with nothing known."""
+    reference = Reference(
+        episodes={"x": 100.0, "y": 100.0},
+        sums={"x": {"edit_rate": (100.0, 100.0)}, "y": {"edit_rate": (0.0, 100.0)}},
+    )
+    users = [f"u{n}" for n in range(100)]
+    first = remembered(cycle([1.0] * 100, users, ["x"] * 100), reference)
+    assert first.mixed["edit_rate"] == pytest.approx(185 / 270 - 1 / 2, rel=1e-6)
+    nothing = remembered(Cycle(at=2, checkpoint="c", columns={}, users=users, cells=["x"] * 100), first)
+    assert nothing.mixed == first.mixed
+    assert window(cycle([1.0], ["u"], ["x"]), nothing).figures["edit_rate"].mixed == first.mixed["edit_rate"]
+    second = remembered(cycle([1.0] * 100, users, ["x"] * 100), first)
+    assert second.mixed["edit_rate"] == pytest.approx(257.25 / 329.5 - 185 / 270, rel=1e-5)
 
 
 def test_the_reference_fades_and_adds() -> None:

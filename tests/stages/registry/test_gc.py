@@ -112,6 +112,19 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     assert store.artifact(fresh.digest) == fresh
 
 
+def test_data_of_the_live_checkpoint_stays_whatever_the_clock_said(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = publish(store, tmp_path / "a", "interactions", "old")
+    live = checkpoint(store, tmp_path / "c", "live")
+    store.move_alias("auto", "live", live.digest, reason="init")
+    monkeypatch.setattr("stages.registry.publish.now", lambda: "2001-01-01T00:00:00.000000Z")
+    fresh = publish(store, tmp_path / "a", "interactions", "fresh")
+    publish(store, tmp_path / "a", "interactions", "newest")
+    why = reasons(store)
+    assert (why.get(old.ref), why.get(fresh.ref)) == (None, "data of the live checkpoint")
+
+
 def test_removed_content_can_be_published_again(workspace: Workspace, store: Store) -> None:
     first = run_stage(workspace, store, Toy("a"))
     run_stage(workspace, store, Toy("b"))

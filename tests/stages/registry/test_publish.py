@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages import locks
+from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.progress import Silent
 from stages.registry.publish import publish
 from stages.registry.store import Store
@@ -138,3 +139,25 @@ def test_line_state_of_a_checkpoint(store: Store, tmp_path: Path) -> None:
     alone = store.publish_external({"c": (Output("checkpoint", {}), tmp_path / "c")}, line="auto")["c"]
     with pytest.raises(IntegrityError, match="no line_state"):
         store.line_state_of(alone.digest)
+
+
+def test_publishing_waits_for_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep or gc that looks and deletes must not meet an object between its rename and its commit."""
+    monkeypatch.setattr("stages.registry.publish.STORE_LOCK_S", 0.05)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "f").write_text("text")
+    with locks.hold(store.lock_path("store"), what="test"), pytest.raises(LockedError):
+        store.publish_external({"x": (Output("report", {}), tmp_path / "x")}, line="auto")
+    assert list((store.objects / "sha256").glob("*/*")) == []
+
+
+def test_what_is_committed_already_is_not_touched(store: Store, tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text("text")
+        made = store.publish_external({"x": (Output("report", {}), tmp_path / name)}, line="auto")["x"]
+        files.append((made.digest, (made.path / "f").stat().st_ino))
+    assert files[0] == files[1], "its readers keep the very files"

@@ -58,6 +58,13 @@ def digest_of_answer(world: StubWorld) -> str:
     return str(world.ask().json()["system_fingerprint"])
 
 
+def waits(pid: int, name: str) -> bool:
+    """Whether a process has a file of this name open."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(fd.readlink().name == name for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
 def wait_for(digest: str, world: StubWorld, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while digest_of_answer(world) != digest.removeprefix("sha256:")[:16]:
@@ -127,6 +134,30 @@ def test_an_engine_that_hangs_is_started_anew_on_the_previous_weights(deployed: 
         time.sleep(0.1)
     assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
     assert deployed.endpoint.engine.pid != engine.pid
+
+
+def test_two_who_roll_back_at_once_go_back_once(deployed: StubWorld) -> None:
+    """The second one waited for the first, and then took back what that had put in the place."""
+    third = deployed.checkpoint("third", deployed.second.digest)
+    deployed.report(third, deployed.second)
+    run_stage(deployed.workspace, deployed.store, DeployStage(), [third.ref])
+    before = states(deployed).count("rolled_back")
+    hold = locks.acquire(deployed.store.lock_path("target-auto"), what="test")
+    command = (sys.executable, "-m", "rtrl_cli.main", "rollback", "--json", "--lock-timeout", "60", "-w")
+    root = str(deployed.workspace.root)
+    both = [subprocess.Popen([*command, root], stdout=subprocess.PIPE) for _ in range(2)]
+    while not all(waits(each.pid, "target-auto.lock") for each in both):
+        time.sleep(0.02)
+    hold.release()
+    told = [json.loads(each.communicate(timeout=60)[0]) for each in both]
+    assert sorted(each["status"] for each in told) == ["noop", "succeeded"]
+    assert {each["metrics"]["checkpoint"] for each in told} == {deployed.second.ref}
+    live = deployed.store.alias("auto", "live")
+    assert live is not None
+    assert (live.digest, states(deployed).count("rolled_back")) == (deployed.second.digest, before + 1)
+    assert digest_of_answer(deployed) == deployed.second.digest.removeprefix("sha256:")[:16]
+    assert processes.rtrl("rollback", "-w", root).returncode == 0  # asked for after that: one further
+    assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
 
 
 def test_what_is_unusual_is_left_to_the_stage(world: StubWorld, tmp_path: Path) -> None:

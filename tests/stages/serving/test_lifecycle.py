@@ -97,10 +97,12 @@ def test_stop_without_one_is_no_work(idle: StubWorld) -> None:
 def test_a_checkpoint_without_fingerprint_is_not_served(idle: StubWorld) -> None:
     bare = idle.checkpoint("bare", None, fingerprint=False)
     idle.store.move_alias("auto", "live", bare.digest, reason="test", by="test")
+    said: list[str] = []
     try:
         with pytest.raises(IntegrityError, match="served_fingerprint") as caught:
-            start_detached(idle.workspace)
+            start_detached(idle.workspace, say=said.append)
     finally:
         idle.store.move_alias("auto", "live", idle.first.digest, reason="test", by="test")
     assert caught.value.hint
+    assert not [line for line in said if line.startswith(("error:", "hint:"))]  # said once, by the caller
     assert running_endpoint(idle.workspace.run_dir) is None

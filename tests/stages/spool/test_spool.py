@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from stages.errors import InputMissingError, LockedError, StoreError
-from stages.spool import Spool, SpoolWriter, open_event
+from stages.spool import Spool, SpoolWriter, open_event, segment
 from stages.spool.verify import verify_spool
 from stages.vault import Vault
 from tests.stages.spool.spool_records import event, fill, generation, ids, payload, tokens, writer
@@ -129,3 +130,21 @@ def test_rotation_by_age(tmp_path: Path) -> None:
     spool.append_generation(generation("g1"), tokens([1], [1]))
     spool.close()
     assert len(Spool.open(tmp_path / "spool").segments()) == 2
+
+
+@pytest.mark.parametrize("jump_s", [-1e6, 1e6])
+def test_a_clock_that_jumps_neither_begins_nor_keeps_a_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("stages.spool.journal.time.monotonic", lambda: clock[0])
+    spool = writer(tmp_path, segment_seconds=3600)
+    spool.append_generation(generation("g0"), tokens([1], [1]))
+    wall = time.time_ns() + int(jump_s * 1e9)
+    monkeypatch.setattr("stages.spool.journal.time.time_ns", lambda: wall)
+    spool.append_generation(generation("g1"), tokens([1], [1]))
+    assert segment.numbers(tmp_path / "spool") == [1]
+    clock[0] += 3601
+    spool.append_generation(generation("g2"), tokens([1], [1]))
+    assert segment.numbers(tmp_path / "spool") == [1, 2]
+    spool.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages.spool import Damage, Spool, SpoolDamagedError
+from stages.errors import IntegrityError
+from stages.spool import Damage, Spool, SpoolDamagedError, codec
 from stages.spool.frames import HEADER
 from stages.spool.segment import path_of
 from stages.spool.verify import told, verify_spool
@@ -186,3 +188,59 @@ def test_what_lay_behind_the_indexed_part_of_a_lost_file_is_there_when_it_is_put
     assert len(set(seqs)) == len(seqs), "no number was given out twice"
     assert [(d.reason, d.length) for d in reader.damages()] == [("torn_tail", 5)], "counted"
     reader.close()
+
+
+def test_nothing_is_written_that_no_reader_could_read(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    with pytest.raises(msgspec.ValidationError):
+        spool.append_generation(generation("g1", finish_reason=3), tokens([1], [2]))
+    spool.append_generation(generation("g2"), tokens([1], [2]))
+    with pytest.raises(msgspec.ValidationError):
+        spool.append_events([event("e1", "g2", type="applause")])
+    spool.append_events([event("e2", "g2")])
+    spool.close()
+    reader = Spool.open(tmp_path / "spool")
+    assert (ids(reader), [e.id for _, e, _, _ in reader.events(0, 99)]) == (["g2"], ["e2"])
+    reader.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_record_of_another_version_is_damage_that_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    """Whole, and nothing this program knows: left by a version that knew more, before it was taken back."""
+    spool = writer(tmp_path)
+
+    def fill_it() -> None:
+        spool.append_generation(generation("g1"), tokens([1], [2]))
+        with monkeypatch.context() as later:
+            for name in ("_decode_generation", "_decode_event"):
+                later.setattr(codec, name, lambda _: None)
+            spool.append_generation(generation("g2", finish_reason=3), tokens([1], [2]))
+            spool.append_events([event("e1", "g1", type="applause")])
+        spool.append_generation(generation("g3"), tokens([1], [2]))
+
+    if indexed:
+        fill_it()
+        spool.close()
+    else:
+        killed_before_indexing(spool, fill_it, monkeypatch)
+    spool = writer(tmp_path)
+    assert [damage.reason for damage in spool.recovered] == ["unreadable"] * 2 * (not indexed)
+    assert spool.last_seq == 4
+    spool.append_generation(generation("g4"), tokens([1], [2]))
+    spool.close()
+    reader = Spool.open(tmp_path / "spool")
+    assert ids(reader) == ["g1", "g3", "g4"]
+    assert list(reader.events(0, 99, on_damage=lambda _: None)) == []
+    with pytest.raises(SpoolDamagedError, match="unreadable"):
+        list(reader.generations(0, 99))
+    if indexed:
+        with pytest.raises(IntegrityError):
+            reader.record("g2")
+    reader.close()
+    report = verify_spool(tmp_path / "spool", deep=True)
+    assert len(report.problems) == 2
+    told(tmp_path / "spool", report)
+    again = verify_spool(tmp_path / "spool", deep=True)
+    assert (again.problems, len(again.warnings)) == ([], 2)
