@@ -50,6 +50,7 @@ class World:
     said: list[str]
     order: list[int]
     live: Path
+    engines: list[StubEngine]
 
     async def ask(self) -> float:
         """One answer; the logprob of its first token."""
@@ -61,7 +62,7 @@ class World:
 async def world(root: Path, guard: bool = True) -> AsyncIterator[World]:
     made, config = World(), GatewayConfig()
     made.live, other = folder(root, "live"), folder(root, "other")
-    apps = [StubEngine(folder=path) for path in (made.live, other)]
+    made.engines = apps = [StubEngine(folder=path) for path in (made.live, other)]
     listeners = [
         Listener(KeyGuard(app) if guard else app, [bind_tcp("127.0.0.1", 0)], config) for app in apps
     ]
@@ -151,6 +152,27 @@ async def test_weights_that_somebody_else_loaded_answer_nobody(tmp_path: Path) -
         assert await made.ask() == voice
         await made.outside.update(made.live)  # its own updates are known
         assert (await made.ask(), made.outside.served.engine) == (voice, "ready")
+
+
+async def test_a_look_at_it_during_an_update_waits_for_its_end(tmp_path: Path) -> None:
+    """Probes were not answered while it loaded: the look loaded the old weights under the new ones' name."""
+    async with world(tmp_path) as made:
+        await made.outside.start()
+        voice, served = await made.ask(), made.outside.served
+        made.engines[0].load_seconds = 0.4
+
+        async def swap() -> None:
+            await made.outside.update(tmp_path / "other")
+            served.checkpoint, served.engine = Checkpoint("sha256:other", tmp_path / "other"), "ready"
+
+        swapping = asyncio.create_task(swap())
+        while made.engines[0].weights.path == made.live:
+            await asyncio.sleep(0.01)
+        await made.outside.start()
+        await swapping
+        assert served.engine == "ready"
+        assert made.engines[0].weights.path == tmp_path / "other"
+        assert await made.ask() != voice
 
 
 async def test_two_behind_one_address_are_never_ready(tmp_path: Path) -> None:
