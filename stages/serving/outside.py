@@ -100,8 +100,7 @@ class Outside:
 
     def known(self, name: str) -> bool:
         """Whether what the engine is named is what was verified; if not, no request gets to it any more."""
-        proven = self.control.proven
-        if not proven or name == proven or self._updating:
+        if self._updating or name == (self.control.proven or ""):
             return True
         self._other = True
         if self.served.engine == "ready":
