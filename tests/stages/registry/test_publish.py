@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from stages import locks
 from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.progress import Silent
+from stages.registry import gc
 from stages.registry.publish import publish
 from stages.registry.store import Store
+from stages.registry.sweep import Swept, sweep
 from stages.registry.verify import verify
 from stages.runner import run_stage
 from stages.stage import Outcome, Output
@@ -161,3 +164,43 @@ def test_what_is_committed_already_is_not_touched(store: Store, tmp_path: Path) 
         made = store.publish_external({"x": (Output("report", {}), tmp_path / name)}, line="auto")["x"]
         files.append((made.digest, (made.path / "f").stat().st_ino))
     assert files[0] == files[1], "its readers keep the very files"
+
+
+def test_what_a_killed_run_was_about_to_publish_again_is_left_alone(
+    workspace: Workspace, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row has the digest of an object that another run has committed: a sweep ends the row alone."""
+    data = run_stage(workspace, store, Toy("x")).outputs["data"]
+
+    def killed(*_: object, **__: object) -> None:
+        raise SystemExit(137)
+
+    with monkeypatch.context() as now:
+        now.setattr("stages.registry.publish._place", killed)
+        now.setattr("stages.registry.external.fail_run", lambda *_: None)
+        shutil.copytree(data.path, tmp_path / "again")
+        (tmp_path / "again" / "manifest.json").unlink()
+        output = Output("interactions", dict(data.meta))
+        with pytest.raises(SystemExit):
+            store.publish_external({"x": (output, tmp_path / "again")}, line=data.line)
+    swept = sweep(store)
+    assert (len(swept.abandoned), swept.removed_objects) == (1, [])
+    assert verify(store, "full", Silent()).problems == []
+    assert (data.path / "manifest.json").is_file()
+
+
+def test_content_that_was_published_again_after_gc_is_not_removed_by_its_old_row(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gc was killed between the tombstone and the removal, and the same content came back."""
+    first = run_stage(workspace, store, Toy("a")).outputs["data"]
+    run_stage(workspace, store, Toy("b"))
+    with monkeypatch.context() as killed:
+        killed.setattr(gc, "sweep", lambda _: Swept())
+        gc.collect(store, 0.0, by="me")
+        killed.setattr("stages.registry.external.sweep", lambda _: Swept())
+        killed.setattr("stages.runner.sweep", lambda _: Swept())
+        again = run_stage(workspace, store, Toy("a")).outputs["data"]
+    assert (again.digest, again.ref) == (first.digest, "interactions@v3")
+    sweep(store)
+    assert verify(store, "full", Silent()).problems == []

@@ -117,6 +117,7 @@ def test_an_event_that_came_to_its_generation_waits_no_more_when_a_segment_is_pu
 ) -> None:
     """The segment in which it waited was lost for a while: its row there is older than what is known."""
     spool = writer(tmp_path)
+    spool.expect("g1", "k1", "ada", no_train=False)
     assert statuses(spool, event("e1", "g1")) == ["pending"]
     spool.seal()
     spool.append_generation(generation("g1"), tokens([1], [2]))
