@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
-from cursorbench.errors import RtrlError
+from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early
 from rtrl_cli.output import discard, envelope, message, open_closed_streams, print_json
 
@@ -59,13 +59,15 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         ended = error.code if isinstance(error, SystemExit) else 130
         return _failed(arguments, error, int(ended or 0), started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
-        known = _of_the_user(error)
+        known = _of_the_user(error, arguments)
         return _failed(arguments, known or error, known.code if known else 1, started, debug=debug)
     return code
 
 
-def _of_the_user(error: Exception) -> RtrlError | None:
+def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None:
     """The error as one that a user can act on; None for a bug."""
+    if isinstance(error, UnicodeEncodeError) and not all(map(_is_text, arguments)):
+        return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
     if isinstance(error, RtrlError) or not isinstance(error, OSError):
         return error if isinstance(error, RtrlError) else None
     from stages.errors import of_system
@@ -74,6 +76,11 @@ def _of_the_user(error: Exception) -> RtrlError | None:
     if known is not None:
         known.__cause__ = error
     return known
+
+
+def _is_text(argument: str) -> bool:
+    """Whether the bytes of an argument were UTF-8: Python stands surrogates in for those that were not."""
+    return argument.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in argument)
 
 
 def _failed(arguments: Sequence[str], error: BaseException, code: int, started: float, *, debug: bool) -> int:

@@ -32,7 +32,11 @@ LockTimeout = Annotated[
     float | None,
     typer.Option("--lock-timeout", metavar="SECONDS", min=0, help="How long to wait for a lock."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of this run; default workspace.seed.")]
+MAX_SEED = 2**63 - 1  # as the registry keeps it
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of this run; default workspace.seed."),
+]
 FromRun = Annotated[
     str | None,
     typer.Option("--from-run", metavar="RUN", help="Repeat a recorded run into a scratch store."),

@@ -54,7 +54,7 @@ class WorkspaceConfig(BaseModel):
     serves: str = Field(
         "", description="the line that `rtrl serve` serves; by default `line`, or `auto` for a population's"
     )
-    seed: int = Field(0, ge=0, description="default of --seed")
+    seed: int = Field(0, ge=0, lt=2**63, description="default of --seed")
 
 
 class Settings(BaseModel):
@@ -146,7 +146,7 @@ def _of_population(layers: list[Layer]) -> list[Layer]:
     """The layers with those settings above the file's that the line worked on has of its own."""
     merged = _merged(layers)
     line = merged.get("workspace", {}).get("line", DEFAULT_LINE)
-    own = merged.get("populations", {}).get(line)
+    own = merged.get("populations", {}).get(line) if isinstance(line, str) else None
     if not isinstance(own, Mapping):
         return layers
     sections = {name: own[name] for name in OWN if isinstance(own.get(name), Mapping)}
@@ -158,7 +158,8 @@ def _serving(merged: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
     workspace = merged.get("workspace", {})
     if not workspace.get("serves"):
         named = [layer.get("workspace", {}).get("line", "") for _, layer in layers]
-        plain = [line for line in named if line and line not in merged.get("populations", {})]
+        plain = [each for each in named if isinstance(each, str) and each]
+        plain = [each for each in plain if each not in merged.get("populations", {})]
         workspace = {**workspace, "serves": plain[-1] if plain else DEFAULT_LINE}
     return {**merged, "workspace": workspace}
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stages.errors import UsageError
-from stages.stage import Stage
+from stages.stage import Artifact, Stage
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
+_OF_PEOPLE = ("interactions", "experience")  # versions count over all lines: a wrong one is easily named
 Refs = Mapping[str, str] | Sequence[str]
 
 
@@ -20,10 +21,37 @@ def refs_by_kind(store: Store, stage: Stage, refs: Refs, line: str) -> dict[str,
         return dict(refs)
     found: dict[str, str] = {}
     for ref in refs:
-        kind = store.resolve(ref, line).kind
+        named = store.resolve(ref, line)
+        kind = named.kind
         if kind not in stage.takes:
             raise UsageError(f"{stage.name} takes no {kind}", hint=f"it takes {', '.join(stage.takes)}")
         if kind in found:
             raise UsageError(f"--input names two of kind {kind}: {found[kind]} and {ref}", hint="name one")
+        if kind in _OF_PEOPLE and named.line != line:
+            raise UsageError(
+                f"{named.ref} is of line {named.line}, and this is line {line}",
+                hint=f"a line learns from its own users only; `--line {named.line}` works on that one",
+            )
         found[kind] = ref
     return found
+
+
+def line_state_named(store: Store, ref: str, line: str, checkpoint: str) -> Artifact:
+    """The line state that `ref` names, as one that goes with the checkpoint of this digest.
+
+    Raises UsageError (exit 2) when it goes with another: its weights, price and consumed episodes are that
+    one's. Else as `store.resolve`.
+    """
+    state = store.resolve(ref, line)
+    if state.meta["checkpoint"] != checkpoint:
+        theirs, ours = (_name(store, digest) for digest in (state.meta["checkpoint"], checkpoint))
+        raise UsageError(
+            f"{state.ref} goes with {theirs}, not with {ours}",
+            hint="leave it away, and the one that goes with the checkpoint is taken",
+        )
+    return state
+
+
+def _name(store: Store, digest: str) -> str:
+    found = store.artifact(digest)
+    return found.ref if found else digest[:19]

@@ -90,6 +90,8 @@ class Bench:
                     box.write(path, b"" if old_tests else content)
                 except OSError as error:
                     raise SandboxError(f"{path} could not be put in place: {error}") from error
+            if not old_tests:
+                restoring.make_programs(box, self.files)
             return run_tests(box, self.command, self.timeout_s, under.variables())
 
 

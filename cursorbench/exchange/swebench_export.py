@@ -61,7 +61,7 @@ def row_of(task: Task) -> Row:
         repo=fields.repo,
         instance_id=fields.instance_id,
         base_commit=fields.base_commit,
-        patch=task.solution.read_bytes().decode("utf-8", "replace"),
+        patch=patch_of_solution(task),
         test_patch=patch_of_tests(task),
         problem_statement=task.instruction,
         hints_text=str(kept.get("hints_text", "")),
@@ -71,6 +71,20 @@ def row_of(task: Task) -> Row:
         pass_to_pass=task.tests.pass_to_pass,
         environment_setup_commit=str(kept.get("environment_setup_commit", "")) or fields.base_commit,
     )
+
+
+def patch_of_solution(task: Task) -> str:
+    """The kept change as a text; where it is none, its files that are not UTF-8 are binary ones in it."""
+    try:
+        return task.solution.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    with tempfile.TemporaryDirectory(prefix="rtrl-export-") as scratch:
+        tree = Path(scratch, "tree")
+        bundle.checkout(task.bundle, tree)
+        how = ("apply", "--index", "--binary", "--whitespace=nowarn")
+        bundle.git(tree, *how, str(task.solution.absolute()))
+        return _staged(tree)
 
 
 def patch_of_tests(task: Task) -> str:
@@ -83,4 +97,26 @@ def patch_of_tests(task: Task) -> str:
         for path in task.tests.files:
             folder.put(folder.within(tree, path), (task.test_files / path).read_bytes())
         bundle.git(tree, "add", "-A", "-f")
-        return bundle.git(tree, "diff", "--cached", "--binary", "--full-index", "--no-renames")
+        return _staged(tree)
+
+
+def _staged(tree: Path) -> str:
+    """What is staged, as a patch that a row can hold: a row is text, so other files are in it as binary."""
+    how = ("--literal-pathspecs", "diff", "--cached", "--binary", "--full-index", "--no-renames")
+    if _is_text(whole := bundle.git(tree, *how)):
+        return whole
+    attributes = tree / ".git" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    names = bundle.git(tree, "diff", "--cached", "--name-only", "--no-renames", "-z").split("\0")
+    parts = []
+    for name in filter(None, names):
+        attributes.write_text("", encoding="ascii")
+        if not _is_text(part := bundle.git(tree, *how, "--", name)):
+            attributes.write_text("* -diff\n", encoding="ascii")
+            part = bundle.git(tree, *how, "--", name)
+        parts.append(part)
+    return "".join(parts)
+
+
+def _is_text(patch: str) -> bool:
+    return not any("\udc80" <= one <= "\udcff" for one in patch)

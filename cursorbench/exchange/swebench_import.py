@@ -146,7 +146,7 @@ class _Work:
         clone = clone_of(self.settings.repos, row.repo)
         if not row.fail_to_pass:
             raise Unfit("no_fail_to_pass", "the row names no test that tells")
-        scratch = self.state.drafts / f"{row.instance_id}.repo"
+        scratch = (self.state.drafts / f"{row.instance_id}.repo").absolute()  # git runs inside it
         shutil.rmtree(self.suite.folder(row.instance_id), ignore_errors=True)
         try:
             commit = rebuilt(clone, row, scratch)

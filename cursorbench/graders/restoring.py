@@ -119,7 +119,18 @@ def put_back(
     _free(sandbox, root, [*wrong, *removed])
     for path in wrong:
         _write(sandbox, path, tests[path])
+    make_programs(sandbox, tests)
     return sorted({*changed, *(paths & set(tests))})
+
+
+def make_programs(sandbox: Sandbox, tests: Mapping[str, bytes]) -> None:
+    """Scripts among the test files can be run: a task keeps their bytes, and no modes.
+
+    Raises:
+        SandboxError: as `put_back`.
+    """
+    scripts = [path for path, content in tests.items() if content.startswith(b"#!")]
+    _each(sandbox, 'if [ -f "$f" ]; then chmod 755 "$f"; fi', scripts)
 
 
 def _deciding(root: Path) -> Iterator[str]:

@@ -42,7 +42,8 @@ def make(changes: Iterable[Change], root: Path) -> str:
         raise SandboxError("git is not installed", hint="apt install git")
     with tempfile.TemporaryDirectory(prefix=f"rtrl-sandbox-{os.getpid()}-") as folder:
         repository = _Repository(git, Path(folder))
-        kept = [change for change in kept if change.path not in repository.ignored(kept, root)]
+        ignored = repository.ignored(kept, root)
+        kept = [change for change in kept if change.path not in ignored]
         texts = [change for change in kept if _is_text(change.before) and _is_text(change.after)]
         others = [change for change in kept if not (_is_text(change.before) and _is_text(change.after))]
         parts = [repository.compare(texts, "text"), repository.compare(others, "binary")]

@@ -1,8 +1,8 @@
 """Entire's checkpoints, exported as files: what a session's work became, and whose lines were committed.
 
 A checkpoint is a folder with metadata.json and one numbered folder a session: metadata.json, full.jsonl (the
-transcript, in its agent's own format, read by that format's adapter), prompt.txt. The branch itself,
-`entire/checkpoints/v1`, is read by `entire_branch`. Not for: the summaries a model wrote of a session.
+transcript, in its agent's own format, read by that format's adapter), transcript.jsonl (`entire_compact`),
+prompt.txt. What a repository holds of them is read by `entire_branch`. Not for: the summaries a model wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cursorbench.sessions import claude_code_said as said
-from cursorbench.sessions import kinds
+from cursorbench.sessions import entire_compact, kinds
 from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.items import (
     Commit,
@@ -62,7 +62,7 @@ def recognises(path: Path, head: bytes) -> bool:
         return head.lstrip().startswith(b"{") and b'"checkpoint_id"' in head
     if path.name == "prompt.txt" or path.name in _WITHOUT_ITEMS:
         return "checkpoint_id" in _beside(path)
-    return False
+    return entire_compact.recognises(path, head)
 
 
 def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator[Read]:
@@ -80,12 +80,27 @@ def read(path: Path, seen: Seen, committed: Committed | None = None) -> Iterator
         if not _has_transcript(path):  # which tells them, each in its place
             session = session_of(_beside(path)) or path.parent.name
             yield from _prompts(_start_of(path), session, Place(str(path)), seen)
+    elif path.name == entire_compact.NAME:
+        if _is_needed(path):
+            beside = _beside(path)
+            yield from entire_compact.read(path, session_of(beside) or path.parent.name, beside, seen)
     elif path.name not in _WITHOUT_ITEMS:
-        found = kinds.kind_of(path)
-        if found in (None, KIND):
+        if found := _own_kind(path):
+            yield from kinds.adapters()[found].read(path, seen)
+        elif path.name != _TRANSCRIPT or not (path.parent / entire_compact.NAME).exists():
             yield Quarantined(Place(str(path)), "unknown_kind")
-        else:
-            yield from kinds.adapters()[str(found)].read(path, seen)
+
+
+def _is_needed(compact: Path) -> bool:
+    """Whether the agent's own transcript cannot be read; one that is empty is told by another checkpoint."""
+    own = compact.parent / _TRANSCRIPT
+    return not own.exists() or (own.stat().st_size > 0 and _own_kind(own) is None)
+
+
+def _own_kind(path: Path) -> str | None:
+    """The kind of an agent's own transcript; None for what has no reader."""
+    found = kinds.kind_of(path)
+    return None if found == KIND else found
 
 
 def _metadata(told: dict[str, Any], path: Path, seen: Seen, committed: Committed) -> Iterator[Read]:
@@ -119,7 +134,7 @@ def _metadata(told: dict[str, Any], path: Path, seen: Seen, committed: Committed
 
 
 def _has_transcript(path: Path) -> bool:
-    return (path.parent / _TRANSCRIPT).exists()
+    return any((path.parent / name).exists() for name in (_TRANSCRIPT, entire_compact.NAME))
 
 
 def _prompts(text: str, session: str, place: Place, seen: Seen) -> Iterator[Read]:

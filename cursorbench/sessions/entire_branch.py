@@ -1,5 +1,8 @@
-"""Entire's checkpoints in a repository: the branch `entire/checkpoints/v1`, local or of a remote.
+"""Entire's checkpoints in a repository: the branch `entire/checkpoints/v1`, local or of a remote, and refs.
 
+Since version 0.10 a checkpoint is a ref of its own, `refs/entire/checkpoints/SHARD/ID`, whose tree is what
+lies below SHARD/ID on the branch. A repository may have both. Format: entireio/cli,
+docs/architecture/ref-checkpoint-backend.md.
 Read with git's plumbing, one session's files at a time in a temporary folder, so that a branch of any size
 takes the memory of a line. The commits that took a checkpoint's work are those whose message names it in a
 trailer `Entire-Checkpoint`.
@@ -24,32 +27,44 @@ from cursorbench.sessions.reading import milliseconds
 from cursorbench.sessions.seen import Seen
 
 _BRANCH = "entire/checkpoints/v1"
-_CHUNK = 1 << 20
+_ULID = "[0-9A-HJKMNP-TV-Z]{26}"  # since 0.10; before, and on the branch, hexadecimal digits
+_REF = re.compile(rf"refs/entire/checkpoints/(\w\w)/(?:[0-9a-f]{{12}}|{_ULID})(?<=\1)")
 _FILE = re.compile(  # tasks/ has what sub-agents did
-    r"[0-9a-f]{2}/[0-9a-f]+(?:/\d+)?(?:/tasks/[^/]+)?/(metadata\.json|prompt\.txt|[\w.-]+\.jsonl(?:\.\d+)?)"
+    r"(?:[0-9a-f]{2}/[0-9a-f]+/|[0-9A-Z]{2}/[0-9A-Z]{24}/)?(?:\d+/)?(?:tasks/[^/]+/)?"
+    r"(?:metadata\.json|prompt\.txt|[\w.-]+\.jsonl(?:\.\d+)?)"
 )
-_TRAILER = re.compile(r"^Entire-Checkpoint: *([0-9a-f]{6,64})\s*$", re.MULTILINE)
+_TRAILER = re.compile(rf"^Entire-Checkpoint: *([0-9a-f]{{6,64}}|{_ULID})\s*$", re.MULTILINE)
+REFS = f"refs/heads/{_BRANCH}", f"refs/remotes/*/{_BRANCH}", "refs/entire/checkpoints"
 
 
 def read_repository(repository: Path, seen: Seen) -> Iterator[Read]:
-    """All items of the branch; a file of it is called `REPOSITORY:BRANCH:PATH`.
+    """All items of the branch and the refs; a file is called `REPOSITORY:BRANCH:PATH` or `...:REF:PATH`.
 
     Raises:
-        InputMissingError: (exit 5) the repository has no such branch.
+        InputMissingError: (exit 5) the repository has neither.
         OSError: git cannot be run on it.
     """
-    patterns = f"refs/heads/{_BRANCH}", f"refs/remotes/*/{_BRANCH}"
-    refs = _git(repository, "for-each-ref", "--format=%(refname)", *patterns).split()
+    refs = [
+        ref for ref in _git(repository, "for-each-ref", "--format=%(refname)", *REFS).split() if _is_one(ref)
+    ]
     if not refs:
         raise InputMissingError(
-            f"{repository} has no branch {_BRANCH}", hint=f"git fetch origin {_BRANCH}:{_BRANCH}"
+            f"{repository} has no branch {_BRANCH} and no refs/entire/checkpoints",
+            hint=f"git fetch origin {_BRANCH}:{_BRANCH}, or 'refs/entire/*:refs/entire/*'",
         )
     committed = _committed(repository)
     for ref in refs:
-        branch = ref.split("/", 2)[2]
+        branch = ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
         for folder, files in _folders(repository, ref).items():
-            if seen.first("entire branch", f"{folder} {files}"):  # the remote's copy of it is the same
-                yield from _folder(repository, f"{repository}:{branch}:{folder}", files, committed, seen)
+            if seen.first("entire branch", f"{sorted(files.items())}"):  # the remote's copy of it is the same
+                yield from _folder(
+                    repository, f"{repository}:{branch}:{folder}".rstrip(":"), files, committed, seen
+                )
+
+
+def _is_one(ref: str) -> bool:
+    """Whether it is the branch or a checkpoint; refs of layouts that were given up (v1.1, v2) are neither."""
+    return ref.endswith(f"/{_BRANCH}") or _REF.fullmatch(ref) is not None
 
 
 def _folder(

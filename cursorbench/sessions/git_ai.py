@@ -35,7 +35,7 @@ KIND = "git-ai"
 MAX_NOTE = 256 << 20  # bytes; the metadata that explains the lines stand at a note's end
 
 _SCHEMA = re.compile(rb'"schema_version"\s*:\s*"authorship/')
-_KEY = r"(?:s_[0-9a-f]{4,64}(?:::t_[0-9a-f]+)?|h_[0-9a-f]{4,64}|[0-9a-f]{7,64})"
+_KEY = r"(?:[sh]_[0-9a-f]{4,64}(?:::t_[0-9a-f]+)?|[0-9a-f]{7,64})"
 _ENTRY = re.compile(rf"  ({_KEY}) (\S+)")
 _FIRST_ENTRY = re.compile(rf"\s*\S[^\n]*\n  {_KEY} [0-9][0-9,-]*\r?\n".encode())
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

@@ -37,7 +37,11 @@ _ROLES = {
     "gen_ai.choice": "assistant",
 }
 _IN_ATTRIBUTES = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
-_PASSED_OVER = {"gen_ai.client.operation.exception", "gen_ai.request.attempt"}
+_PASSED_OVER = {
+    "gen_ai.client.operation.exception",
+    "gen_ai.content.completion.chunk",  # of a stream, whose answer its span has whole
+    "gen_ai.request.attempt",
+}
 _MORE = 4096  # different messages of one span that come as records of their own
 
 

@@ -44,7 +44,8 @@ def command(
     found, store = open_store(workspace)
     chosen = Depth.full if full else depth
     with make_progress(quiet) as progress:
-        result = verify(store, chosen.value, progress, seed=seed or 0)
+        drawn_by = found.settings.workspace.seed if seed is None else seed
+        result = verify(store, chosen.value, progress, seed=drawn_by)
         spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
         received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
         vault = check_vault(found.keys_dir, deep=chosen is not Depth.present)

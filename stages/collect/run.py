@@ -28,6 +28,7 @@ from stages.errors import InconclusiveError, InputMissingError, UsageError
 from stages.linestate import consumed_episodes
 from stages.populations import Whose, whose
 from stages.records import HOLDBACK, LIVE
+from stages.refs import line_state_named
 from stages.spool import Damage, Spool
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.vault import Vault
@@ -63,7 +64,7 @@ class CollectStage:
             )
         checkpoint = store.resolve(refs.get("checkpoint", "checkpoint@live"), line)
         state = (
-            store.resolve(refs["line_state"], line)
+            line_state_named(store, refs["line_state"], line, checkpoint.digest)
             if "line_state" in refs
             else store.line_state_of(checkpoint.digest)
         )

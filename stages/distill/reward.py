@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from stages.distill.spec import PRICE, RewardSpec, SignalSpec
+from stages.errors import UsageError
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Strata = np.ndarray[Any, np.dtype[np.int64]]
@@ -38,14 +39,19 @@ def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, pric
         values: signals [E], nan where not known; `clarified` must be there when a price is.
         strata: stratum code of each episode [E].
         price: of a question without an edit, in units of reward; None without a stabiliser.
+
+    Raises UsageError (2) when a known term, or their sum, is beyond what a float can hold.
     """
     terms: dict[str, Floats] = {}
     for name, signal in spec.signals.items():
         terms[name] = term(values[name], strata, signal)
+        _refuse_infinite(terms[name], f"the term of {name}")
     if price is not None:
         terms[PRICE] = 0.0 - price * values["clarified"]
     n = len(strata)
-    total = np.sum(list(terms.values()), axis=0) if terms else np.zeros(n)
+    with np.errstate(over="ignore"):
+        total = np.sum(list(terms.values()), axis=0) if terms else np.zeros(n)
+    _refuse_infinite(total, "the reward")
     if spec.clip is not None:
         total = np.clip(total, *spec.clip)
     excluded = [""] * n
@@ -53,6 +59,12 @@ def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, pric
         for row in np.flatnonzero(np.isnan(column)):
             excluded[row] = excluded[row] or signal_name
     return Rewards(terms, total, excluded)
+
+
+def _refuse_infinite(column: Floats, what: str) -> None:
+    """An infinite term would be clipped to a bound, or cancel another to nan, which means not known."""
+    if count := int(np.isinf(column).sum()):
+        raise UsageError(f"{what} is not finite in {count} episodes", hint="make the spec's weights smaller")
 
 
 def dropped(values: Mapping[str, Floats], spec: RewardSpec) -> list[str]:
@@ -71,7 +83,8 @@ def term(values: Floats, strata: Strata, signal: SignalSpec) -> Floats:
     known = ~np.isnan(values)
     low = -np.inf if signal.low is None else signal.low
     high = np.inf if signal.high is None else signal.high
-    result = signal.weight * (np.clip(values, low, high) - signal.offset) + 0.0  # no negative zeros
+    with np.errstate(over="ignore"):
+        result = signal.weight * (np.clip(values, low, high) - signal.offset) + 0.0  # no negative zeros
     if signal.unknown == "exclude":
         return result
     if signal.unknown == "mean":

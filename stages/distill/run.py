@@ -30,6 +30,7 @@ from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
 from stages.linestate import LineState
 from stages.populations import line_flag
+from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ class DistillStage:
                     hint="leave it away",
                 )
             return {"interactions": interactions}
+        checkpoint = interactions.meta["checkpoint"]
         state = (
-            store.resolve(refs["line_state"], line)
+            line_state_named(store, refs["line_state"], line, checkpoint)
             if "line_state" in refs
-            else store.line_state_of(interactions.meta["checkpoint"])
+            else store.line_state_of(checkpoint)
         )
         return {"interactions": interactions, "line_state": state}
 

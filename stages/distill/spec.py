@@ -230,7 +230,7 @@ def load(name: str, root: Path) -> tuple[RewardSpec, str]:
 
     Raises:
         InputMissingError: there is no such file.
-        UsageError: it is not TOML, has an unknown key, lacks one, or contradicts itself.
+        UsageError: it is not UTF-8 or TOML, has an unknown key, lacks one, or contradicts itself.
     """
     text = _read(name, root)
     return parse(text, name), text
@@ -264,3 +264,6 @@ def _read(name: str, root: Path) -> str:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
         raise InputMissingError(f"there is no reward spec at {path}", hint="set distill.spec") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UsageError(f"reward spec {path} is not UTF-8 (line {line})", hint="save it as UTF-8") from error

@@ -64,7 +64,8 @@ class EngineControl(Questions):
         self._kept = ""  # key of the weights that the engine keeps beside those it serves
         self._staged = ""  # and of those that are ready to be served, and whose file was looked at
         self._unstaged = ""  # why none are
-        self.proven = ""  # what the engine was named when it was last found to hold what it should
+        # what the engine was named when it was last found to hold what it should; None while nothing is known
+        self.proven: str | None = None
 
     @property
     def started_with(self) -> Identity:
@@ -235,7 +236,7 @@ class EngineControl(Questions):
         seen_as: str,
     ) -> Verification:
         """`verify`, while the checkpoint's files are looked at (`looking`), if they matter."""
-        self.proven = ""
+        self.proven = None
         report = await self._held(checkpoint_dir, expected, seen_as)
         named = self.named
         probes = await self.judged(expected)

@@ -107,6 +107,9 @@ class InboxWriter:
                 f"received records take {self._max_bytes} bytes, as many as they may",
                 hint="`rtrl gc --yes` deletes old ones; or raise gateway.received_bytes",
             )
+        if self._file is not None and self._file.lost:  # removed by somebody: another, if that can be
+            self._file.close()
+            self._file = None
         if self._file is not None and self._file.size >= self._segment_bytes:
             self._finish()
         if self._file is None:

@@ -58,6 +58,7 @@ class Outside:
         self._say, self._offer, self._last = say, offer, ""
         self._prepared = Path()
         self._updating = self._other = False
+        self._alone = asyncio.Lock()
         self._helper_key = _token(target.helper_key_file)
         self.control = EngineControl(self.base_url, self.key, config, served.checkpoint.path)
 
@@ -68,6 +69,10 @@ class Outside:
 
     async def start(self) -> None:
         """See that it holds the served checkpoint, else load that. Raises RtrlError."""
+        async with self._alone:  # an update that is under way decides what that is
+            await self._start()
+
+    async def _start(self) -> None:
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
         self.control.start_with(checkpoint.path)  # for all that is known it is another process
@@ -82,7 +87,7 @@ class Outside:
                 seen_as = await self._fetched(checkpoint.path)
                 self.verification = await self.control.verify(checkpoint.path, seen_as)
             except IntegrityError:
-                self.verification = await self.update(checkpoint.path)
+                self.verification = await self._update(checkpoint.path)
         except RtrlError:
             self.served.engine = "down"
             raise
@@ -95,8 +100,7 @@ class Outside:
 
     def known(self, name: str) -> bool:
         """Whether what the engine is named is what was verified; if not, no request gets to it any more."""
-        proven = self.control.proven
-        if not proven or name == proven or self._updating:
+        if self._updating or name == (self.control.proven or ""):
             return True
         self._other = True
         if self.served.engine == "ready":
@@ -113,11 +117,15 @@ class Outside:
 
     async def update(self, path: Path, *, keep: bool = False) -> Verification:
         """New weights into it, verified; with `keep` what it works on goes on. Raises RtrlError."""
-        self._updating = True
-        try:
-            self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
-        finally:
-            self._updating = False
+        async with self._alone:
+            self._updating = True
+            try:
+                return await self._update(path, keep=keep)
+            finally:
+                self._updating = False
+
+    async def _update(self, path: Path, *, keep: bool = False) -> Verification:
+        self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
         self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.refs import line_state_named
 from stages.registry.store import Store
 from stages.stage import Artifact
 
@@ -24,7 +25,10 @@ def resolve_inputs(store: Store, line: str, refs: Mapping[str, str], max_lag: in
     """
     experience = _experience(store, line, refs)
     parent = _checkpoint(store, line, refs.get("checkpoint", "checkpoint@live"))
-    state = _line_state(store, experience, refs)
+    if "line_state" in refs:
+        state = line_state_named(store, refs["line_state"], line, parent.digest)
+    else:
+        state = _line_state(store, experience)
     if state.meta["checkpoint"] != parent.digest:
         state = _moved_on(store, line, experience, state, parent, max_lag)
     anchor = _checkpoint(store, line, "checkpoint@anchor")
@@ -73,9 +77,7 @@ def _checkpoint(store: Store, line: str, ref: str) -> Artifact:
         ) from error
 
 
-def _line_state(store: Store, experience: Artifact, refs: Mapping[str, str]) -> Artifact:
-    if "line_state" in refs:
-        return store.resolve(refs["line_state"], experience.line)
+def _line_state(store: Store, experience: Artifact) -> Artifact:
     for artifact in store.outputs_of(experience.run_id):
         if artifact.kind == "line_state":
             return artifact

@@ -109,21 +109,26 @@ class Models:
     def policy(self) -> PreTrainedModel:
         """What is trained, placed: the parent's model, taken over, with its float32 masters."""
         taken, self._parent_model = self._parent_model, None
-        wanted, masters = adapter.Shape.of(self.config), self.state.masters
-        if masters == "checkpoint" and wanted is None and taken is not None:
+        if self.state.masters == "checkpoint" and not self.config.lora_rank and taken is not None:
             return taken
+        model, self.adapted = self._with_masters()
+        return self._placed(model)
+
+    def _with_masters(self) -> tuple[PreTrainedModel, Adapted | None]:
+        """The policy before its first step, on the CPU: the same values whenever it is called."""
+        wanted, masters = adapter.Shape.of(self.config), self.state.masters
         if masters == ADAPTER_FILE:
-            model = self._with_carried_adapter(wanted)
+            model, adapted = self._with_carried_adapter(wanted)
         else:
-            model = self._plain(self.parent)
+            model, adapted = self._plain(self.parent), None
             if masters == MASTERS_FILE:
                 modelio.load_masters(model, self.state_folder / MASTERS_FILE)
-        if wanted is not None and self.adapted is None:
+        if wanted is not None and adapted is None:
             exact = masters == "checkpoint" or self.parent.meta.get("dtype") == "float32"
-            self.adapted = Adapted(wanted, self.parent.digest, masters=not exact)
+            adapted = Adapted(wanted, self.parent.digest, masters=not exact)
             adapter.attach(model, wanted, self.seed)
             self.other_weights = True
-        return self._placed(model)
+        return model, adapted
 
     def finished(self, model: PreTrainedModel) -> Finished | None:
         """The policy for writing. Every rank calls it; None on all but the first."""
@@ -145,35 +150,24 @@ class Models:
 
     def _unsharded(self, trained: dict[str, Tensor]) -> PreTrainedModel:
         """A plain model on the CPU with these weights, on rank 0 alone."""
-        if self.adapted is None:
-            model = self._plain(self.parent)
-        else:
-            model = self._plain(self.store.resolve(self.adapted.base))
-            if self._masters_of_base:
-                modelio.load_masters(model, self._masters_of_base)
-            adapter.attach(model, self.adapted.shape, self.seed)
+        model = self._plain(self.parent) if self.adapted is None else self._with_masters()[0]
         model.load_state_dict(trained, strict=False)
         return model
 
-    @property
-    def _masters_of_base(self) -> Path | None:
-        path = self.state_folder / MASTERS_FILE
-        return path if path.is_file() else None
-
-    def _with_carried_adapter(self, wanted: adapter.Shape | None) -> PreTrainedModel:
+    def _with_carried_adapter(self, wanted: adapter.Shape | None) -> tuple[PreTrainedModel, Adapted | None]:
         """The base with the carried adapter; merged when another one, or none, is wanted now."""
         tensors, shape, base = adapter.read(self.state_folder / ADAPTER_FILE)
         model = self._plain(self.store.resolve(base))
-        if self._masters_of_base:
-            modelio.load_masters(model, self._masters_of_base)
+        masters = self.state_folder / MASTERS_FILE
+        if masters.is_file():
+            modelio.load_masters(model, masters)
         adapter.attach(model, shape, self.seed)
         adapter.fill(model, tensors)
         if shape == wanted:
-            self.adapted = Adapted(shape, base, masters=self._masters_of_base is not None)
-        else:
-            self.other_weights = True
-            adapter.detach(model)
-        return model
+            return model, Adapted(shape, base, masters=masters.is_file())
+        self.other_weights = True
+        adapter.detach(model)
+        return model, None
 
     def _plain(self, checkpoint: Artifact) -> PreTrainedModel:
         """In float32, on the CPU."""

@@ -79,6 +79,10 @@ def test_no_argument_is_help() -> None:
         (["train", "--input", "interactions@v1"], 2, "train takes no interactions"),
         (["deploy", "--input", "report@v1"], 2, "deploy takes no report"),
         (["collect", "--input", "report@v1", "--dry-run"], 2, "collect takes no report"),
+        (["train", "--from-run", "\udc80"], 2, "an argument is no UTF-8"),
+        (["train", "--line", "[]"], 2, "setting workspace.line in --set workspace.line"),
+        (["train", "--seed", "9223372036854775808"], 2, "less than or equal to"),
+        (["train", "--set", "workspace.seed=9223372036854775808"], 2, "less than 9223372036854775808"),
     ],
 )
 def test_failures(workspace: Workspace, arguments: list[str], code: int, words: str) -> None:

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 _IN_REPOSITORIES = {"entire": entire_branch.read_repository, "git-ai": git_ai.read_repository}
-_REFS = ("refs/heads/entire/checkpoints/v1", "refs/remotes/*/entire/checkpoints/v1", "refs/notes/ai")
+_REFS = (*entire_branch.REFS, "refs/notes/ai")
 _VANISHED = "a file vanished after it was listed"
 _UNKNOWN = "unknown_kind"
+_REFUSED = b"git does not read this repository: `git -C PATH log` says why"
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,9 @@ class Source:
         for _ in range((self.listed or 0) - found):
             yield "", Quarantined(Place(str(self.paths[0])), _VANISHED)
         for path in self.paths:
+            if (self.kind or "entire") in _IN_REPOSITORIES and _refs(path) == _REFUSED:
+                yield "", Quarantined(Place(str(path)), _REFUSED.decode())
+                continue
             for kind, read in _IN_REPOSITORIES.items():
                 if self.kind in ("", kind) and _refs(path, kind):
                     yield from _from_repository(kind, read, path, seen)
@@ -185,8 +189,7 @@ class Source:
             raise InputMissingError(
                 f"there is no file or folder {path}", hint="name session logs, or folders of them"
             )
-        bare = path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
-        return not bare and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
+        return not _is_bare(path) and not (self.kind in _IN_REPOSITORIES and (path / ".git").exists())
 
 
 class _Copies:
@@ -227,8 +230,11 @@ def _from_repository(kind: str, read: Any, path: Path, seen: Seen) -> Iterator[t
 
 
 def _refs(path: Path, kind: str = "") -> bytes:
-    """Names and digests of the refs that hold logs; empty for what is no git repository."""
-    if not path.is_dir() or not ((path / ".git").exists() or (path / "HEAD").is_file()):
+    """Names and digests of the refs that hold logs; empty for what is no git repository.
+
+    `_REFUSED` where git reads it not: it belongs to somebody else, say.
+    """
+    if not path.is_dir() or not ((path / ".git").exists() or _is_bare(path)):
         return b""
     wanted = [ref for ref in _REFS if not kind or ("notes" in ref) == (kind == "git-ai")]
     try:
@@ -239,8 +245,12 @@ def _refs(path: Path, kind: str = "") -> bytes:
             check=False,
         )
     except FileNotFoundError:
-        return b""
-    return listed.stdout if listed.returncode == 0 else b""
+        return _REFUSED
+    return listed.stdout if listed.returncode == 0 else _REFUSED
+
+
+def _is_bare(path: Path) -> bool:
+    return path.is_dir() and (path / "HEAD").is_file() and (path / "objects").is_dir()
 
 
 def is_unknown(item: Quarantined) -> bool:

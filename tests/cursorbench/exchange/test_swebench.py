@@ -13,7 +13,8 @@ import pytest
 from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Stable
 from cursorbench.exchange import ids, rebuilt, swebench_export
-from cursorbench.exchange.rows import Row, read
+from cursorbench.exchange.rows import Row, dump, read
+from cursorbench.tasks import folder as task_folder
 from cursorbench.tasks.suite import Suite
 from rtrl_cli.main import run
 from tests.cursorbench import suites
@@ -64,6 +65,30 @@ def test_a_row_is_its_commit_again(made: Suite, exported: list[dict[str, Any]], 
         assert (tmp_path / "scratch" / name).read_text() == text
     assert len(commit) == 40
     assert suites.git(clone, "for-each-ref") + suites.git(clone, "status", "--porcelain") == before
+
+
+def test_a_row_holds_files_that_are_not_utf_8(
+    made: Suite, exported: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    copy = tmp_path / "word-feature"
+    shutil.copytree(made.task("word-feature").folder, copy)
+    name, latin = "caf\u00e9.py", "# caf\u00e9\nNAME = 1\n".encode("latin-1")
+    header = f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n"
+    header += "@@ -0,0 +1,2 @@\n"
+    with (copy / "solution" / "solution.patch").open("ab") as file:
+        file.write(header.encode() + b"".join(b"+" + line + b"\n" for line in latin.splitlines()))
+    tests = copy / "tests" / "files"
+    odd = next(path for path in tests.rglob("*.py"))
+    odd.write_bytes(odd.read_bytes() + latin)
+    text = json.dumps(dump(swebench_export.row_of(task_folder.read(copy))), ensure_ascii=False)
+    (tmp_path / "row.jsonl").write_text(text, encoding="utf-8")
+    (again,) = read(tmp_path / "row.jsonl")
+    assert isinstance(again, Row)
+    rebuilt.rebuilt(made.path.parent / "repos" / "example__words", again, tmp_path / "scratch")
+    assert (tmp_path / "scratch" / name).read_bytes() == latin
+    assert (tmp_path / "scratch" / odd.relative_to(tests)).read_bytes() == odd.read_bytes()
+    for path, kept in suites.CHANGES[1].sources.items():
+        assert (tmp_path / "scratch" / path).read_text() == kept
 
 
 def test_rows_that_cannot_be_rebuilt(made: Suite, exported: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -121,8 +146,14 @@ def test_ids_that_waver_are_left_out_while_others_tell(made: Suite, exported: li
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
-def test_there_and_back(made: Suite, exported: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_and_back(
+    made: Suite,
+    exported: list[Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folder = made.path.parent
+    monkeypatch.chdir(folder)  # the paths are as a person names them, from where they are
     good = exported[0]
     lines = [
         {**good, "PASS_TO_PASS": json.dumps(["tests/test_counting.py::test_one", "gone.py::test"])},
@@ -134,7 +165,7 @@ def test_there_and_back(made: Suite, exported: list[Any], capsys: pytest.Capture
     ]
     rows = folder / "mixed.jsonl"
     rows.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    command = ["bench", "import", str(rows), "--out", str(folder / "back"), "--repos", str(folder / "repos")]
+    command = ["bench", "import", rows.name, "--out", "back", "--repos", "repos"]
     command += [
         "--environment",
         "host",

@@ -147,6 +147,15 @@ def test_very_many_files_to_put_back(world: World, monkeypatch: pytest.MonkeyPat
         assert real("find tests -name conftest.py").output == "tests/conftest.py\n"
 
 
+def test_a_script_among_the_tests_can_be_run(world: World) -> None:
+    """A task keeps no modes, and what tests started from their own folder was never to pass."""
+    tests = {FILE: b"", "tests/say.sh": b"#!/bin/sh\necho hi\n"}
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        restoring.put_back(sandbox, world.environment.root, (), tests)
+        assert sandbox.exec(["tests/say.sh"]).output == "hi\n"
+        assert sandbox.exec(["test", "-x", FILE]).status == 1
+
+
 def test_a_project_that_stops_at_the_first_failure(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,3 +214,23 @@ def test_the_mark_of_a_replaced_folder_is_not_the_models_to_set(
         )
         assert done.ok or "not supported" in done.output or "not permitted" in done.output
         assert sandbox.diff() == ""
+
+
+def test_git_is_asked_as_often_for_many_new_files_as_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    run = subprocess.run
+
+    def counted(line: list[str], **more: object) -> object:
+        asked.append(line)
+        return run(line, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    made = [f"late{n}.txt" for n in range(30)] + [f"late{n}.log" for n in range(30)]
+    new = [changes.Change(name.encode(), 0, 0o100644, b"", b"x\n", True) for name in made]
+    found = patch.make(new, tmp_path)
+    assert found.count("diff --git") == 30
+    assert ".log" not in found
+    assert len(asked) <= 3  # what is ignored, both trees, the comparison

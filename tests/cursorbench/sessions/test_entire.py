@@ -224,6 +224,44 @@ def test_an_object_that_is_not_there(repository: Path) -> None:
     assert not any(isinstance(item, UserTurn) for item in items)
 
 
+ULID = "01KXGTTNGCEACC83QZEJ5YAF0D"
+
+
+def as_ref(repository: Path, folder: Path, name: str) -> None:
+    """A checkpoint as a ref of its own, as Entire 0.10 writes it: its folder is the root of a commit."""
+    git(repository, "add", "-f", str(folder))
+    tree = git(repository, "write-tree", f"--prefix={folder.relative_to(repository)}/")
+    git(repository, "reset", "-q")
+    git(repository, "update-ref", name, git(repository, "commit-tree", tree, "-m", "Checkpoint"))
+
+
+def test_a_checkpoint_that_is_a_ref_of_its_own(repository: Path) -> None:
+    folder = checkpoint(repository / "new", full=json.dumps(LINE | {"uuid": "u2", "sessionId": "s2"}))
+    about = {"checkpoint_id": ULID, "session_id": "s2"}
+    (folder / "0/metadata.json").write_text(json.dumps(SESSION | about))
+    as_ref(repository, folder, f"refs/entire/checkpoints/0D/{ULID}")
+    for odd in ("v2/main", f"AB/{ULID}", "v2/full/0000000000001"):  # not the shard of this id, no id
+        git(repository, "update-ref", f"refs/entire/checkpoints/{odd}", "HEAD")
+    git(repository, "commit", "-q", "--allow-empty", "-m", f"Red\n\nEntire-Checkpoint: {ULID}")
+    items = list(entire_branch.read_repository(repository, Seen()))
+    begin = f"{repository}:refs/entire/checkpoints/0D/{ULID}:0"
+    assert [item.place for item in items if isinstance(item, UserTurn) and item.session == "s2"] == [
+        Place(f"{begin}/full.jsonl", 1)
+    ]
+    taken = {item.session: item.sha for item in items if isinstance(item, Commit)}
+    assert taken == {"s1": git(repository, "rev-parse", "main^"), "s2": git(repository, "rev-parse", "main")}
+
+
+def test_a_checkpoint_that_was_moved_to_a_ref_is_told_once(repository: Path) -> None:
+    before = [type(item) for item in entire_branch.read_repository(repository, Seen())]
+    tree = git(repository, "rev-parse", "entire/checkpoints/v1:01/23456789ab")
+    commit = git(repository, "commit-tree", tree, "-m", "Checkpoint")
+    git(repository, "update-ref", "refs/entire/checkpoints/ab/0123456789ab", commit)
+    assert [type(item) for item in entire_branch.read_repository(repository, Seen())] == before
+    git(repository, "update-ref", "-d", "refs/heads/entire/checkpoints/v1")
+    assert [type(item) for item in entire_branch.read_repository(repository, Seen())] == before
+
+
 def test_repositories_without_the_branch(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="git could not read"):
         list(entire_branch.read_repository(tmp_path, Seen()))

@@ -166,3 +166,9 @@ def test_a_repository(tmp_path: Path) -> None:
 def test_the_fixtures_of_git_ai_are_other_tools_logs() -> None:
     for path in (DATA / "fixtures_git-ai").rglob("*"):
         assert path.is_dir() or not git_ai.recognises(path, path.read_bytes()[: 64 << 10])
+
+
+def test_a_persons_key_may_come_to_have_a_trace_id(tmp_path: Path) -> None:
+    told = read(tmp_path / "note", note(f"a.rs\n  {HUMAN}::t_a1b2c3d4e5f678 3\n"))
+    assert [(one.author, one.session) for one in told if isinstance(one, Attribution)] == [("human", "")]
+    assert not any(isinstance(one, Quarantined) for one in told)

@@ -250,3 +250,8 @@ def test_a_pretty_document_and_snake_case(tmp_path: Path) -> None:
     assert otel.recognises(path, json.dumps(snake).encode())
     assert otel.recognises(path, json.dumps(span(CHAT)).encode()[:60])
     assert not otel.recognises(path, b'{"spans": []}')
+
+
+def test_the_pieces_of_a_stream_are_no_unknown_events(path: Path) -> None:
+    told = span(chat([ASK], [DONE], "r1"), events=[{"name": "gen_ai.content.completion.chunk"}] * 2)
+    assert [type(one) for one in read(path, told)] == [SessionStart, UserTurn, AgentTurn]

@@ -22,6 +22,7 @@ from stages.distill.signals.length_cost import Lengths, length_cost, mix
 from stages.distill.signals.outcome import asks, edited
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
+from stages.errors import UsageError
 from stages.linestate import LineState
 from tests.stages.distill.events import HOUR, event
 
@@ -236,6 +237,22 @@ unknown = 0.0
 [accepted_exits]
 "unknown:edit_persistence" = "a test"
 """
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        ((1e308, 0.0), "the term of latency is not finite in 1 episodes"),  # clip would make it a bound
+        ((9e307, 9e307), "the reward is not finite in 1 episodes"),
+    ],
+)
+def test_weights_that_no_float_can_hold_are_refused(weights: tuple[float, float], says: str) -> None:
+    text = 'schema = "rtrl-reward/1"\nname = "x"\nclip = [-1.0, 1.0]\n'
+    for name, weight in zip(("latency", "length_cost"), weights, strict=True):
+        text += f"[signals.{name}]\nweight = {weight}\nunknown = 0.0\n"
+    values = {"latency": floats(1.5 if weights[1] else 3.0, NAN), "length_cost": floats(1.0, 0.0)}
+    with pytest.raises(UsageError, match=says):
+        combine(values, np.zeros(2, dtype=np.int64), parse(text, "test"), price=None)
 
 
 def test_a_reward_by_hand() -> None:

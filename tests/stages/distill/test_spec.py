@@ -73,6 +73,12 @@ def test_by_name_and_by_path(tmp_path: Path) -> None:
         assert caught.value.code == 5
 
 
+def test_a_file_in_another_encoding_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(b"# caf\xe9\n" + GOOD.encode())
+    with pytest.raises(UsageError, match=r"mine.toml is not UTF-8 \(line 1\)"):
+        load("mine.toml", tmp_path)
+
+
 def test_a_bad_stabiliser() -> None:
     bad = GOOD + "[stabiliser]\nlow = 0.9\nhigh = 0.1\nstep = 1\ninitial = 0\nminimum = 0\nmaximum = 1\n"
     with pytest.raises(UsageError, match="low <= high"):

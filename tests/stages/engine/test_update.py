@@ -270,7 +270,7 @@ async def test_an_engine_that_reads_text_another_way_is_not_taken(
     engine.other_files = ["tokenizer.json"]
     with pytest.raises(UpdateImpossibleError, match=r"another tokenizer\.json"):
         await control.verify(checkpoint)
-    assert control.proven == ""
+    assert control.proven is None
 
 
 async def test_a_held_prefix_cache_fails_the_update(engine: Engine, control: EngineControl) -> None:

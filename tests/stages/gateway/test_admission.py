@@ -12,6 +12,7 @@ import pytest
 
 from stages.gateway.admission import Admission
 from stages.gateway.errors import ApiError
+from stages.gateway.gate import CutShortError, Gate
 from stages.gateway.logs import JsonLines
 from tests.stages.gateway.rig import Rig, running, until
 
@@ -28,6 +29,19 @@ def test_who_waits_is_told_how_long(  # hand-computed
     assert caught.value.retry_after == 8  # 4 wait, it would be the 5th: 5 * 3 s, two at a time
     admission.left(3.0, streamed=False)
     admission.admit()
+
+
+@pytest.mark.parametrize("kind", ["held", "exclusive"])
+async def test_a_gate_that_is_shut_stays_shut_after_a_swap(kind: str) -> None:
+    gate, error = Gate(), ApiError(503, "service_unavailable", "shutting_down", "it ends")
+    async with gate.held() if kind == "held" else gate.exclusive(1):
+        gate.shut(error)
+    with pytest.raises(CutShortError) as caught:
+        async with gate.sampling():
+            pass
+    assert caught.value.error is error
+    with pytest.raises(ApiError):
+        await gate.enter(1)
 
 
 async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Path) -> None:

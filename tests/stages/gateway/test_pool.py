@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import IntegrityError
-from stages.gateway.arms import Arm
+from stages.gateway.arms import Arm, Arms
 from stages.gateway.errors import ApiError
 from stages.gateway.pool import SLACK, Pool
 from stages.gateway.rolling import Rolling, Way
@@ -51,6 +51,17 @@ def pool(engines: list[Engine]) -> Pool:
     made = Pool(arms[0])
     made.members = arms
     return made
+
+
+def test_users_are_spread_over_all_engines_of_the_live_arm() -> None:
+    engines, _ = fleet()
+    arms = Arms(pool(engines).members[0])
+    arms.pool = pool(engines)
+    asked = Counter(arms.of("ada", key=str(n)).served.name for n in range(300))
+    assert set(asked) == {"1", "2", "3"}
+    assert min(asked.values()) > 50
+    engines[0].served.engine = "down"
+    assert {arms.of("ada", key=str(n)).served.name for n in range(300)} == {"2", "3"}
 
 
 def test_conversations_stay_and_are_spread() -> None:

@@ -61,9 +61,11 @@ async def test_a_slow_reader_does_not_hold_up_a_swap(rig: Rig) -> None:
         assert (generation.output_tokens, generation.spans[0].checkpoint) == (20_001, "sha256:aaa")
 
 
-async def test_weights_that_do_not_load_leave_the_old_ones(rig: Rig) -> None:
+@pytest.mark.parametrize("patience", [{}, {"limit_s": 20, "cut": True}])
+async def test_weights_that_do_not_load_leave_the_old_ones(rig: Rig, patience: dict[str, Any]) -> None:
+    """Also those of a rollback, which does not wait for a slow engine: this one answers, and says no."""
     rig.bad = {rig.root / "bbb"}
-    answer = await swap(rig, "bbb")
+    answer = await swap(rig, "bbb", **patience)
     body = answer.json()
     assert (answer.status_code, body["error"]["code"]) == (409, "swap_failed")
     assert (body["error"]["kind"], body["error"]["exit_code"]) == ("integrity", 12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,16 @@ def test_a_memory_log_reads_as_a_file_of_its_lines(given_lines: list[bytes], siz
             read.write(piece)
         assert read.getvalue() == expected
     assert log.open().readlines() == io.BytesIO(expected).readlines()
+
+
+def test_nothing_is_taken_into_a_segment_that_somebody_removed(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "keys")
+    inbox = writer(tmp_path, vault)
+    inbox.append([Received("k", "ada", "otel", [b"one"])])
+    segment.path_of(tmp_path / "received", 1).unlink()
+    inbox.append([Received("k", "ada", "otel", [b"two"])])
+    assert lines(tmp_path, vault)[0] == {("otel", "ada"): [b"two"]}
+    shutil.rmtree(tmp_path / "received")
+    with pytest.raises(InboxFullError):
+        inbox.append([Received("k", "ada", "otel", [b"three"])])
+    inbox.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
-from stages.errors import IntegrityError, StoreError
+from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry import migrate
 from stages.registry.schema import FILE, HEAD
 from stages.registry.store import Store
@@ -97,3 +97,17 @@ def test_no_store(tmp_path: Path) -> None:
         Store.open(tmp_path)
     assert caught.value.code == 10
     assert "rtrl init" in caught.value.hint
+
+
+def test_a_damaged_registry_gives_no_backup(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.registry.migrate._problems", lambda _: ["row 7 missing from index x"])
+    with pytest.raises(IntegrityError, match="row 7 missing"):
+        migrate.backup(store.dir)
+    assert list((store.dir / "backups").iterdir()) == []
+
+
+def test_a_backup_replaces_nothing_not_even_a_dangling_link(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="there already"):
+        migrate.backup(store.dir, tmp_path / "link")
+    assert not (tmp_path / "nowhere").exists()

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages import locks
+from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.progress import Silent
+from stages.registry import gc
 from stages.registry.publish import publish
 from stages.registry.store import Store
+from stages.registry.sweep import Swept, sweep
 from stages.registry.verify import verify
 from stages.runner import run_stage
 from stages.stage import Outcome, Output
@@ -138,3 +142,65 @@ def test_line_state_of_a_checkpoint(store: Store, tmp_path: Path) -> None:
     alone = store.publish_external({"c": (Output("checkpoint", {}), tmp_path / "c")}, line="auto")["c"]
     with pytest.raises(IntegrityError, match="no line_state"):
         store.line_state_of(alone.digest)
+
+
+def test_publishing_waits_for_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep or gc that looks and deletes must not meet an object between its rename and its commit."""
+    monkeypatch.setattr("stages.registry.publish.STORE_LOCK_S", 0.05)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "f").write_text("text")
+    with locks.hold(store.lock_path("store"), what="test"), pytest.raises(LockedError):
+        store.publish_external({"x": (Output("report", {}), tmp_path / "x")}, line="auto")
+    assert list((store.objects / "sha256").glob("*/*")) == []
+
+
+def test_what_is_committed_already_is_not_touched(store: Store, tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text("text")
+        made = store.publish_external({"x": (Output("report", {}), tmp_path / name)}, line="auto")["x"]
+        files.append((made.digest, (made.path / "f").stat().st_ino))
+    assert files[0] == files[1], "its readers keep the very files"
+
+
+def test_what_a_killed_run_was_about_to_publish_again_is_left_alone(
+    workspace: Workspace, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row has the digest of an object that another run has committed: a sweep ends the row alone."""
+    data = run_stage(workspace, store, Toy("x")).outputs["data"]
+
+    def killed(*_: object, **__: object) -> None:
+        raise SystemExit(137)
+
+    with monkeypatch.context() as now:
+        now.setattr("stages.registry.publish._place", killed)
+        now.setattr("stages.registry.external.fail_run", lambda *_: None)
+        shutil.copytree(data.path, tmp_path / "again")
+        (tmp_path / "again" / "manifest.json").unlink()
+        output = Output("interactions", dict(data.meta))
+        with pytest.raises(SystemExit):
+            store.publish_external({"x": (output, tmp_path / "again")}, line=data.line)
+    swept = sweep(store)
+    assert (len(swept.abandoned), swept.removed_objects) == (1, [])
+    assert verify(store, "full", Silent()).problems == []
+    assert (data.path / "manifest.json").is_file()
+
+
+def test_content_that_was_published_again_after_gc_is_not_removed_by_its_old_row(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gc was killed between the tombstone and the removal, and the same content came back."""
+    first = run_stage(workspace, store, Toy("a")).outputs["data"]
+    run_stage(workspace, store, Toy("b"))
+    with monkeypatch.context() as killed:
+        killed.setattr(gc, "sweep", lambda _: Swept())
+        gc.collect(store, 0.0, by="me")
+        killed.setattr("stages.registry.external.sweep", lambda _: Swept())
+        killed.setattr("stages.runner.sweep", lambda _: Swept())
+        again = run_stage(workspace, store, Toy("a")).outputs["data"]
+    assert (again.digest, again.ref) == (first.digest, "interactions@v3")
+    sweep(store)
+    assert verify(store, "full", Silent()).problems == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -250,3 +251,50 @@ def test_killed_anywhere_the_next_reader_gets_the_whole_folder(template: Path, t
         folder = store.checkpoint_folder(store.resolve("checkpoint@v3"))
         assert (folder / WEIGHTS).read_bytes() == expected(tmp_path, 2), point
         assert verify(store, "full", Silent()).problems == [], point
+
+
+def old_folder(store: Store) -> Path:
+    """A rebuilt folder that nobody was given for a day."""
+    folder = store.dir / rebuilt.FOLDER / ("a" * 64)
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    os.utime(folder, (1, 1))
+    return folder
+
+
+def test_a_folder_that_somebody_was_given_meanwhile_is_not_removed(store: Store) -> None:
+    folder = old_folder(store)
+    kept = {f"sha256:{folder.name}"}
+    ((planned, _),) = rebuilt.unneeded(store, set(), kept)
+    assert planned == folder
+    assert rebuilt._mark_used(folder)
+    rebuilt.remove(store, folder, kept)
+    assert folder.is_dir()
+    rebuilt.remove(store, folder, set())  # its checkpoint is gone
+    assert not folder.exists()
+
+
+def test_a_folder_is_not_removed_while_somebody_is_given_it(store: Store) -> None:
+    folder = old_folder(store)
+    kept = {f"sha256:{folder.name}"}
+    with ThreadPoolExecutor(1) as pool:
+        with rebuilt._locked(folder, fcntl.LOCK_SH):
+            removing = pool.submit(rebuilt.remove, store, folder, kept)
+            with pytest.raises(TimeoutError):
+                removing.result(0.2)
+            os.utime(folder)
+        removing.result(20)
+    assert folder.is_dir(), "it was used a moment ago"
+
+
+def test_a_folder_that_gc_took_before_the_lock_is_not_given(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = old_folder(store)
+
+    def taken(fd: int, how: int) -> None:
+        folder.rename(tmp_path / "trash")
+        folder.mkdir()  # another one begins to be made
+
+    monkeypatch.setattr("stages.registry.rebuilt.fcntl.flock", taken)
+    assert not rebuilt._mark_used(folder)

@@ -61,7 +61,7 @@ def digest_of_answer(world: StubWorld) -> str:
 def waits(pid: int, name: str) -> bool:
     """Whether a process has a file of this name open."""
     with contextlib.suppress(FileNotFoundError):
-        return any(os.readlink(fd).endswith(name) for fd in Path(f"/proc/{pid}/fd").iterdir())
+        return any(fd.readlink().name == name for fd in Path(f"/proc/{pid}/fd").iterdir())
     return False
 
 

@@ -44,6 +44,24 @@ def test_a_second_rollback_goes_one_further_and_then_there_is_nothing(deployed: 
     assert "--to" in caught.value.hint
 
 
+def test_one_that_was_asked_for_what_another_took_back_goes_no_further(deployed: Line) -> None:
+    """Also a canary's, whom the rules took away while somebody typed the command."""
+    current = deployed.store.deployments.current("auto")
+    assert current is not None
+    deployed.rollback()
+    late = deployed.rollback(asked=current.id)
+    assert (late.status, late.metrics["changed"], late.metrics["taken_back"]) == ("noop", False, current.id)
+    assert deployed.live == deployed.served == deployed.b.digest
+    canary = deployed.store.deployments.create("auto", deployed.c.digest, by="me", reason="x")
+    for before, after in (("staged", "verifying"), ("verifying", "canary")):
+        deployed.store.deployments.transition(canary.id, before, after)
+    deployed.store.deployments.end_canary(canary.id, "harm", by="ab")
+    assert deployed.rollback(asked=canary.id).status == "noop"
+    assert deployed.live == deployed.b.digest
+    named = deployed.rollback("checkpoint@v1", asked=canary.id)  # who names it, means it
+    assert (named.status, deployed.live) == ("succeeded", deployed.a.digest)
+
+
 def test_deploy_rollback_deploy_changes_what_is_served_each_time(line: Line) -> None:
     line.report(line.b, line.a)
     served = [line.served]

@@ -50,6 +50,7 @@ class World:
     said: list[str]
     order: list[int]
     live: Path
+    engines: list[StubEngine]
 
     async def ask(self) -> float:
         """One answer; the logprob of its first token."""
@@ -60,8 +61,9 @@ class World:
 @asynccontextmanager
 async def world(root: Path, guard: bool = True) -> AsyncIterator[World]:
     made, config = World(), GatewayConfig()
+    root.mkdir(exist_ok=True)
     made.live, other = folder(root, "live"), folder(root, "other")
-    apps = [StubEngine(folder=path) for path in (made.live, other)]
+    made.engines = apps = [StubEngine(folder=path) for path in (made.live, other)]
     listeners = [
         Listener(KeyGuard(app) if guard else app, [bind_tcp("127.0.0.1", 0)], config) for app in apps
     ]
@@ -153,6 +155,40 @@ async def test_weights_that_somebody_else_loaded_answer_nobody(tmp_path: Path) -
         assert (await made.ask(), made.outside.served.engine) == (voice, "ready")
 
 
+async def test_what_was_begun_on_other_weights_is_nobodys_while_it_is_looked_at(tmp_path: Path) -> None:
+    """Its answer comes when nothing is proven yet, and its end may be of anybody's weights."""
+    async with world(tmp_path) as made:
+        await made.outside.start()
+        made.outside.control.proven = None  # as within `verify`
+        with pytest.raises(ApiError, match="engine_unknown"):
+            await made.ask()
+    async with world(tmp_path / "plain", guard=False) as made:
+        await made.outside.start()
+        made.outside.control.proven = None
+        await made.ask()
+
+
+async def test_a_look_at_it_during_an_update_waits_for_its_end(tmp_path: Path) -> None:
+    """Probes were not answered while it loaded: the look loaded the old weights under the new ones' name."""
+    async with world(tmp_path) as made:
+        await made.outside.start()
+        voice, served = await made.ask(), made.outside.served
+        made.engines[0].load_seconds = 0.4
+
+        async def swap() -> None:
+            await made.outside.update(tmp_path / "other")
+            served.checkpoint, served.engine = Checkpoint("sha256:other", tmp_path / "other"), "ready"
+
+        swapping = asyncio.create_task(swap())
+        while made.engines[0].weights.path == made.live:
+            await asyncio.sleep(0.01)
+        await made.outside.start()
+        await swapping
+        assert served.engine == "ready"
+        assert made.engines[0].weights.path == tmp_path / "other"
+        assert await made.ask() != voice
+
+
 async def test_two_behind_one_address_are_never_ready(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         made.order = [0, 1]
@@ -166,7 +202,7 @@ async def test_two_behind_one_address_are_never_ready(tmp_path: Path) -> None:
         control.judged = judged  # type: ignore[method-assign, assignment]
         with pytest.raises(IntegrityError, match="from one answer to the next"):
             await control.verify(made.live)
-        assert control.proven == ""
+        assert control.proven is None
 
 
 async def test_an_engine_without_the_door_is_said_to_hide_it(tmp_path: Path) -> None:

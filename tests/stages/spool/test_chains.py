@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stages.errors import IntegrityError
 from stages.records import Payload, RoutedExperts
 from stages.spool import ChainReader, Spool, Tokens, codec
-from stages.spool.chains import MAX_DEPTH, common_prefix
+from stages.spool.chains import MAX_DEPTH, SessionCache, common_prefix
 from stages.vault import UserForgottenError, Vault
 from tests.stages.spool.spool_records import full_tokens, generation, payload, tokens, writer
 
@@ -194,3 +194,28 @@ def test_a_payload_without_experts_is_as_it_was_before_there_were_any() -> None:
     assert codec.decode(old) == plain
     told = msgspec.structs.replace(plain, experts=RoutedExperts(b"abcd", 1, 2, 1, 2))
     assert codec.decode(codec.encode(told)) == told
+
+
+def test_what_is_remembered_of_sessions_is_bounded() -> None:
+    """100 sessions of 40 ids: 160 bytes each, and room for ten."""
+    cache = SessionCache(1600)
+    for n in range(100):
+        cache.add((f"s{n}",), f"g{n}", tokens(list(range(39)), [n]), 0)
+    kept = [n for n in range(100) if cache.base((f"s{n}",), np.arange(39, dtype=np.int32))[0]]
+    assert kept == list(range(90, 100)), "the longest unused went first"
+    cache.clear()
+    cache.add(("s",), "g", tokens(list(range(399)), [1]), 0)
+    assert cache.base(("s",), np.arange(399, dtype=np.int32)) == ("g", 399, 1), "room for 400 again"
+
+
+def test_a_reader_remembers_a_bounded_number_of_tokens(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    for n in range(50):
+        spool.append_generation(generation(f"g{n}", session=f"s{n}"), tokens(list(range(39)), [n]))
+    spool.close()
+    reader, vault = Spool.open(tmp_path / "spool"), Vault.open(tmp_path / "keys")
+    chains = ChainReader(vault, reader.record, max_bytes=1600)
+    for n in range(50):
+        assert chains.open(*reader.record(f"g{n}"))[1].prompt.tolist() == list(range(39))
+    assert list(chains._full) == [f"g{n}" for n in range(40, 50)]
+    reader.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_an_index_whose_disk_is_full_gets_all_of_it_later(
     def commit(self: Index, batch: Any) -> None:
         if failing[0]:
             failing[0] -= 1
+            if failing[0] == 2:  # while it waits more comes
+                spool.append_generation(generation("g2"), tokens([1], [2]))
             raise sqlite3.OperationalError("database or disk is full")
         real(self, batch)
 
@@ -98,6 +101,8 @@ def test_an_index_whose_disk_is_full_gets_all_of_it_later(
     acted: list[str] = []
     spool.append_generation(generation("g1"), tokens([1], [2]))
     spool._journal.afterwards(lambda: acted.append("once"))
+    while failing[0] > 2:
+        time.sleep(0.001)
     with spool._lock:
         spool._journal.rotate()
     spool.append_events([event("e1", "g1")])
@@ -105,10 +110,10 @@ def test_an_index_whose_disk_is_full_gets_all_of_it_later(
     assert (failing, acted) == ([0], ["once"])
     reader = Spool.reading(tmp_path / "spool")
     assert [(row.id, row.state, row.generations, row.events) for row in reader.segments()] == [
-        (1, "sealed", 1, 0),
+        (1, "sealed", 2, 0),
         (2, "active", 0, 1),
     ]
-    assert reader.record("g1")[0].id == "g1"
+    assert [reader.record(gid)[0].id for gid in ("g1", "g2")] == ["g1", "g2"]
     reader.close()
     assert statuses(spool, event("e1", "g1")) == ["duplicate"]
     spool.close()
@@ -248,6 +253,13 @@ def test_a_no_train_generation_is_no_beginning_of_a_later_prompt(tmp_path: Path)
     reader.close()
 
 
+def test_events_of_one_generation_expire_together_with_the_newest(tmp_path: Path) -> None:
+    spool = writer(tmp_path)
+    statuses(spool, event("e1", "g1", wall=10), event("e2", "g1"))
+    assert (spool.expire(), spool.pending) == (0, 2)
+    spool.close()
+
+
 def test_what_expired_stays_expired(tmp_path: Path) -> None:
     spool = writer(tmp_path)
     statuses(spool, event("e1", "g1", wall=10), event("e2", "g2"))
@@ -301,6 +313,13 @@ def test_a_header_is_believed_whole_or_not_at_all(field: str) -> None:
     changed[place] ^= 1
     assert frames.unpack_header(bytes(changed)) is None
     assert frames.unpack_header(header) == frames.Header(7, 1, 2)
+
+
+def test_a_segment_of_another_version_is_not_read_as_one_of_this(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as later:
+        later.setattr(frames, "VERSION", 2)
+        header = frames.pack_header(7, 1, 2)
+    assert frames.unpack_header(header) is None
 
 
 def test_nothing_is_taken_into_a_segment_that_somebody_removed(tmp_path: Path) -> None:

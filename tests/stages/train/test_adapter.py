@@ -15,9 +15,11 @@ from safetensors.torch import load_file
 
 from stages import modelio
 from stages.errors import IntegrityError, UsageError
-from stages.linestate import LineState
+from stages.linestate import ADAPTER_FILE, MASTERS_FILE, LineState
 from stages.train import adapter
 from stages.train.adapter import Shape
+from stages.train.config import TrainConfig
+from stages.train.models import Models
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import SETTINGS, TrainWorld
 
@@ -124,6 +126,30 @@ def test_rounded_checkpoints_lose_nothing_of_the_adapter(lora: TrainWorld) -> No
     merged = dict(modelio.tensors(lora.store.checkpoint_folder(exact["checkpoint"])))
     assert all(torch.allclose(value, merged[name], atol=1e-9) for name, value in lora.weights(whole).items())
     assert LineState.load(whole.outputs["line_state"].path).masters == "checkpoint"
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_what_is_put_together_from_shards_is_what_was_trained(lora: TrainWorld, rank: int) -> None:
+    """Sharded (every GPU, several processes), an adapter of another shape was put on the old base: what the
+    one before it had learnt was lost."""
+    lora.experience(lora.episodes(12))
+    for number, options in enumerate((["train.lora_rank=0"], ["train.learning_rate=3e-2"])):
+        made = lora.train("train.export_dtype=bfloat16", "engine.dtype=bfloat16", *options)
+        lora.promote(made.outputs["checkpoint"].digest)
+        lora.experience(lora.episodes(12, seed=number + 1, prefix=f"n{number}"))
+    state = made.outputs["line_state"]
+    assert {MASTERS_FILE, ADAPTER_FILE} <= {path.name for path in state.path.iterdir()}
+    config = TrainConfig(lora_rank=rank, lora_targets="q_proj")
+    models = Models(config, made.outputs["checkpoint"], state.path, lora.store, seed=0)
+    model = models.policy()
+    models.sharded = True  # of one process: the whole model is put together again
+    again = models.finished(model)
+    models.sharded = False
+    plain = models.finished(model)
+    assert again is not None
+    assert plain is not None
+    weights = dict(plain.model.named_parameters())
+    assert all(torch.equal(value, weights[name]) for name, value in again.model.named_parameters())
 
 
 def test_a_killed_run_goes_on_with_the_same_adapter(lora: TrainWorld) -> None:

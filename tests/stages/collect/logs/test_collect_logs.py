@@ -107,6 +107,20 @@ def test_what_cannot_be_read_is_left_out_with_its_place(
     assert any("notes.txt" in warning for warning in made.warnings)
 
 
+def test_a_repository_that_git_does_not_read_is_no_empty_one(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    repository = tmp_path / "r"
+    repository.mkdir()
+    (repository / ".git").write_text("gitdir: /nowhere\n")  # as git refuses what belongs to somebody else
+    with pytest.raises(InconclusiveError, match="git does not read this repository"):
+        collect(place, repository)
+    log_of(repository / "one.jsonl", "s1", REQUESTS)
+    made = collect(place, repository)
+    assert made.metrics["episodes"] == 3
+    assert any("git does not read" in warning for warning in made.warnings)
+
+
 def test_files_that_vanish_while_they_are_read_are_counted(
     place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
