@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rtrl_cli.main import run
+from rtrl_cli.main import _of_the_user, run
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.workspace import Workspace
@@ -103,6 +103,14 @@ def test_failures(workspace: Workspace, arguments: list[str], code: int, words: 
     assert (error["code"], words in error["message"]) == (code, True)
     assert error["hint"]
     assert error["kind"]
+
+
+def test_what_no_text_breaks_is_the_arguments_fault_and_else_a_bug() -> None:
+    """Arrow answers a name that is no UTF-8 with a TypeError."""
+    told = _of_the_user(TypeError("unexpected argument type"), ["forget", "\udc80"])
+    assert told is not None
+    assert told.code == 2
+    assert _of_the_user(TypeError("unexpected argument type"), ["forget", "é"]) is None
 
 
 def test_debug_shows_the_traceback(workspace: Workspace) -> None:
