@@ -74,6 +74,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Give the memory back. What failed tests left is kept, see tmp_path_retention_policy."""
+    gc.unfreeze()  # else libraries complain, when the process ends, of what was not taken apart
     folder = config.stash.get(OWN_FOLDER, None)
     if folder is not None and not config.stash.get(FAILED, False):
         shutil.rmtree(folder, ignore_errors=True)

@@ -120,7 +120,10 @@ def text(report: Report) -> str:
     chosen = [one for one in report.figures if one.name in IN_TABLES]
     over_time = report.over_time
     if over_time.windows:
-        parts.append(_groups(f"by {over_time.unit}", over_time.windows[-ON_SCREEN:], chosen, over_time.unit))
+        earlier = len(over_time.windows) - ON_SCREEN
+        more = f"  ({earlier} earlier ones not shown here)" if earlier > 0 else ""
+        windows = over_time.windows[-ON_SCREEN:]
+        parts.append(_groups(f"by {over_time.unit}{more}", windows, chosen, over_time.unit))
     parts += [f"not shown: {line}" for line in over_time.skipped]
     for one in report.populations:
         if len(one.groups) == 1:

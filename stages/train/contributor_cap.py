@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TOLERANCE = 1e-9
-_ROUNDS = 1000
+_ROUNDS = 1000  # where both caps can only just hold, the last excess of a share is about one in so many
 _HALVINGS = 12  # of the way to 1, when the caps are relaxed
 
 Floats = NDArray[np.float64]

@@ -12,17 +12,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
-from openai import OpenAI
 
 from stages.records import Generation
 from stages.spool import Spool
 from stages.vault import Vault
 from tests.e2e.conftest import World
 from tests.stages.gateway.rig import running
+
+if TYPE_CHECKING:  # each worker would load it, which takes it a second and a half
+    from openai import OpenAI
 
 TOOLS: list[Any] = [
     {
@@ -65,6 +66,9 @@ print(json.dumps({"exit": result["exit_status"], "submission": result["submissio
 
 def talk(url: str, key: str) -> dict[str, str]:
     """A session with the official client; every way of asking once. Returns the generation ids."""
+    import openai
+    from openai import OpenAI
+
     client = OpenAI(base_url=url, api_key=key, max_retries=0, timeout=120)
     assert [model.id for model in client.models.list()] == ["rtrl"]
     ids: dict[str, str] = {}

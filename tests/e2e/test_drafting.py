@@ -33,7 +33,9 @@ pytestmark = pytest.mark.vllm
 
 SEED = Path(modelio.__file__).parent / "seed" / "asset"
 ENGINE = """
-import json, sys
+import json, os, sys
+from stages.engine.loading import load
+load("vllm.v1.engine.core")
 from vllm import LLM, SamplingParams
 given = json.loads(sys.argv[1])
 llm = LLM(model=given["model"], dtype="float32", max_model_len=256, max_num_seqs=8, enforce_eager=True,
@@ -50,7 +52,8 @@ print("RESULT", json.dumps({
     ],
     "drafted": counts["vllm:spec_decode_num_draft_tokens"],
     "accepted": counts["vllm:spec_decode_num_accepted_tokens"],
-}))
+}), flush=True)
+os._exit(0)  # taking vLLM apart takes seconds
 """
 
 

@@ -124,8 +124,10 @@ def test_weights_change_without_a_restart(engine: InProcessEngine, world: World,
 
 
 SCRIPT = """
-import json, os, sys, torch
-import vllm.v1.engine.llm_engine
+import json, os, sys
+from stages.engine.loading import load
+load("vllm.v1.engine.llm_engine")
+import torch
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess_worker import Worker
 from stages.engine.verification import judge_probes, read_fingerprint, weights_key
@@ -137,9 +139,9 @@ for dtype in dtypes:  # one process each, which need not load vLLM again
     if not child:
         break
     if os.waitpid(child, 0)[1]:
-        sys.exit(1)
+        os._exit(1)
 if child:
-    sys.exit(0)
+    os._exit(0)  # taking vLLM apart again takes seconds, three times
 worker = Worker(first, EngineConfig(dtype=dtype).model_dump(mode="json"))
 model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
@@ -245,6 +247,7 @@ model.model.norm.weight.data[0] += 0.5
 found["memory damaged"] = call("rtrl_verify", second, expected={})
 found["memory none"] = kept(first, limit_gib=0, file=True)
 print("RESULT" + json.dumps([dtype, found]), flush=True)
+os._exit(0)
 """
 STALE = {
     "vllm_alone": ["model.embed_tokens.weight"],

@@ -2,7 +2,8 @@
 of the engine; its outcome comes late.
 
 Every generation of the chain is trained on with the outcome as its reward, and proven by the checkpoint that
-sampled it.
+sampled it. Then, by the same engine, answers that go on under new weights: each token has the logprob of its
+own checkpoint.
 """
 
 from __future__ import annotations
@@ -10,26 +11,31 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+import torch
 
-from stages import schemas, tables
+from stages import modelio, schemas, tables
 from stages.served_fingerprint import write_fingerprint
 from stages.serving.detach import start_detached, stop
+from stages.spool import Spool
 from stages.stage import Artifact
 from stages.target.admin import Admin
+from stages.vault import Vault
 from tests import processes
 from tests.e2e.conftest import SETTINGS, World
 from tests.e2e.tiny import nudge_checkpoint
+from tests.stages.spool.spool_records import full_tokens
 
 pytestmark = pytest.mark.vllm
 
+CONTINUE = SETTINGS.replace("[gateway]", '[gateway]\nin_flight = "continue"')
 LONG = """
 [collect]
 clock = "events"
@@ -45,12 +51,14 @@ ess_stop = 0            # these checkpoints are nudged at random, further apart 
 T0, HOUR = 1_760_000_000, 3600  # s
 TASKS = 6
 LATE = 5  # this one's outcome comes after the horizon
+TOKENS = 3000
+NEAR = 40  # tokens looked at on each side of a turn
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A line of three checkpoints; the first is served."""
-    made = World(tmp_path, SETTINGS + LONG)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A line of three checkpoints; the first is served. Its deployments find nothing in flight."""
+    made = World(tmp_path_factory.mktemp("long"), CONTINUE + LONG)
     start_detached(made.workspace)
     yield made
     stop(made.workspace)
@@ -171,3 +179,69 @@ def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(w
     assert {one["lag"]: one["tokens"] for one in proof.values()} == sampled
     assert all(one["p99"] < 1e-3 for one in proof.values()), proof
     assert trained["inputs"]["parent"] == third.ref
+
+
+def ask(world: World, stream: bool, answers: list[httpx.Response]) -> None:
+    body = {
+        "model": "rtrl",
+        "prompt": "def f(x):",
+        "max_tokens": TOKENS,
+        "min_tokens": TOKENS,
+        "stream": stream,
+    }
+    answers.append(httpx.post(f"{world.url}/completions", json=body, headers=world.headers, timeout=600))
+
+
+def logprobs(world: World, checkpoint: str, ids: list[int], begin: int, end: int) -> list[float]:
+    """Of ids[begin:end] given those before, while the end may not be sampled (`min_tokens`)."""
+    model = modelio.load_model(world.store.checkpoint_folder(world.store.resolve(checkpoint)))
+    with torch.no_grad():
+        logits = model(torch.tensor([ids[:end]])).logits[0, begin - 1 : end - 1].float()
+    logits[:, model.config.eos_token_id] = -torch.inf
+    chosen = torch.tensor(ids[begin:end])
+    return torch.log_softmax(logits, -1).gather(1, chosen[:, None])[:, 0].tolist()
+
+
+def swapped_under_way(world: World, target: Artifact) -> list[httpx.Response]:
+    """Two long answers; while they are made the engine goes over to `target`, and nobody waits for them."""
+    answers: list[httpx.Response] = []
+    asking = [threading.Thread(target=ask, args=(world, stream, answers)) for stream in (True, False)]
+    for each in asking:
+        each.start()
+    with Admin(world.endpoint) as admin:
+        while admin.served().in_flight < 2:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        told = admin.swap(
+            line="auto",
+            checkpoint=target.digest,
+            path=world.store.checkpoint_folder(target),
+            deployment="",
+            drain_s=1,
+            timeout_s=120,
+        )
+    assert (told["engines"][0]["why"].endswith("2 answers went on"), answers) == (True, [])
+    for each in asking:
+        each.join()
+    with Admin(world.endpoint) as admin:
+        admin.flush_spool()
+    return answers
+
+
+def test_each_token_is_recorded_with_the_weights_that_sampled_it(world: World) -> None:
+    live = world.store.resolve("checkpoint@live", "auto").digest
+    answers = swapped_under_way(world, world.second)
+    assert [answer.status_code for answer in answers] == [200, 200]
+    spool, vault = Spool.open(world.workspace.spool_dir), Vault.open(world.workspace.keys_dir)
+    for answer in answers:
+        generation, _ = spool.record(answer.headers["x-rtrl-generation-id"])
+        tokens = full_tokens(spool, generation.id, vault)
+        assert (generation.defect, generation.output_tokens) == ("", TOKENS)
+        # nothing of it is in the registry: `rtrl serve` goes back after some seconds, which is a third span
+        assert [span.checkpoint for span in generation.spans[:2]] == [live, world.second.digest]
+        ids, before = [*tokens.prompt.tolist(), *tokens.output.tolist()], len(tokens.prompt)
+        for span in generation.spans:
+            for begin in (span.start, max(span.start, span.end - NEAR)):
+                end = min(begin + NEAR, span.end)
+                expected = logprobs(world, span.checkpoint, ids, before + begin, before + end)
+                assert tokens.logprobs[begin:end].tolist() == pytest.approx(expected, abs=2e-3)

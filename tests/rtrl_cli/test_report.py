@@ -56,6 +56,17 @@ def test_the_table_says_what_is_known_and_what_is_not(workspace: Workspace, rtrl
     assert "a cart" not in done.stdout  # the terminal shows no text of anybody
 
 
+def test_the_table_says_that_it_has_not_all_windows(
+    workspace: Workspace, rtrl: Rtrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rtrl(workspace).stdout
+    weeks = whole.partition("by week\n")[2].partition("\n\n")[0].splitlines()[1:]
+    monkeypatch.setattr("rtrl_cli.commands.report.ON_SCREEN", 1)
+    short = rtrl(workspace).stdout
+    assert f"by week  ({len(weeks) - 1} earlier ones not shown here)\n" in short
+    assert weeks[-1].split()[:2] == short.partition("by week")[2].splitlines()[2].split()[:2]
+
+
 def test_the_document_has_the_same_figures(workspace: Workspace, rtrl: Rtrl) -> None:
     done = rtrl(workspace, "interactions@v1", "--json", "--by", "work")
     assert done.returncode == 0
