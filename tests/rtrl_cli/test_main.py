@@ -80,6 +80,7 @@ def test_no_argument_is_help() -> None:
         (["deploy", "--input", "report@v1"], 2, "deploy takes no report"),
         (["collect", "--input", "report@v1", "--dry-run"], 2, "collect takes no report"),
         (["train", "--from-run", "\udc80"], 2, "an argument is no UTF-8"),
+        (["gc", "--keep-days", "99999999999999999999"], 2, "less than or equal to 36500"),
         (["train", "--line", "[]"], 2, "setting workspace.line in --set workspace.line"),
         (["train", "--seed", "9223372036854775808"], 2, "less than or equal to"),
         (["train", "--set", "workspace.seed=9223372036854775808"], 2, "less than 9223372036854775808"),
