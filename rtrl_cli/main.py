@@ -66,7 +66,7 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
 
 def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None:
     """The error as one that a user can act on; None for a bug."""
-    if isinstance(error, UnicodeEncodeError) and not all(map(_is_text, arguments)):
+    if isinstance(error, UnicodeEncodeError | TypeError) and not all(map(_is_text, arguments)):
         return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
     if isinstance(error, RtrlError) or not isinstance(error, OSError):
         return error if isinstance(error, RtrlError) else None

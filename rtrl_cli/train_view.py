@@ -42,7 +42,10 @@ def train_text(result: StageResult) -> str:
             replace(result, metrics={key: value for key, value in metrics.items() if key not in nested})
         )
     ]
-    batch = metrics.get("batch") or (metrics.get("plan") or {}).get("batch")
+    plan = metrics.get("plan") or {}
+    if checked := plan.get("import"):
+        parts.append(import_text(checked))
+    batch = metrics.get("batch") or plan.get("batch")
     if batch:
         parts += batch_tables(batch)
     if metrics.get("proof"):
@@ -56,6 +59,13 @@ def train_text(result: StageResult) -> str:
     if metrics.get("keys_capped"):
         parts.append("API keys at the cap\n" + table(["key", "factor"], _items(metrics["keys_capped"])))
     return "\n\n".join(parts)
+
+
+def import_text(checked: Mapping[str, Any]) -> str:
+    """What the folder holds, and what is to be known of it before it is imported, a line each."""
+    known = {key.replace("_", " "): value for key, value in checked.items() if key != "said"}
+    said = [["said", text] for text in checked["said"]]
+    return "the folder\n" + table(["what", ""], [*known.items(), *said])
 
 
 def batch_tables(batch: Mapping[str, Any]) -> list[str]:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 def command(
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it the plan is shown.")] = False,
     keep_days: Annotated[
-        float, typer.Option("--keep-days", min=0, help="Keep whatever is younger than this.")
+        float, typer.Option("--keep-days", min=0, max=36500, help="Keep whatever is younger than this.")
     ] = 7.0,
     keep_spool_days: Annotated[
-        float, typer.Option("--keep-spool-days", min=0, help="Keep captured records younger than this.")
+        float,
+        typer.Option("--keep-spool-days", min=0, max=36500, help="Keep captured records younger than this."),
     ] = 30.0,
     pin: Annotated[
         str | None, typer.Option("--pin", metavar="REF", help="Keep REF whatever happens.")

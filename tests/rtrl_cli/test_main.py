@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rtrl_cli.main import run
+from rtrl_cli.main import _of_the_user, run
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.workspace import Workspace
@@ -80,6 +80,7 @@ def test_no_argument_is_help() -> None:
         (["deploy", "--input", "report@v1"], 2, "deploy takes no report"),
         (["collect", "--input", "report@v1", "--dry-run"], 2, "collect takes no report"),
         (["train", "--from-run", "\udc80"], 2, "an argument is no UTF-8"),
+        (["gc", "--keep-days", "99999999999999999999"], 2, "less than or equal to 36500"),
         (["train", "--line", "[]"], 2, "setting workspace.line in --set workspace.line"),
         (["train", "--seed", "9223372036854775808"], 2, "less than or equal to"),
         (["train", "--set", "workspace.seed=9223372036854775808"], 2, "less than 9223372036854775808"),
@@ -103,6 +104,14 @@ def test_failures(workspace: Workspace, arguments: list[str], code: int, words: 
     assert (error["code"], words in error["message"]) == (code, True)
     assert error["hint"]
     assert error["kind"]
+
+
+def test_what_no_text_breaks_is_the_arguments_fault_and_else_a_bug() -> None:
+    """Arrow answers a name that is no UTF-8 with a TypeError."""
+    told = _of_the_user(TypeError("unexpected argument type"), ["forget", "\udc80"])
+    assert told is not None
+    assert told.code == 2
+    assert _of_the_user(TypeError("unexpected argument type"), ["forget", "é"]) is None
 
 
 def test_debug_shows_the_traceback(workspace: Workspace) -> None:

@@ -52,3 +52,16 @@ def test_a_dry_run_shows_the_batch() -> None:
     text = train_text(StageResult("train", "noop", metrics={"dry_run": True, "plan": {"batch": BATCH}}))
     assert "left out: lag" in text
     assert "optimizer steps" not in text
+
+
+def test_a_dry_import_says_what_was_found_and_what_is_to_be_known() -> None:
+    found = {
+        "tensors": 51,
+        "dtype": "bfloat16",
+        "consumed_episodes": 0,
+        "said": ["no template", "no --consumed"],
+    }
+    text = train_text(StageResult("train", "noop", metrics={"plan": {"import": found}}))
+    rows = [line.split(maxsplit=1) for line in text.splitlines()]
+    for row in (["tensors", "51"], ["said", "no template"], ["said", "no --consumed"]):
+        assert row in rows
