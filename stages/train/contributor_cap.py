@@ -13,7 +13,8 @@ contributor, and is not capped as a whole.
 
 Where nearly all there is came from few (four of twelve users, one of three keys), the caps would throw nearly
 all of it away and leave the step to the occasional others. They are relaxed then, both by the same part of
-the way to 1, just so far that the share `least` of all contributions is kept; `relaxed` says so.
+the way to 1, just so far that the share `least` of all contributions is kept; `relaxed` says so. They are as
+well, by a few thousandths, where both can only just hold: scaling one side and the other would never end.
 
 Not here: who the contributors are, and detecting that they act together.
 """
@@ -28,11 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TOLERANCE = 1e-9
-_ROUNDS = 1000  # where both caps can only just hold, the last excess of a share is about one in so many
+_ROUNDS = 1000
 _HALVINGS = 12  # of the way to 1, when the caps are relaxed
+BARELY = 0.01  # relaxed no further, the caps were not too narrow: they could only just hold at once
 
 Floats = NDArray[np.float64]
-_Found = tuple[Floats, Floats, float]  # factors of users and of keys, and the share kept
+_Found = tuple[Floats, Floats, float, bool]  # factors of users and of keys, the share kept, both caps hold
 Bools = NDArray[np.bool_]
 
 
@@ -123,7 +125,7 @@ def cap_contributions(
         return asked + relaxed * (1 - asked) if relaxed < 1 else np.ones(2)
 
     relaxed, found = _relaxed(lambda share: _both(sizes, sides, caps(share), least), least)
-    by_user, by_key, kept = found
+    by_user, by_key, kept, _ = found
     return Capped(
         user_cap=float(caps(relaxed)[0]),
         key_cap=float(caps(relaxed)[1]),
@@ -136,17 +138,21 @@ def cap_contributions(
 
 
 def _relaxed(capped_at: Callable[[float], _Found], least: float) -> tuple[float, _Found]:
-    """How far the caps are moved towards none (0 to 1), so that `least` is kept, and what they leave then."""
+    """How far the caps are moved towards none (0 to 1), so that both hold and `least` is kept."""
+
+    def will_do(tried: _Found) -> bool:
+        return tried[3] and tried[2] >= least
+
     asked = capped_at(0.0)
-    if asked[2] >= least:
+    if will_do(asked):
         return 0.0, asked
     low, high, found = 0.0, 1.0, capped_at(1.0)  # no caps at all keep everything
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if (tried := capped_at(middle))[2] < least:
-            low = middle
-        else:
+        if will_do(tried := capped_at(middle)):
             high, found = middle, tried
+        else:
+            low = middle
     return high, found
 
 
@@ -159,9 +165,12 @@ class _Side(NamedTuple):
 
 
 def _both(sizes: Floats, sides: tuple[_Side, _Side], caps: Floats, least: float) -> _Found:
-    """Factors of users and keys within both caps, and the share kept; below `least` nobody goes on."""
+    """Factors of users and keys within both caps, the share kept, and whether both caps hold.
+
+    They do not where the share is below `least`, and nobody goes on, or after `_ROUNDS`.
+    """
     factors = [np.ones(side.n) for side in sides]
-    left, total = sizes, float(sizes.sum())
+    left, total, hold = sizes, float(sizes.sum()), False
     for _ in range(_ROUNDS):
         smallest = 1.0
         for at, side in enumerate(sides):
@@ -169,9 +178,10 @@ def _both(sizes: Floats, sides: tuple[_Side, _Side], caps: Floats, least: float)
             factors[at] *= by
             left = left * by[side.of]
             smallest = min(smallest, float(by.min(initial=1.0)))
-        if smallest > 1 - _TOLERANCE or left.sum() < least * total:
+        hold = smallest > 1 - _TOLERANCE
+        if hold or left.sum() < least * total:
             break
-    return factors[0], factors[1], float(left.sum()) / total if total else 1.0
+    return factors[0], factors[1], float(left.sum()) / total if total else 1.0, hold
 
 
 def _sums(of: NDArray[np.intp], sizes: Floats, n: int) -> Floats:

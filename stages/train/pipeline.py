@@ -20,6 +20,7 @@ from stages.train import crew, exits, ranks, routing
 from stages.train.advantage import is_degenerate
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
+from stages.train.contributor_cap import BARELY
 from stages.train.evidence import Evidence, batch_digest
 from stages.train.load import refuse_small
 from stages.train.models import compute_dtype, device_of, placement, process_count
@@ -178,7 +179,7 @@ def _warnings(proven: Evidence, objective: Objective, updated: Updated) -> list[
         found.append(
             f"{count(keys, 'API key')} reached the cap of {objective.capped.key_cap:.0%} of the gradient"
         )
-    if objective.capped.relaxed:
+    if objective.capped.relaxed > BARELY:
         found.append(
             f"nearly all use came from few: the caps were relaxed to keep {objective.capped.kept:.0%} of the "
             "gradient (`rtrl keys set NAME --shared` for a product's own key)"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.train.contributor_cap import Capped, cap_contributions, cap_factors, effective_cap
+from stages.train.contributor_cap import BARELY, Capped, cap_contributions, cap_factors, effective_cap
 
 
 def factors(values: list[float], cap: float, exempt: list[bool] | None = None) -> list[float]:
@@ -135,10 +135,10 @@ def test_both_caps_hold_and_enough_is_kept(
     for cap, column, exempt in ((found.user_cap, 0, set()), (found.key_cap, 1, shared)):
         for name in {episode[column] for episode in episodes} - exempt:
             mine = sum(x for x, episode in zip(left, episodes, strict=True) if episode[column] == name)
-            assert mine <= cap * left.sum() * (1 + 1e-2)  # caps that can only just hold: see _ROUNDS
+            assert mine <= cap * left.sum() * (1 + 1e-6)
 
 
-def test_caps_that_can_only_just_hold_nearly_do() -> None:
+def test_caps_that_can_only_just_hold_are_relaxed_by_a_little() -> None:
     # two of four keys have nearly all, and half is the most that each may have
     sizes = [("0", "0", 216.0), ("0", "1", 1.0), ("0", "2", 1.0)]
     sizes += [("1", "1", 89.0), ("2", "3", 0.015625), ("3", "0", 0.0625)]
@@ -147,4 +147,6 @@ def test_caps_that_can_only_just_hold_nearly_do() -> None:
     for cap, column in ((found.user_cap, 0), (found.key_cap, 1)):
         for name in {each[column] for each in sizes}:
             mine = sum(x for x, each in zip(left, sizes, strict=True) if each[column] == name)
-            assert mine <= cap * left.sum() * (1 + 1e-5)
+            assert mine <= cap * left.sum() * (1 + 1e-6)
+    assert 0 < found.relaxed < BARELY
+    assert max(found.user_cap, found.key_cap) < 0.5025
