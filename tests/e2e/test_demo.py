@@ -27,7 +27,7 @@ def demo(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
         env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=280,
         check=False,
     )
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr

@@ -202,6 +202,12 @@ def logprobs(world: World, checkpoint: str, ids: list[int], begin: int, end: int
     return torch.log_softmax(logits, -1).gather(1, chosen[:, None])[:, 0].tolist()
 
 
+def recorded(world: World) -> set[str]:
+    """Ids of all generations in the spool."""
+    spool = Spool.open(world.workspace.spool_dir)
+    return {generation.id for _, generation, _ in spool.generations(0, 1 << 60)}
+
+
 def swapped_under_way(world: World, target: Artifact) -> list[httpx.Response]:
     """Two long answers; while they are made the engine goes over to `target`, and nobody waits for them."""
     answers: list[httpx.Response] = []
@@ -230,8 +236,12 @@ def swapped_under_way(world: World, target: Artifact) -> list[httpx.Response]:
 
 def test_each_token_is_recorded_with_the_weights_that_sampled_it(world: World) -> None:
     live = world.store.resolve("checkpoint@live", "auto").digest
+    known = recorded(world)
     answers = swapped_under_way(world, world.second)
     assert [answer.status_code for answer in answers] == [200, 200]
+    new = recorded(world) - known
+    assert len(new) == 2
+    assert new == {answer.headers["x-rtrl-generation-id"] for answer in answers}
     spool, vault = Spool.open(world.workspace.spool_dir), Vault.open(world.workspace.keys_dir)
     for answer in answers:
         generation, _ = spool.record(answer.headers["x-rtrl-generation-id"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stages.errors import DependencyDownError
 from stages.target.admin import Admin
 from stages.target.endpoint import Endpoint, EngineAt
 from stages.trust import nobody, trusted
@@ -35,13 +36,21 @@ async def test_nobody_refuses_every_server(tmp_path: Path) -> None:
 def test_a_client_of_the_gateway_reads_no_certificates(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    reads: list[str] = []
+
     def read(*_: object, **__: object) -> None:
-        raise AssertionError("certificates are read")
+        reads.append("certificates")
 
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", read)
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", read)
     engine = EngineAt(pid=0, url="http://127.0.0.1:1", key="", log="", temporary="")
     told = {"pid": 1, "started_at": "", "line": "auto", "url": "", "admin_key": "k", "engine": engine}
     for where in ({"admin_socket": str(tmp_path / "admin.sock")}, {"admin_url": "http://127.0.0.1:1"}):
-        with Admin(Endpoint(**told, **where)):  # type: ignore[arg-type]
-            pass
+        with (
+            Admin(Endpoint(**told, **where)) as admin,  # type: ignore[arg-type]
+            pytest.raises(DependencyDownError),  # nobody is there: it did ask
+        ):
+            admin.served()
+        assert reads == []
+    httpx.Client(verify=True, trust_env=False).close()
+    assert reads, "what is watched is what a client of TLS does"
