@@ -2,7 +2,7 @@
 
 Clients put much there: outputs of commands, notes to the model, word that something in the background has
 ended. Looked for are beginnings that the clients themselves write and no person does. Not for: what a log's
-fields tell (each adapter), Codex's and Aider's own words (`codex_told.py`, `aider_said.py`).
+fields tell (each adapter), Codex's and Aider's own words (`codex_told.py`, `aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor (`<system_notification>` with a
