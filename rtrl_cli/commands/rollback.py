@@ -44,6 +44,11 @@ def command(
     begun: Begun | None = ctx.obj  # by `early.py`, of the main line only
     moved, asked = (begun.moved, begun.asked) if begun else (None, "")
     lock = moved.lock if moved else None
+    if moved is not None and lock is None:  # the store is away
+        from stages.rollback.recorded import finish_away
+
+        finish(finish_away(workspace, moved), as_json=as_json, quiet=quiet, text=text)
+        return
     flags = replace(flags, lock=lock)
     try:
         told = {"reason": reason, "offline": offline, "moved": moved, "asked": asked}

@@ -17,6 +17,7 @@ from chaosing.settled import served
 from chaosing.world import World
 
 AWAY_S = 8.0
+LOOKED_S = 6.0  # by then the gateway has looked at the registry after a deploy
 HOUR, DAY = 3600, 86_400
 FAILED = (10, 13)  # no store; a disk that does not give or take
 
@@ -42,14 +43,22 @@ def _away(arena: Arena, *, mount_point: bool) -> Iterator[None]:
 
 
 def store_away(arena: Arena) -> None:
+    world = arena.world
+    before = world.live
+    arena.expect(world.rtrl(*world.deploying(world.other())), (0,))
+    time.sleep(LOOKED_S)
     with _away(arena, mount_point=False):
-        arena.expect(arena.world.rtrl("rollback", "--json"), FAILED)
+        rolled = arena.expect(world.rtrl("rollback", "--json"), (0,))
+        time.sleep(AWAY_S)
+    arena.wait(lambda: world.live == before, 15, "the record of a rollback that moved the users")
+    if rolled.code == 0 and world.live != before:
+        arena.problem(f"{world.live} is live after the rollback, not {before}")
         time.sleep(AWAY_S)
 
 
 def store_unmounted(arena: Arena) -> None:
     with _away(arena, mount_point=True):
-        arena.expect(arena.world.rtrl("rollback", "--json"), FAILED)
+        arena.expect(arena.world.rtrl("rollback", "--json"), (0, *FAILED))
         time.sleep(AWAY_S)
 
 
@@ -196,14 +205,14 @@ FAULTS = (
     Fault(
         "store-away",
         f"the store's folder renamed for {AWAY_S:g} s",
-        "answers go on; commands say 10 or 13",
+        "answers go on; a rollback moves the users, and is on record afterwards",
         10,
         store_away,
     ),
     Fault(
         "store-unmounted",
         f"an empty folder in the store's place for {AWAY_S:g} s",
-        "as store-away, and nothing is written there",
+        "answers go on; a rollback moves the users or says 10 or 13; nothing is written there",
         10,
         store_unmounted,
     ),

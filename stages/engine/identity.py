@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stages.engine.remembered import remembered
 from stages.errors import IntegrityError
 
 # Keys of config.json that say nothing about how the model computes or reads text.
@@ -29,6 +30,7 @@ class Identity(NamedTuple):
     files: tuple[bytes | None, ...]
 
 
+@remembered
 def identity_of(checkpoint_dir: Path) -> Identity:
     """Read while the folder is there: one that was rebuilt is removed in time. Raises IntegrityError (12)."""
     paths = [checkpoint_dir / name for name in SAME_FILES]

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from stages.engine.config import Dtype
+from stages.engine.remembered import remembered
 from stages.errors import IntegrityError
 
 FILE = "served_fingerprint.json"
@@ -59,6 +60,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     tensors: dict[str, TensorSum]
 
 
+@remembered
 def read_fingerprint(checkpoint_dir: Path) -> Fingerprint:
     """The checkpoint's fingerprint. Raises IntegrityError when absent, unreadable or inconsistent."""
     path = checkpoint_dir / FILE

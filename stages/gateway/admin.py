@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,8 @@ class Admin:
         return line
 
     async def _swap(self, body: dict[str, Any]) -> dict[str, Any]:
-        line, target = self._line(body), _checkpoint(body)
+        line = self._line(body)
+        target = _checkpoint(body, self._control.known(line))
         patience = Patience(_seconds(body), _seconds(body, "limit_s"), _cut(body))
         done = await self._control.swap(line, target, patience)
         report = done.verification.as_dict() if hasattr(done.verification, "as_dict") else {}
@@ -228,7 +229,8 @@ def _cut(body: dict[str, Any]) -> bool:
     return value
 
 
-def _checkpoint(body: dict[str, Any]) -> Checkpoint:
+def _checkpoint(body: dict[str, Any], known: Collection[Path] = ()) -> Checkpoint:
+    """What is to be served; its folder may be away when it is one of `known`. Raises ApiError 400."""
     for field in ("checkpoint", "path"):
         if not isinstance(body.get(field), str) or not body[field]:
             raise invalid(f"{field} is required", param=field)
@@ -236,7 +238,7 @@ def _checkpoint(body: dict[str, Any]) -> Checkpoint:
     if not isinstance(deployment, str):
         raise invalid("deployment must be a string", param="deployment")
     path = Path(body["path"])
-    if not path.is_absolute() or not path.is_dir():
+    if not path.is_absolute() or not (path in known or path.is_dir()):
         raise invalid("path must be an existing folder, absolute", param="path")
     return Checkpoint(body["checkpoint"], path, deployment)
 

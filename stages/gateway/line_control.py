@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from stages.errors import RtrlError
@@ -92,6 +93,12 @@ class LineControl:
         assert self._others is not None
         found = self._others.of(line)
         return found.arms if found else None
+
+    def known(self, line: str) -> list[Path]:
+        """Folders of what a line serves and goes back to: an engine may hold these while they are away."""
+        arms = self.arms(line)
+        served = arms.live.served if arms is not None else None
+        return [each.path for each in (served.checkpoint, served.back) if each] if served else []
 
     async def swap(self, line: str, target: Checkpoint, patience: Patience) -> Swapped:
         """Serve `target`. A line without an engine gets one. Raises SwapError, ApiError."""

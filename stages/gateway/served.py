@@ -43,6 +43,7 @@ class ServedState:
         arm: recorded with every generation; "live" outside of a canary.
         name: of the engine, where the arm has several.
         route: the engine's name for `checkpoint`, where that is an adapter beside its weights.
+        previous: digest of a checkpoint that was served, and what the registry goes back to from it.
     """
 
     line: str
@@ -55,6 +56,13 @@ class ServedState:
     name: str = ""
     turns: Turns = field(default_factory=Turns)
     route: str = ""
+    previous: tuple[str, Checkpoint] | None = None
+
+    @property
+    def back(self) -> Checkpoint | None:
+        """What a rollback goes back to from what is served now; None where that is not known."""
+        known = self.previous
+        return known[1] if known is not None and known[0] == self.checkpoint.digest else None
 
     @property
     def label(self) -> str:
@@ -84,6 +92,7 @@ class ServedState:
             "checkpoint": self.checkpoint.digest,
             "path": str(self.checkpoint.path),
             "deployment": self.checkpoint.deployment,
+            **({"previous": back.digest, "previous_path": str(back.path)} if (back := self.back) else {}),
             "engine": self.engine,
             "arm": self.arm,
             **({"name": self.name} if self.name else {}),

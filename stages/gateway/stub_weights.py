@@ -35,6 +35,7 @@ class StubWeights:
         self.key = ""  # of what is held; "" until it was verified
         self.kept: tuple[str, Path | None, int] = ("", None, 0)  # key, path and salt of what was held before
         self.staged = ("", Path())  # key and path of what was made ready
+        self._documents: dict[Path, dict[str, Any]] = {}  # fingerprints of what is held and kept, by folder
         self.stage_seconds = self.stages_at = 0.0
 
     @property
@@ -77,7 +78,7 @@ class StubWeights:
         key, before = str(arguments.get("key", "")), (self.key, self.path, self.salt)
         again = bool(key) and self.kept[0] == key and not arguments.get("file")
         ready, self.staged = self.staged == (key, path) and not arguments.get("file"), ("", Path())
-        document = _fingerprint(path)
+        document = self._document(path, again)
         self.lying = bool(self.kind) and self.about in orjson.dumps(document).decode()
         if not self.lying or self.kind == "cache":
             self.path, self.salt = self.kept[1:] if again else (path, salt_of(path))
@@ -94,7 +95,7 @@ class StubWeights:
     def probe(self, body: dict[str, Any]) -> dict[str, Any]:
         """`POST /v1/completions` with `prompt_logprobs`: the held folder's own figures for its probes."""
         empty: dict[str, Any] = {"probes": [], "logprobs": {"child": []}}
-        document = _fingerprint(self.path) if self.path else empty
+        document = self._document(self.path, True) if self.path else empty
         known = {
             tuple(ids): values
             for ids, values in zip(document["probes"], document["logprobs"]["child"], strict=True)
@@ -107,17 +108,25 @@ class StubWeights:
         return {"object": "text_completion", "choices": choices}
 
     def _verify(self, path: Path, expected: dict[str, str]) -> dict[str, Any]:
-        tensors = _fingerprint(path)["tensors"]
+        held = path == self.path and not path.is_dir()  # its disk is away
+        tensors = self._document(path, held)["tensors"]
+        other = not held and self.salt != salt_of(path)
         parameters = sum(entry["numel"] for entry in tensors.values())
         wrong = sorted(name for name, entry in tensors.items() if entry["sha256"] != expected.get(name))
         return {
             "tensors": len(tensors),
-            "different": sorted(tensors) if self.salt != salt_of(path) and self.kind != "blind" else [],
+            "different": sorted(tensors) if other and self.kind != "blind" else [],
             "file_mismatch": wrong,
             "unchecked": [],
             "parameters": parameters,
             "parameters_checked": parameters,
         }
+
+    def _document(self, path: Path, held: bool) -> dict[str, Any]:
+        """A folder's fingerprint; of weights that are held or kept also while their folder is away."""
+        if not held or path.is_dir() or path not in self._documents:
+            self._documents[path] = _fingerprint(path)
+        return self._documents[path]
 
 
 def salt_of(folder: Path) -> int:

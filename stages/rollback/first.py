@@ -3,6 +3,9 @@
 Needs neither the registry's ORM nor the settings, whose imports take longer than the weights. What is
 unusual (another target, a canary, nothing served, a registry that cannot be read) is left to the stage,
 and so is whatever goes wrong here: the stage tries again and says what it is.
+
+Where the store is away, or takes no lock, the gateway knows what it would go back to, and its engine may
+have kept that. The running `rtrl serve` puts it on record when the store is back.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from stages.errors import RtrlError
 from stages.registry.schema import FILE
 from stages.rollback.patience import Patience
 from stages.target.endpoint import Endpoint, running_endpoint
-from stages.target.intent import Intent, remove_intent, write_intent
-from stages.target.light import post, settings_of_served
+from stages.target.intent import Intent, read_intent, remove_intent, write_intent
+from stages.target.light import post, served, settings_of_served
 from stages.workspace import Workspace
 
 BUSY_S = 2.0  # SQLite's patience here
@@ -32,16 +35,17 @@ BUSY_S = 2.0  # SQLite's patience here
 
 @dataclass(frozen=True)
 class Moved:
-    """Users are on the previous checkpoint, and the line's target lock is held.
+    """Users are on the previous checkpoint.
 
     Attributes:
+        lock: the line's target lock, held; None where the store is away.
         answer: of the gateway, with the proof.
         began: by `time.monotonic`, when this process began to look for what to do.
         seconds: from then to the moved traffic.
     """
 
     intent: Intent
-    lock: locks.FileLock
+    lock: locks.FileLock | None
     answer: dict[str, Any]
     began: float
     seconds: float
@@ -78,24 +82,22 @@ def move_first(
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
     config = _patience(workspace.root, endpoint)
-    if endpoint is None or config is None or not (workspace.store_dir / FILE).is_file():
-        return None  # also where the store's disk is away: no lock file is left in its place
+    if endpoint is None or config is None:
+        return None
     timeout = config.lock_timeout_s if lock_timeout is None else lock_timeout
     name = f"target-{endpoint.line}"
-    lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
+    try:
+        if not (workspace.store_dir / FILE).is_file():  # no lock file is left in the place of a disk
+            return _from_gateway(workspace.run_dir, endpoint, reason, config)
+        lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
+    except OSError:
+        return _from_gateway(workspace.run_dir, endpoint, reason, config)
     try:
         found = _previous(workspace.store_dir, endpoint.line, asked)
         answer = None
         if found is not None:
             leaving, previous, weights = found
-            intent = Intent(
-                line=endpoint.line,
-                checkpoint=previous,
-                leaving=leaving,
-                deployment=f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
-                reason=reason or "rollback",
-                by=getpass.getuser(),
-            )
+            intent = _intent(endpoint.line, previous, leaving, reason)
             answer = _moved(workspace.run_dir, endpoint, intent, weights, config)
     except BaseException:
         lock.release()
@@ -105,6 +107,36 @@ def move_first(
         return None
     faults.point("rollback.traffic.after")
     return Moved(intent, lock, answer, began, round(time.monotonic() - began, 3))
+
+
+def _intent(line: str, previous: str, leaving: str, reason: str) -> Intent:
+    return Intent(
+        line=line,
+        checkpoint=previous,
+        leaving=leaving,
+        deployment=f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
+        reason=reason or "rollback",
+        by=getpass.getuser(),
+    )
+
+
+def _from_gateway(run_dir: Path, endpoint: Endpoint, reason: str, config: Patience) -> Moved | None:
+    """Without a registry to ask and a lock to hold: the gateway makes one swap at a time. Of one that was
+    asked for before, and is not on record yet, nothing more is to be done."""
+    began, line = time.monotonic(), endpoint.line
+    told: dict[str, Any] | None = None
+    with contextlib.suppress(OSError, HTTPException, ValueError):
+        told = served(endpoint)
+    if told is None or told.get("canary") is not None:
+        return None
+    before = read_intent(run_dir, line)
+    if before is not None and before.checkpoint == told.get("checkpoint"):
+        return Moved(before, None, {}, began, 0.0)
+    if not told.get("previous"):
+        return None
+    intent = _intent(line, str(told["previous"]), str(told.get("checkpoint")), reason)
+    answer = _moved(run_dir, endpoint, intent, Path(str(told.get("previous_path"))), config)
+    return None if answer is None else Moved(intent, None, answer, began, round(time.monotonic() - began, 3))
 
 
 def _patience(root: Path, endpoint: Endpoint | None) -> Patience | None:

@@ -1,18 +1,20 @@
 """A rollback whose users have been moved is put on record whatever else is wrong with the command.
 
 The stage needs the workspace's settings and `first.py` does not: where they cannot be read, the record is
-written without them. Not here: everything else that can stand in the way of it (a registry that is locked or
-away), which the running `rtrl serve` waits for (`stages/serving/reconcile.py`).
+written without them. What else can stand in the way of it (a registry that is locked or away) the running
+`rtrl serve` waits for (`stages/serving/reconcile.py`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from stages.errors import RtrlError, UsageError
+from stages import locks
+from stages.errors import RtrlError, UsageError, classified
 from stages.registry.store import Store
 from stages.result import StageResult
 from stages.rollback.first import Moved
+from stages.stage import Artifact
 from stages.target.intent import read_intent
 from stages.target.switch import complete
 from stages.workspace import Workspace
@@ -20,6 +22,8 @@ from stages.workspace import Workspace
 ALREADY = (
     "the users are on the earlier checkpoint already, and `rtrl serve` puts that on record: do not repeat it"
 )
+
+LATER = "the running `rtrl serve` puts it there when the store is back; do not repeat it"
 
 
 def finish_moved(folder: Path | None, moved: Moved, error: RtrlError) -> StageResult:
@@ -38,8 +42,30 @@ def finish_moved(folder: Path | None, moved: Moved, error: RtrlError) -> StageRe
         raise type(error)(error.message, hint=f"{error.hint}; {ALREADY}") from error
     store = Store.open(workspace.store_dir)
     left, back = store.artifact(intent.leaving), store.artifact(intent.checkpoint)
+    assert moved.lock is not None
     with moved.lock.held():
         complete(store, workspace.run_dir, intent.line)
+    told = _told(moved, left, back)
+    told.warnings.append(f"rolled back, but the next command will not do: {error.message}")
+    return told
+
+
+def finish_away(folder: Path | None, moved: Moved) -> StageResult:
+    """Of one without a lock, as the store was away: on record now if it is back, else a warning says so."""
+    workspace, intent = Workspace.find(folder), moved.intent
+    told = _told(moved, None, None)
+    try:
+        with classified():
+            store = Store.open(workspace.store_dir)
+            with locks.acquire(store.lock_path(f"target-{intent.line}"), what="rollback").held():
+                complete(store, workspace.run_dir, intent.line)
+    except RtrlError as error:
+        told.warnings.append(f"not on record, {error.message}: {LATER}")
+    return told
+
+
+def _told(moved: Moved, left: Artifact | None, back: Artifact | None) -> StageResult:
+    intent = moved.intent
     facts = {
         "checkpoint": back.ref if back else intent.checkpoint,
         "from": left.ref if left else intent.leaving,
@@ -50,6 +76,4 @@ def finish_moved(folder: Path | None, moved: Moved, error: RtrlError) -> StageRe
         "switch_s": moved.seconds,
         "changed": True,
     }
-    told = StageResult("rollback", "succeeded", metrics=facts)
-    told.warnings.append(f"rolled back, but the next command will not do: {error.message}")
-    return told
+    return StageResult("rollback", "succeeded", metrics=facts)

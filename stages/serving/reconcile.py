@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
     return Checkpoint(live.digest, store.checkpoint_folder(live), current.id if current and same else "")
 
 
+def previous_checkpoint(store: Store, line: str) -> tuple[str, Checkpoint] | None:
+    """What is live, and what a rollback goes back to from it: for one that comes while the store is away.
+
+    None when there is nothing, or it cannot be had.
+    """
+    current = store.deployments.current(line)
+    before = store.artifact(current.previous) if current is not None and current.previous else None
+    if current is None or before is None:
+        return None
+    with contextlib.suppress(RtrlError):
+        return current.checkpoint, Checkpoint(before.digest, store.checkpoint_folder(before))
+    return None
+
+
 async def reconcile_once(
     store: Store, served: ServedState, swapper: Swapper | Rolling, say: Callable[[str], None], run_dir: Path
 ) -> bool:
@@ -43,6 +58,8 @@ async def reconcile_once(
     Raises SwapError, ApiError or RtrlError when that failed.
     """
     wanted = await asyncio.to_thread(live_checkpoint, store, served.line)
+    if wanted is not None and (served.previous or ("",))[0] != wanted.digest:
+        served.previous = await asyncio.to_thread(previous_checkpoint, store, served.line)
     differs = wanted is not None and not swapper.serves(wanted.digest) and swapper.ready
     left = differs or read_intent(run_dir, served.line) is not None
     if not left and not await asyncio.to_thread(interrupted, store, served.line):

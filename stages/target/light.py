@@ -45,8 +45,19 @@ def settings_of_served(root: Path, endpoint: Endpoint | None) -> dict[str, Any] 
     return None if endpoint is None or line != endpoint.line or changed else settings
 
 
+def served(endpoint: Endpoint) -> dict[str, Any] | None:
+    """What the gateway says that it serves. As `post` otherwise."""
+    return _ask(endpoint, "GET", "/admin/served", None, HINT_S)
+
+
 def post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
     """The admin listener's answer; None when it refuses. Raises OSError, HTTPException, ValueError."""
+    return _ask(endpoint, "POST", path, json.dumps(body).encode(), timeout_s)
+
+
+def _ask(
+    endpoint: Endpoint, method: str, path: str, body: bytes | None, timeout_s: float
+) -> dict[str, Any] | None:
     if endpoint.admin_socket:
         connection = HTTPConnection("admin", timeout=timeout_s)
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -56,7 +67,7 @@ def post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) 
         connection = HTTPConnection(endpoint.admin_url.removeprefix("http://"), timeout=timeout_s)
     with contextlib.closing(connection):
         headers = {"authorization": f"Bearer {endpoint.admin_key}", "content-type": "application/json"}
-        connection.request("POST", path, json.dumps(body).encode(), headers)
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         document = json.loads(answer.read())
     return dict(document) if answer.status < 300 else None

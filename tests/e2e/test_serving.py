@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from stages.errors import LockedError
 from stages.serving.detach import start_detached
 from stages.spool import Spool
+from stages.target import light
 from stages.target.admin import Admin
+from stages.target.intent import read_intent
 from stages.vault import Vault
 from tests import processes
 from tests.e2e.conftest import World
@@ -86,6 +89,32 @@ def test_deploy_rollback_deploy_changes_what_is_served(served: World) -> None:
     assert seen[4] == pytest.approx(first, abs=1e-5)
     assert is_served(served) == served.first.digest
     assert rtrl(served, "deploy", "--input", served.first.ref) == 0  # no work: it is served
+
+
+def test_a_rollback_while_the_store_is_away(served: World) -> None:
+    before = distribution(served)
+    assert rtrl(served, "deploy") == 0
+    wait(lambda: (light.served(served.endpoint) or {}).get("previous") == served.first.digest)
+    store, aside = served.store.dir, served.store.dir.with_name("aside")
+    store.rename(aside)
+    try:
+        assert rtrl(served, "rollback") == 0
+        assert distribution(served) == pytest.approx(before, abs=1e-5)
+        assert not store.exists()
+    finally:
+        aside.rename(store)
+    wait(lambda: read_intent(served.workspace.run_dir, "auto") is None)
+    current = served.store.deployments.current("auto")
+    assert current is not None
+    assert current.checkpoint == is_served(served) == served.first.digest
+    assert distribution(served) == pytest.approx(before, abs=1e-5)
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_rollback_cuts_answers_that_are_too_long_to_wait_for(served: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -22,6 +23,8 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached, stop
 from stages.spool import Spool
+from stages.target import light
+from stages.target.endpoint import running_endpoint
 from stages.target.intent import Intent, read_intent, write_intent
 from stages.target.switch import complete
 from tests import processes
@@ -92,6 +95,77 @@ def test_users_are_back_while_another_program_writes_to_the_registry(deployed: S
     spool.close()
     assert made, "what was answered before the record is of the deployment that it names"
     assert {g.spans[0].checkpoint for g in made} == {deployed.first.digest}
+
+
+@contextlib.contextmanager
+def away(world: StubWorld, *, mount_point: bool) -> Iterator[None]:
+    """The store is not there; with `mount_point` an empty folder is in its place. Nothing gets into it."""
+    store, aside = world.store.dir, world.store.dir.with_name("aside")
+    knows_the_way_back(world)
+    store.rename(aside)
+    if mount_point:
+        store.mkdir()
+    try:
+        yield
+        assert not list(store.rglob("*")) if mount_point else not store.exists()
+    finally:
+        if store.exists():
+            shutil.rmtree(store)
+        aside.rename(store)
+
+
+def knows_the_way_back(world: StubWorld) -> None:
+    """Wait until the gateway has looked at the registry since the deploy."""
+    endpoint = running_endpoint(world.workspace.run_dir)
+    assert endpoint is not None
+    deadline = time.monotonic() + 30
+    while (told := light.served(endpoint)) is None or told.get("previous") != world.first.digest:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def recorded(world: StubWorld) -> str:
+    """Wait until the running `rtrl serve` has put it on record; id of the deployment."""
+    deadline = time.monotonic() + 30
+    while read_intent(world.workspace.run_dir, "auto") is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    current = world.store.deployments.current("auto")
+    assert current is not None
+    assert current.checkpoint == world.first.digest
+    assert digest_of_answer(world) == world.first.digest.removeprefix("sha256:")[:16]
+    return current.id
+
+
+@pytest.mark.parametrize("mount_point", [False, True])
+def test_users_are_back_while_the_store_is_away(deployed: StubWorld, *, mount_point: bool) -> None:
+    before = len(states(deployed))
+    with away(deployed, mount_point=mount_point):
+        for _ in range(2):  # said twice it goes back once
+            done = processes.rtrl("rollback", "-w", str(deployed.workspace.root), "--json")
+            assert done.returncode == 0, done.stderr
+            told = json.loads(done.stdout)
+            assert (told["status"], told["metrics"]["checkpoint"]) == ("succeeded", deployed.first.digest)
+            assert "not on record" in told["warnings"][0]
+            assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+    assert recorded(deployed) == told["metrics"]["deployment"]
+    assert len(states(deployed)) == before + 1
+
+
+def test_users_are_back_while_the_store_takes_no_lock(deployed: StubWorld) -> None:
+    knows_the_way_back(deployed)
+    folder = deployed.store.dir / "locks"
+    aside = folder.rename(folder.with_name("locks.aside"))
+    folder.touch()  # as on a disk that has become read-only
+    try:
+        done = processes.rtrl("rollback", "-w", str(deployed.workspace.root), "--json")
+        assert done.returncode == 0, done.stderr
+        assert "not on record" in json.loads(done.stdout)["warnings"][0]
+        assert digest_of_answer(deployed) == deployed.first.digest.removeprefix("sha256:")[:16]
+    finally:
+        folder.unlink()
+        aside.rename(folder)
+    recorded(deployed)
 
 
 def test_a_reader_and_a_cycle_do_not_keep_it(deployed: StubWorld) -> None:
