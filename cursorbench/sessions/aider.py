@@ -2,7 +2,8 @@
 
 `#### ` is what the user typed, `> ` what Aider says, anything else the answer. Aider ends the first two with
 two blanks, which tells them from headings and quotations in an answer; a session whose lines lost their
-blanks is read without that. Ids of edits are their ordinal in the session.
+blanks is read without that. A Markdown formatter puts blank lines around every `#### ` line: see `_apart`.
+Ids of edits are their ordinal in the session. Not for: whose a `#### ` turn is (`aider_typed.py`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import aider_said as said
+from cursorbench.sessions import aider_typed
 from cursorbench.sessions.aider_session import Session
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import text_lines
 from cursorbench.sessions.seen import Seen
-from cursorbench.sessions.transcript import Once, Text
+from cursorbench.sessions.transcript import Fence, Once, Text
 
 KIND = "aider"
 
 _START = re.compile(r"^# aider chat started at (.{1,80}?)\s*$")
-_HEAD = re.compile(rb"^# aider chat started at \d{4}-\d\d-\d\d", re.MULTILINE)
+_HEAD = re.compile(rb"^# [Aa]ider chat started at \d{4}-\d\d-\d\d", re.MULTILINE)
+_OLDEST = re.compile(r"^# Aider chat started at \d")  # 12 to 17 May 2023, with marks of its own
+_NAME = ".aider.chat.history.md"
+_NONE = "no Aider chat: no session begins, nothing is typed"
 _HELD = 1000  # items without a sign of Aider before them, after which they are believed
 _UNDOABLE = 100_000  # commits of earlier sessions that an undo can still be told of
 
@@ -30,9 +35,7 @@ _UNDOABLE = 100_000  # commits of earlier sessions that an undo can still be tol
 def recognises(path: Path, head: bytes) -> bool:
     """A chat history by its name, or Markdown in which a session starts."""
     name = path.name.lower()
-    return name == ".aider.chat.history.md" or (
-        name.endswith((".md", ".txt", ".history")) and bool(_HEAD.search(head))
-    )
+    return name == _NAME or (name.endswith((".md", ".txt", ".history")) and bool(_HEAD.search(head)))
 
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
@@ -45,6 +48,11 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
             once, name = Once(seen, session), session
         if isinstance(item, Quarantined) or once.new(item):
             yield item
+
+
+def _trimmed(line: str) -> bool:
+    """Whether it is an empty typed line that has lost the blanks at its end."""
+    return line in ("####", "#### ")
 
 
 class _Reader:
@@ -61,11 +69,18 @@ class _Reader:
         self.blanks: bool | None = None  # whether Aider's lines end with two blanks; None: not known yet
         self.blank = True  # whether the line before was blank
         self.block = False  # inside SEARCH/REPLACE
+        self.gap = 0  # blank lines behind what was typed
+        self.formatted = False  # by a Markdown formatter
+        self.fence: Fence | None = None  # open in a document, before anything of Aider's
+        self.foreign = ""  # what a document is, that is none of Aider's up to here
 
     def items(self) -> Iterator[Read]:
         """All of them, those told in other files too; of a text that shows no sign of Aider, none."""
         held: list[Read] = []
         for item in self._lines():
+            if self.foreign and held:
+                yield Quarantined(Place(str(self.path), 1), self.foreign)
+                held.clear()
             if self.sign or len(held) >= _HELD:
                 yield from held
                 held.clear()
@@ -74,23 +89,35 @@ class _Reader:
                 held.append(item)
         if self.sign or len(held) >= _HELD:
             yield from held
-        elif held:
-            yield Quarantined(Place(str(self.path), 1), "no Aider chat: no session begins, nothing is typed")
+        elif held or self.foreign:
+            yield Quarantined(Place(str(self.path), 1), self.foreign or _NONE)
 
     def _lines(self) -> Iterator[Read]:
         last = 0
+        oldest = False  # in a session whose form is not read
         for place, line in text_lines(self.path):
             if place.line == last:  # the rest of an endless line is no structure
-                self.text.add(line)
+                if not oldest:
+                    self.text.add(line)
                 continue
             last = place.line
-            if (found := _START.match(line)) and self.blank:
+            if self.blank and _OLDEST.match(line):
+                yield from self._end()
+                oldest, self.sign = True, True
+                yield Quarantined(place, "a session in Aider's form of May 2023")
+            elif (found := _START.match(line)) and self.blank:
+                if self.fence and not self.sign:
+                    self.foreign = "an Aider chat inside of another document's code block"
+                    return
                 yield from self._end()
                 self._start(place, found[1])
-            else:
+                oldest = False
+            elif not oldest:
+                self._document(line)
                 yield from self._line(place, line)
             self.blank = not line.strip()
-        yield from self._end()
+        if not oldest:
+            yield from self._end()
 
     def _start(self, place: Place, time: str) -> None:
         self.names[time] = self.names.get(time, 0) + 1
@@ -99,7 +126,18 @@ class _Reader:
             del self.commits[next(iter(self.commits))]
         self.session = Session(name, said.time_of(time), place, self.commits)
         self.begun, self.blanks, self.block = True, None, False
+        if not self.sign and self.path.name.lower() != _NAME:
+            self.foreign = "text before the first session, without a sign of Aider"
         self.sign = True
+
+    def _document(self, line: str) -> None:
+        """Follow the code blocks of a document that may only have a chat in it; a history's may be cut."""
+        if self.sign or self.path.name.lower() == _NAME:
+            return
+        if self.fence is None:
+            self.fence = Fence.opened_by(line)
+        elif self.fence.closed_by(line):
+            self.fence = None
 
     def _end(self) -> Iterator[Read]:
         yield from self._flush()
@@ -108,21 +146,11 @@ class _Reader:
     def _line(self, place: Place, line: str) -> Iterator[Read]:
         kind = self._kind(line)
         if not kind:
-            if self.kind == "answer":
-                self.text.add(line)
-                self._in_block(line)
-            elif self.kind == "open":
-                self._more(line)
-                if line.endswith("  ") and line.strip():
-                    yield from self._flush()
-            elif line.strip():
-                yield from self._flush()
-                self._begin("answer", place, line)
-                self._in_block(line)
-            elif self.kind == "user":
-                yield from self._flush()
+            yield from self._plain(place, line)
             return
-        if kind == "user" and self.kind == "user":
+        if kind == "user" and self.kind == "user" and (self.gap == 0 or self._apart(line)):
+            self.formatted = self.gap > 0
+            self.gap = 0
             self._more(line[5:])
             return
         yield from self._flush()
@@ -131,8 +159,39 @@ class _Reader:
         if kind == "said":
             yield from self._flush()
 
+    def _plain(self, place: Place, line: str) -> Iterator[Read]:
+        """A line that neither the user nor Aider begins."""
+        if self.kind == "answer":
+            self.text.add(line)
+            self._in_block(line)
+        elif self.kind == "open":
+            self._more(line)
+            if line.endswith("  ") and line.strip():
+                yield from self._flush()
+        elif line.strip():
+            yield from self._flush()
+            self._begin("answer", place, line)
+            self._in_block(line)
+        elif self.kind == "user":
+            self.gap += 1
+
+    def _apart(self, line: str) -> bool:
+        """Whether a typed line behind a blank one goes on with the message before, in a formatted history.
+
+        Aider writes the lines of a message one below the other, and ends an empty one with three blanks; so
+        an empty one with less, between blank lines, is a formatter's doing. Without one of these it is
+        another message, as where an answer was stopped in the browser. No command goes on, none begins so.
+        """
+        if self.gap != 1 or not (self.formatted or _trimmed(line)):
+            return False
+        ends = (next(iter(self.text.lines), ""), line[5:].rstrip())
+        return "<blank>" not in ends and not any(map(aider_typed.is_command, ends))
+
     def _kind(self, line: str) -> str:
         """`user`, `said` (a message of Aider), `open` (the first line of a longer one), or ""."""
+        first = self.blanks is False and not self.kind and self.blank
+        if _trimmed(line) and (first or self.kind == "user"):
+            return "user"
         mark = "user" if line.startswith("#### ") else "said" if line.startswith("> ") or line == ">" else ""
         if not mark:
             return ""
@@ -164,7 +223,7 @@ class _Reader:
     def _flush(self) -> Iterator[Read]:
         """What was collected is complete."""
         kind, text, place = self.kind, self.text, self.place
-        self.kind, self.text, self.block = "", Text(), False
+        self.kind, self.text, self.block, self.gap = "", Text(), False, 0
         if text.too_long:
             yield Quarantined(place, "the turn is longer than 64 MiB")
         elif kind == "user":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from cursorbench.sessions.aider_edits import REPLACE, SEARCH
-from cursorbench.sessions.items import Automatic
 from cursorbench.sessions.reading import milliseconds
 
 __all__ = ["REPLACE", "SEARCH"]
@@ -24,7 +23,8 @@ UNMATCHED = re.compile(r"^# \d+ SEARCH/REPLACE blocks? failed to match|UnifiedDi
 OTHERS = re.compile(r"The other \d+ SEARCH/REPLACE blocks? (?:were|was) applied successfully")
 STOPPED = re.compile(r"\^C (?:again to exit|KeyboardInterrupt)$")
 ASKED = re.compile(
-    r"^(?P<question>[^\n]*?\?)\s*(?:\((?:Y|y)[^)\n]*\)?[^\n]*?\[\w+\]:?|\(y/n/instructions\):?|\[[Yy]/[Nn]\])?"
+    r"^(?P<question>[^\n]*?\?)"
+    r"(?:\s*(?:[(\[][Yy][^\n]*?instructions[)\]]?:?|\((?:Y|y)[^)\n]*\)?[^\n]*?\[\w+\]:?|\[[Yy]/[Nn]\]))?+"
     r"\s+(?P<answer>\S[^\n]*)$"
 )
 _OUTPUT = re.compile(r"^Add (?:the|[\d.]+k tokens of command) output to the chat\?")
@@ -35,11 +35,7 @@ _ALLOW = re.compile(
     r"|Allow edits to file that has not|Edit the files\?)"
 )
 _GOES_ON = re.compile(r"^(?:Attempt to fix|Fix lint errors|Add .* to the chat\?|Try to proceed)")
-_COMMAND = re.compile(r"^[/!]")
-_ASKING = re.compile(r"^/(?:ask|code|architect|context|help|ok|chat-mode \w+) +(?P<text>\S.*)$", re.DOTALL)
-_FIX = re.compile(r"^# Fix any errors below")
-_RAN = re.compile(r"^I ran this command:|^I found this (?:output|error)", re.IGNORECASE)
-_DOCS = re.compile(r"^# Question: .*^# Relevant docs:", re.DOTALL | re.MULTILINE)
+_HANDS_ON = re.compile(r"^Edit the files\?")
 _KNOWN = re.compile(
     r"^(?:Tokens: |Unexpected error: |Commit [0-9a-f]{7,40} "
     r"|Applied edit to |Removed: |Add .* output to the chat\?)"
@@ -62,27 +58,6 @@ def breaks(line: str) -> bool:
     return line == ">  " or bool(_BREAKS.match(line))
 
 
-def automatic_of(text: str, before: str) -> Automatic:
-    """Why nobody typed the text; `before` is what was typed before it."""
-    if text == "<blank>":
-        return "meta"
-    if _FIX.match(text) or _RAN.match(text):
-        return "pasted_output"
-    if _DOCS.match(text):
-        return "meta"
-    asking = _ASKING.match(before)  # Aider repeats the question that it takes out of a command
-    if asking and asking["text"].strip() == text.strip():
-        return "meta"
-    if _COMMAND.match(text) and not _ASKING.match(text):
-        return "command"
-    return ""
-
-
-def calls_model(text: str) -> bool:
-    """Whether a typed text goes to the model."""
-    return text != "<blank>" and (not _COMMAND.match(text) or bool(_ASKING.match(text)))
-
-
 def instructions(question: str, answer: str) -> bool:
     """Whether the answer to "Add the output to the chat?" is a message of its own."""
     return bool(_OUTPUT.match(question)) and answer.lower() not in ("y", "n", "yes", "no")
@@ -101,4 +76,9 @@ def refused(question: str, answer: str) -> tuple[str, str] | None:
 
 def goes_on(question: str, answer: str) -> bool:
     """Whether the model is called again after the answer."""
-    return bool(_GOES_ON.match(question)) and answer.lower().startswith("y")
+    return bool(_GOES_ON.match(question)) and answer.lower().startswith(("y", "a"))
+
+
+def hands_on(question: str, answer: str) -> bool:
+    """Whether the architect's answer goes to the editor."""
+    return bool(_HANDS_ON.match(question)) and answer.lower().startswith(("y", "a"))

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from cursorbench.sessions import aider_said as said
+from cursorbench.sessions import aider_typed
 from cursorbench.sessions.aider_edits import Proposed, edits_of, failing, same
 from cursorbench.sessions.items import (
     AgentTurn,
+    Automatic,
     Commit,
     Edit,
     Interrupt,
@@ -38,6 +40,10 @@ class Session:
         self.begun = False
         self.model = ""
         self.typed = ""
+        self.answered = ""  # the last answer
+        self.handed = False  # whether it goes to the editor
+        self.instructed = ""  # what was typed at a question, and is told already
+        self.said: list[str] = []  # by Aider, since something was typed
         self.waiting = False  # whether the model was called and has not answered yet
         self.proposed: list[Proposed] = []
         self.applied: list[Edit] = []  # since the last commit
@@ -52,13 +58,27 @@ class Session:
             yield from self._begin()
 
     def user(self, place: Place, text: str) -> Iterator[Read]:
-        """Something was typed."""
-        yield from self._settle()
+        """A `#### ` turn: something was typed, or Aider sent it."""
+        confirmed = aider_typed.is_confirmed(text)
+        if not confirmed:
+            yield from self._settle()
         yield from self._begin()
-        automatic = said.automatic_of(text, self.typed)
-        yield UserTurn(session=self.name, place=place, text=text, automatic=automatic)
+        yield UserTurn(session=self.name, place=place, text=text, automatic=self._automatic(text))
+        if confirmed:  # Aider goes on with what it was at
+            return
         self.typed = text.strip()
-        self.waiting = said.calls_model(self.typed)
+        self.waiting = aider_typed.calls_model(self.typed)
+        self.said, self.instructed, self.handed = [], "", False
+
+    def _automatic(self, text: str) -> Automatic:
+        """Why nobody typed it, by itself or by what stands before it."""
+        if automatic := aider_typed.automatic_of(text, self.typed):
+            return automatic
+        if self.handed or aider_typed.is_answer(text, self.answered):
+            return "plan"
+        if self.instructed and text.strip() == self.instructed:
+            return "meta"
+        return "pasted_output" if aider_typed.is_said(text, "\n".join(self.said)) else ""
 
     def answer(self, place: Place, lines: list[str]) -> Iterator[Read]:
         """The model answered."""
@@ -66,7 +86,8 @@ class Session:
         yield from self._begin()
         while lines and not lines[-1].strip():
             lines.pop()
-        yield AgentTurn(session=self.name, place=place, text="\n".join(lines), model=self.model)
+        self.answered, self.handed = "\n".join(lines), False
+        yield AgentTurn(session=self.name, place=place, text=self.answered, model=self.model)
         self.waiting = False
         self.proposed = edits_of([(place.line + n, line) for n, line in enumerate(lines)])
 
@@ -74,6 +95,8 @@ class Session:
         """Aider said something."""
         if not self.begun and self._startup(text):
             return
+        if len(self.said) < _MESSAGES:
+            self.said.append(text)
         if self.failure is not None and not said.APPLIED.match(text) and not said.STOPPED.search(text):
             if len(self.failure) < _MESSAGES:
                 self.failure.append(text)
@@ -100,6 +123,7 @@ class Session:
         elif said.TOKENS.match(text):
             self.waiting = False
         elif said.STOPPED.match(text):
+            self.handed = False
             yield from self._fail()
             if self.waiting:
                 self.waiting = False
@@ -113,7 +137,9 @@ class Session:
         if said.instructions(question, answer):
             yield from self._begin()
             yield UserTurn(text=answer, **own)
-            self.waiting = True
+            self.waiting, self.instructed = True, answer
+        elif said.hands_on(question, answer):
+            self.handed = self.waiting = True
         elif said.goes_on(question, answer):
             self.waiting = True
         elif refused := said.refused(question, answer):

@@ -5,7 +5,7 @@ ended, what a button of theirs asks. Looked for are words that the clients thems
 does: how a text begins (`_BEGINNINGS`), or, where a person may begin alike, the whole of it (`_WHOLES`). One
 table for all kinds of logs, since SpecStory, Entire, git-ai and request logs hold the texts of any client.
 What a person wrote inside a client's text is told apart in `spoken.py`. Not for: what a log's fields tell
-(each adapter), Aider's own words (`aider_said.py`).
+(each adapter), Aider's own words (`aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,

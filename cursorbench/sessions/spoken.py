@@ -2,7 +2,7 @@
 
 Clients put a person's words behind a context, into a tag of their own, or into the text of a slash command;
 what is theirs is told as a turn of its own, `automatic`, so nothing is lost. Not for: logs whose fields tell
-who wrote a text (each adapter asks those first), Aider's (`aider_said.py`).
+who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
 
 Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`), github/spec-kit
 (`## User Input`), Cursor and Copilot's agents (`<user_query>`, `<userRequest>`), Antigravity's

@@ -56,10 +56,10 @@ def test_the_shipped_texts_are_redacted_and_named(rows: list[learn.Labelled]) ->
 
 def test_fetched_messages_are_counted_and_named() -> None:
     found = fetched.read()
-    assert len(found) == 370
-    assert sum(row.label == "1" for row in found) == 110
-    assert sum(row.a != row.b for row in found) == 5
-    assert sum(fetched.apart(row.owner) for row in found) == 33
+    assert len(found) == 1836
+    assert sum(row.label == "1" for row in found) == 572
+    assert sum(row.a != row.b for row in found) == 27
+    assert sum(fetched.apart(row.owner) for row in found) == 318
     readme = (learn.DATA.parent / "README.md").read_text("utf-8")
     assert all(f"{row.repository} | {row.licence}" in readme and row.commit[:12] in readme for row in found)
 
