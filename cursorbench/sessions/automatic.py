@@ -28,6 +28,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Stop hook feedback:",
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
+        "[SUGGESTION MODE: Suggest what the user might naturally type next",
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",
@@ -57,7 +58,6 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<reasoning_context",
         "<pinned_notes",
         "<hook_prompt",
-        "<recommended_plugins",
     ),
     "command": (
         "<command-",
@@ -105,9 +105,10 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
     # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
+    ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
     ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
     ("command", r"/[a-z][\w-]*[^\n]{0,1000}\n\s*⎿.*"),
-    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\s+--- Cursor Command: .*"),
+    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
     ("plan", r"Implement the plan\."),
     ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
@@ -130,9 +131,9 @@ _FIRST_OF_WHOLES = frozenset("CF[<@/IT#")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
-    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp"
+    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins"
 )
-_BEFORE = re.compile(rf"<({_CONTEXT})>")
+_BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
 _BLANK = re.compile(r"\s*")
 _NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
 
@@ -155,9 +156,11 @@ def automatic_of(text: str) -> Automatic:
 def behind_context(text: str) -> int:
     """Where the text begins behind what a client put before it in tags; a tag never closed is all context."""
     start = _words(text, 0)
-    while text.startswith("<", start) and (found := _BEFORE.match(text, start)):
-        end = f"</{found[1]}>"
-        close = text.find(end, start)
+    while text.startswith(("<", "# AGENTS"), start) and (found := _BEFORE.match(text, start)):
+        end = f"</{found[1] or found[2]}>"
+        close = (
+            text.rfind(end, start) if found[2] else text.find(end, start)
+        )  # a repository may write the tag
         start = len(text) if close < 0 else _words(text, close + len(end))
     return start
 

@@ -49,9 +49,8 @@ IGNORED_LINES, IGNORED_ITEMS, IGNORED_EVENTS = (
     frozenset(names.split()) for names in (_LINES, _ITEMS, _EVENTS)
 )  # known to exist; nothing in them that is not told elsewhere, or that tells of a user or a file
 
-_INJECTED = re.compile(  # in another agent's log a person may begin with some of these
-    r"\s*<(?:user_instructions|environment_context|instructions|skill|user_action)\b[^>]*>", re.IGNORECASE
-)
+# in another agent's log a person may begin with one of these
+_INJECTED = re.compile(r"\s*<(?:instructions|skill|user_action)\b[^>]*>", re.IGNORECASE)
 _IMAGE = re.compile(r"\s*(?:<image\b[^>]*>|</image>)\s*")
 _REJECTED = re.compile(
     r"(?:\w[\w ]{0,60})?\b(?:rejected by (?:the )?user|user (?:rejected|cancelled) MCP tool call)\W*",

@@ -22,7 +22,7 @@ _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
 _REQUEST = re.compile(r"^## My request for Codex:[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"\s*# \S")
 _COMMENTS = re.compile(r"^# Diff comments:", re.MULTILINE)
-_COMMENT = re.compile(r"^Comment:\n(.*?)(?=\n+#{1,2} |\Z)", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^Comment:\n(.*?)(?=\n#{1,2} |\Z)", re.MULTILINE | re.DOTALL)
 _PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^\n]*\n?", re.MULTILINE)
 _ARGUMENTS = re.compile(
     r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL

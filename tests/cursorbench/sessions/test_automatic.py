@@ -40,6 +40,9 @@ NOTICES = [
     "[Image: source: /tmp/cake.png]\n[Image: source: /tmp/oven.png]",
     "[Terminal 0a1b2c3d-0000-4000-8000-000000000000 notification: command completed.]\nTerminal output:\nok",
     "File editing session",
+    "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n",
+    "# AGENTS.md instructions for /w\n\nnever closed",
+    "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\nFIRST: look",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
@@ -71,6 +74,7 @@ def test_notices_are_no_persons(text: str) -> None:
         ("/exit\n ⎿  See ya!", "command"),
         ("/bake a cake\n\n--- Cursor Command: bake.md ---\n# Bake\n--- End Command ---", "command"),
         ("@workspace /setupTests", "command"),
+        ("/fix 'cream' is not defined, 'cake' is never read", "command"),
         ('@workspace /setupTests jest: "Pick a testing framework"', "continuation"),
         ("<user_shell_command>\nls\n</user_shell_command>", "command"),
         (
@@ -110,7 +114,8 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "Implement the plan. But not step 2.",
         "/login does not work",
         "/tmp/cake.log",
-        "@workspace /explain why is it too sweet?",
+        "/fixtures are missing",
+        "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n\nbake it",
         "<timestamp>noon</timestamp>\n<user_query>why?</user_query>",
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",

@@ -282,6 +282,7 @@ def test_what_codex_wrote_itself(path: Path) -> None:
         "Implement the plan.": "plan",
         "Another language model started to solve this problem and": "continuation",
         "<environment_context>x</environment_context>": "meta",
+        "<user_instructions>\nuse tabs": "meta",
         "<div>fix this</div>": "",
     }
     found = read(path, META, *(said("user", text, n) for n, text in enumerate(texts)))

@@ -79,6 +79,13 @@ You **MUST** consider the user input before proceeding (if not empty).
             ],
         ),
         (ARGUMENTS.format(""), [("command", ARGUMENTS.format(""))]),
+        (
+            "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n\nbake it",
+            [
+                ("meta", "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>"),
+                ("", "bake it"),
+            ],
+        ),
         ("<user_query>\nwhy?\n</user_query>", [("", "why?")]),
         (
             "<context>\nIt is May.\n</context>\n<userRequest>\nwhy?\n</userRequest>\n",
