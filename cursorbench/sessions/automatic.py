@@ -1,12 +1,16 @@
-"""Texts under the role `user` that nobody typed: by how they begin, whichever client wrote them.
+"""Texts under the role `user` that nobody typed: by their words, whichever client wrote them.
 
 Clients put much there: outputs of commands, notes to the model, word that something in the background has
-ended. Looked for are beginnings that the clients themselves write and no person does. Not for: what a log's
-fields tell (each adapter), Codex's and Aider's own words (`codex_told.py`, `aider_typed.py`).
+ended, what a button of theirs asks. Looked for are words that the clients themselves write and no person
+does: how a text begins (`_BEGINNINGS`), or, where a person may begin alike, the whole of it (`_WHOLES`). One
+table for all kinds of logs, since SpecStory, Entire, git-ai and request logs hold the texts of any client.
+What a person wrote inside a client's text is told apart in `spoken.py`. Not for: what a log's fields tell
+(each adapter), Aider's own words (`aider_typed.py`).
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
-is "automated status updates"); transcripts that people published, of Cursor (`<system_notification>` with a
-`task_id`), Droid, and Claude Code 2.0 to 2.1.
+is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
+Droid, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat (`l10n.t` of its buttons), openai/codex,
+github/spec-kit (`templates/commands`).
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Stop hook feedback:",
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
+        "[SUGGESTION MODE: Suggest what the user might naturally type next",
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",
@@ -37,38 +42,127 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<session-start-hook>",
         "<skill-context",
         "# AGENTS.md instructions",
+        # Codex's, from here
+        "<permissions instructions",
+        "<skills_instructions",
+        "<plugins_instructions",
+        "<apps_instructions",
+        "<collaboration_mode",
+        "<personality_spec",
+        "<realtime_conversation",
+        "<model_switch",
+        "<goal_context",
+        "<codex_internal_context",
+        "<turn_aborted",
+        "<tool_context",
+        "<reasoning_context",
+        "<pinned_notes",
+        "<hook_prompt",
     ),
-    "command": ("<command-", "<local-command-", "<bash-input>", "<user-memory-input>"),
+    "command": (
+        "<command-",
+        "<local-command-",
+        "<bash-input>",
+        "<user-memory-input>",
+        "<user_shell_command>",
+        "Generate a file named AGENTS.md that serves as a contributor guide",
+        "Verify this issue exists and fix it:\n",  # Cursor's button beside what its review found
+        "Verify these issues exist and fix them:\n",
+        # slash commands as the text they became: BMAD's, and spec-kit's before its input had a fence
+        "You must fully embody this agent's persona and follow all activation instructions exactly",
+        "IT IS CRITICAL THAT YOU FOLLOW THIS COMMAND: LOAD the FULL ",
+        "The user input to you can be provided directly by the agent or as a command argument",
+    ),
     "pasted_output": ("<bash-std",),
     "tool_result": ("<tool_response>", "<tool_result>"),
-    "continuation": ("This session is being continued from a previous conversation",),
-    "plan": ("Implement the following plan:",),
+    "continuation": (
+        "This session is being continued from a previous conversation",
+        "Another language model started to solve this problem",
+    ),
+    "plan": (
+        "Implement the following plan:",
+        "PLEASE IMPLEMENT THIS PLAN:",
+        "Implement the plan as specified, it is attached for your reference.",  # Cursor's button
+        "Implement the following to-dos from the plan (the plan is attached for your reference).",
+    ),
+    "sub_agent": ("<subagent_notification>",),
 }
-_ANY = re.compile("|".join(re.escape(text) for texts in _BEGINNINGS.values() for text in texts))
+_WHOLES: tuple[tuple[Automatic, str], ...] = (
+    ("meta", r"Continue from where you left off\."),  # Claude Code's, where a session that broke off goes on
+    ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
+    ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
+    ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
+    # a tag of several words whose last says that something happened, or is context, and nothing else
+    (
+        "meta",
+        r"(?:<((?!user|human)[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*[-_]"
+        r"(?:event|notification|reminder|update|caveat|activity|context|hook|status|alert|progress))"
+        r"\b[^>]*>(?:(?!</\1>).)*</\1>\s*)+",
+    ),
+    # buttons of Copilot in VS Code: after an error, and under a question of the client
+    ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
+    ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
+    ("continuation", r'@workspace /\w+ [\w ]{1,30}: "[^"\n]{1,200}"'),
+    # a slash command as it was typed, with nothing behind it, its output (SpecStory) or its text (Cursor)
+    ("command", r"(?:@workspace )?/[a-z][\w-]*"),
+    ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
+    ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
+    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\n\s*⎿.*"),
+    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
+    ("plan", r"Implement the plan\."),
+    ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
+    (  # Cursor's button beside an error in the editor
+        "command",
+        r"For the code present, we get this error:\n```.*```\n"
+        r"(?:How can I resolve this\? If you propose a fix, please make it concise\."
+        r"|Fix it, verify, and then give a concise explanation\.)(?: @\S+(?: \([\d-]+\))?)*",
+    ),
+    (  # BMAD's tasks
+        "command",
+        r"# [^\n]{1,100}\n+Read the entire task file at: [^\n]{1,500}\n+"
+        r"Follow all instructions in the task file exactly as written\.",
+    ),
+)
 _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in texts}
+_ANY = re.compile("|".join(re.escape(text) for text in _REASON))
+_WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
+_FIRST_OF_WHOLES = frozenset("CF[<@/IT#")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
-    "|ide_opened_file|ide_selection|ide_diagnostics"
+    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins"
 )
-_BEFORE = re.compile(rf"<({_CONTEXT})>")
+_BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
 _BLANK = re.compile(r"\s*")
 _NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
 
 
 def automatic_of(text: str) -> Automatic:
-    """Why nobody typed the text, "" when somebody did."""
+    """Why nobody typed the text, "" when somebody did, or a part of it."""
+    start = behind_context(text)
+    if start == len(text):
+        return "meta" if text.strip() else ""
+    first = text[start]
+    known = _ANY.match(text, start) if first in _FIRST else None
+    if known:
+        return _REASON[known[0]]
+    if first not in _FIRST_OF_WHOLES:
+        return ""
+    end = len(text.rstrip())
+    return next((reason for reason, one in _WHOLE if one.fullmatch(text, start, end)), "")
+
+
+def behind_context(text: str) -> int:
+    """Where the text begins behind what a client put before it in tags; a tag never closed is all context."""
     start = _words(text, 0)
-    context = False
-    while text.startswith("<", start) and (found := _BEFORE.match(text, start)):
-        end = f"</{found[1]}>"
-        close = text.find(end, start)
-        start, context = len(text) if close < 0 else _words(text, close + len(end)), True
-    if context and start == len(text):
-        return "meta"
-    known = _ANY.match(text, start) if text[start : start + 1] in _FIRST else None
-    return _REASON[known[0]] if known else ""
+    while text.startswith(("<", "# AGENTS"), start) and (found := _BEFORE.match(text, start)):
+        end = f"</{found[1] or found[2]}>"
+        close = (
+            text.rfind(end, start) if found[2] else text.find(end, start)
+        )  # a repository may write the tag
+        start = len(text) if close < 0 else _words(text, close + len(end))
+    return start
 
 
 def _words(text: str, start: int) -> int:

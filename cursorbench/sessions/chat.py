@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from cursorbench.sessions import calls
-from cursorbench.sessions.automatic import automatic_of
+from cursorbench.sessions import calls, spoken
 from cursorbench.sessions.calls import Arguments, Open, arguments_of, changes_of, edits
 from cursorbench.sessions.definitions import Checked, Definitions
-from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, ToolEnd, ToolUse, UserTurn
+from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
 from cursorbench.sessions.seen import Seen
@@ -226,8 +225,7 @@ class Conversation:
         for result in message.results:
             yield from self.result(session, result, at, place)
         if message.role == "user" and (message.text or not message.results):
-            why = automatic_of(message.text)
-            yield UserTurn(session=session, at=at, place=place, text=message.text, automatic=why)
+            yield from spoken.turns(message.text, session=session, at=at, place=place)
         if message.role == "assistant":
             # an answer that only calls is told for its id, model and times
             if message.text or message.thinking or not message.calls or told.id or told.model:

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from cursorbench.sessions import claude_code_said as said
 from cursorbench.sessions import claude_code_tools as tools
-from cursorbench.sessions.automatic import automatic_of
+from cursorbench.sessions import spoken
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
-    Automatic,
     Commit,
     Edit,
     Feedback,
@@ -108,13 +107,7 @@ class _Log:
         for one in self._queue.untold():
             if self._seen.first(one.session, f"queued {one.at} {one.text}"):
                 yield from self._start(one.session, "", {}, one.at, one.place)
-                yield UserTurn(
-                    session=one.session,
-                    at=one.at,
-                    place=one.place,
-                    text=one.text,
-                    automatic=automatic_of(one.text),
-                )
+                yield from spoken.turns(one.text, session=one.session, at=one.at, place=one.place)
 
     def _whose(self, line: dict[str, Any]) -> tuple[str, str]:
         """(session, its parent). A sub-agent's lines carry the session that called it."""
@@ -173,22 +166,19 @@ class _Log:
                 yield from self._end(line, block, result, common)
             elif name == "text":
                 text = block if isinstance(block, str) else text_of(block.get("text"))
-                if during := said.interrupted(text):
-                    yield Interrupt(**common, during="tool" if during == "tool" else "answer")
-                elif reason := automatic or automatic_of(text):
-                    yield self._turn(text, reason, common)
-                elif text.strip():
-                    mine.append(text)
+                self._queue.said(text)
+                for item in spoken.turns(text, automatic, **common):
+                    if isinstance(item, Interrupt) or item.automatic:
+                        yield item
+                    elif item.text.strip():
+                        mine.append(item.text)
             elif isinstance(name, str) and name in _QUIET_BLOCKS:
                 seen_picture = True
             else:
                 yield _unknown_block(name, common["place"])
         if mine or (seen_picture and len(blocks) == 1):
-            yield self._turn("\n".join(mine), automatic, common)
-
-    def _turn(self, text: str, automatic: Automatic, common: dict[str, Any]) -> UserTurn:
-        self._queue.said(text)
-        return UserTurn(**common, text=text, automatic=automatic)
+            self._queue.said(text := "\n".join(mine))
+            yield UserTurn(**common, text=text, automatic=automatic)
 
     def _attachment(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
         """Only prompts that were typed while the agent worked; the rest is context from the client."""
@@ -198,7 +188,8 @@ class _Log:
             automatic = said.automatic_line(line) or said.automatic_line(attachment)
             if attachment.get("commandMode", "prompt") != "prompt":
                 automatic = automatic or "meta"
-            yield self._turn(text, automatic or automatic_of(text), common)
+            self._queue.said(text)
+            yield from spoken.turns(text, automatic, **common)
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
         model = text_of(table_of(line.get("message")).get("model"))

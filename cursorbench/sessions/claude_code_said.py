@@ -6,7 +6,6 @@ is in `automatic.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from cursorbench.sessions.items import Automatic, Place
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
-_INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
 
 
 def automatic_line(line: dict[str, Any]) -> Automatic:
@@ -29,13 +27,6 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
         return "plan"
     origin = table_of(line.get("origin")).get("kind")
     return "meta" if isinstance(origin, str) and origin != "human" else ""
-
-
-def interrupted(text: str) -> str:
-    """What the user stopped, `answer` or `tool`, when the text is the mark of that; else ""."""
-    if len(text) < 100 and (mark := _INTERRUPTED.fullmatch(text.strip())):
-        return "tool" if mark[1] else "answer"
-    return ""
 
 
 def plain(content: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from cursorbench.sessions import codex_told as told
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import json_text
 from cursorbench.sessions.codex_calls import KINDS, Calls
 from cursorbench.sessions.codex_messages import Message, Messages
@@ -104,13 +105,14 @@ class _Rollout:
             yield item
             return
         if isinstance(item, Message):
-            fresh, item = item.fresh, self._turn(item)
+            fresh, items = item.fresh, self._turns(item)
         else:
             yield from self.end()
+            items = [item]
         if fresh:
-            if not self.begun and not isinstance(item, Quarantined):
+            if not self.begun:
                 yield from self._start({}, item.place, item.at)
-            yield item
+            yield from items
 
     def _line_id(self, value: dict[str, Any], at: int | None) -> str:
         """Lines have no ids: what they say, and the number of times if they do not say when."""
@@ -161,18 +163,20 @@ class _Rollout:
         if text := text_of(payload.get("message")):
             yield UserTurn(session=self.session, at=at, place=place, text=text, automatic="continuation")
 
-    def _turn(self, message: Message) -> AgentTurn | UserTurn:
+    def _turns(self, message: Message) -> list[Read]:
         where: dict[str, Any] = {
             "session": self.session,
             "id": message.id,
             "at": message.at,
             "place": message.place,
-            "text": message.text,
         }
         if message.role == "user":
-            return UserTurn(**where, automatic="sub_agent" if self.sub_agent else message.automatic)
+            automatic = "sub_agent" if self.sub_agent else message.automatic
+            whole = spoken.Part(message.text, automatic)
+            apart = [whole] if automatic else spoken.apart(message.text)
+            return [UserTurn(**where, text=one.text, automatic=one.automatic) for one in apart]
         times: dict[str, Any] = {"first_token_ms": message.first_token_ms, "duration_ms": message.duration_ms}
-        return AgentTurn(**where, model=message.model, **times)
+        return [AgentTurn(**where, text=message.text, model=message.model, **times)]
 
     def _item(
         self, item: dict[str, Any], place: Place, at: int | None, fresh: bool

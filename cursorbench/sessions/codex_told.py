@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.calls import Change, changes_of, changes_of_patch
 from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
@@ -48,22 +49,8 @@ IGNORED_LINES, IGNORED_ITEMS, IGNORED_EVENTS = (
     frozenset(names.split()) for names in (_LINES, _ITEMS, _EVENTS)
 )  # known to exist; nothing in them that is not told elsewhere, or that tells of a user or a file
 
-_INJECTED = re.compile(
-    r"\s*(?:# AGENTS\.md instructions"
-    r"|<(?:user_instructions|environment_context|instructions|permissions instructions|skill"
-    r"|(?:skills|plugins|apps)_instructions|collaboration_mode|personality_spec|realtime_conversation"
-    r"|model_switch|goal_context|codex_internal_context|turn_aborted|tool_context|reasoning_context"
-    r"|pinned_notes|user_action|hook_prompt|recommended_plugins)\b[^>]*>)",
-    re.IGNORECASE,
-)
-_REASONS: tuple[tuple[re.Pattern[str], Automatic], ...] = (
-    (_INJECTED, "meta"),
-    (re.compile(r"\s*<subagent_notification>", re.IGNORECASE), "sub_agent"),
-    (re.compile(r"\s*<user_shell_command>", re.IGNORECASE), "command"),
-    (re.compile(r"\s*Generate a file named AGENTS\.md that serves as a contributor guide"), "command"),
-    (re.compile(r"\s*Another language model started to solve this problem"), "continuation"),
-    (re.compile(r"\s*(?:Implement the plan\.\s*$|PLEASE IMPLEMENT THIS PLAN:)"), "plan"),
-)
+# in another agent's log a person may begin with one of these
+_INJECTED = re.compile(r"\s*<(?:instructions|skill|user_action)\b[^>]*>", re.IGNORECASE)
 _IMAGE = re.compile(r"\s*(?:<image\b[^>]*>|</image>)\s*")
 _REJECTED = re.compile(
     r"(?:\w[\w ]{0,60})?\b(?:rejected by (?:the )?user|user (?:rejected|cancelled) MCP tool call)\W*",
@@ -88,7 +75,7 @@ def automatic(parts: list[str]) -> Automatic:
 
 
 def _reason(part: str) -> Automatic:
-    return next((why for seen, why in _REASONS if seen.match(part)), "")
+    return "meta" if _INJECTED.match(part) else automatic_of(part)
 
 
 def is_abort(parts: list[str]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import (
     Change,
     Open,
@@ -147,7 +148,7 @@ class _Events:
             yield Quarantined(where.place, "user.message without content")
         else:
             why = "sub_agent" if where.sub_agent else automatic(data)
-            yield UserTurn(**where.fields, id=where.event, text=text, automatic=why)
+            yield from spoken.turns(text, why, **where.fields, id=where.event)
 
     def _notified(self, data: dict[str, Any], where: _Where) -> Iterator[Read]:
         if text := text_of(data.get("content")):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
@@ -55,7 +54,7 @@ def is_log(head: bytes) -> bool:
 
 
 def automatic(message: dict[str, Any]) -> Automatic:
-    """Why no person wrote a `user.message`, "" when one did."""
+    """Why no person wrote a `user.message`, "" when its fields do not tell."""
     source = text_of(message.get("source")).lower()
     if message.get("isAutopilotContinuation") is True:
         return "continuation"
@@ -65,7 +64,7 @@ def automatic(message: dict[str, Any]) -> Automatic:
         return "command"
     if source not in ("", "user", "human"):
         return "meta"
-    return automatic_of(text_of(message.get("content")))
+    return ""
 
 
 def ending(data: dict[str, Any]) -> tuple[Outcome, str]:

@@ -13,19 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cursorbench.sessions import claude_code_said as said
-from cursorbench.sessions import entire_compact, kinds
-from cursorbench.sessions.automatic import automatic_of
-from cursorbench.sessions.items import (
-    Commit,
-    Feedback,
-    Interrupt,
-    Place,
-    Quarantined,
-    Read,
-    SessionStart,
-    UserTurn,
-)
+from cursorbench.sessions import entire_compact, kinds, spoken
+from cursorbench.sessions.items import Commit, Feedback, Place, Quarantined, Read, SessionStart
 from cursorbench.sessions.reading import (
     BYTE_ORDER_MARK,
     json_document,
@@ -145,12 +134,7 @@ def _prompts(text: str, session: str, place: Place, seen: Seen) -> Iterator[Read
         # checkpoints of one session repeat its prompts: the third "yes" here is the third "yes" there
         if not prompt.strip() or not seen.first(session, f"prompt {often[prompt]} {prompt}"):
             continue
-        if during := said.interrupted(prompt):
-            yield Interrupt(session=session, place=place, during="tool" if during == "tool" else "answer")
-        else:
-            yield UserTurn(
-                session=session, place=place, text=prompt.strip("\n"), automatic=automatic_of(prompt)
-            )
+        yield from spoken.turns(prompt.strip("\n"), session=session, place=place)
 
 
 def session_of(told: Mapping[str, Any]) -> str:

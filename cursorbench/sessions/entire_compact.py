@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions.automatic import automatic_of
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import arguments_of, changes_of, edits
 from cursorbench.sessions.chat import plain_text
-from cursorbench.sessions.items import AgentTurn, Outcome, Quarantined, Read, ToolEnd, ToolUse, UserTurn
+from cursorbench.sessions.items import AgentTurn, Outcome, Quarantined, Read, ToolEnd, ToolUse
 from cursorbench.sessions.reading import milliseconds, table_of, text_of
 from cursorbench.sessions.records import first_objects, opening, records
 from cursorbench.sessions.seen import Seen
@@ -36,7 +36,7 @@ def read(path: Path, session: str, about: Mapping[str, Any], seen: Seen) -> Iter
     content, and how often that came before in the file.
     """
     often: Counter[str] = Counter()
-    model = text_of(about.get("model"))
+    model, expanded = text_of(about.get("model")), spoken.Expanded()
     for found in records(path):
         if isinstance(found, Quarantined):
             yield found
@@ -53,9 +53,12 @@ def read(path: Path, session: str, about: Mapping[str, Any], seen: Seen) -> Iter
         yield from opening(seen, session, place, at, agent=text_of(line.get("agent")))
         told: dict[str, Any] = {"session": session, "at": at, "place": place}
         if kind == "user":
-            text = "\n".join(filter(None, (text_of(table_of(one).get("text")) for one in blocks)))
-            if _new(seen, session, f"user {at} {text}", often):
-                yield UserTurn(id=text_of(line.get("id")), text=text, automatic=automatic_of(text), **told)
+            texts = [text for one in blocks if (text := text_of(table_of(one).get("text")))]
+            whole = "\n".join(texts)
+            command = expanded.automatic(whole, at) == "command"
+            if _new(seen, session, f"user {at} {whole}", often):
+                one = text_of(line.get("id"))
+                yield from spoken.turns_of(texts or [""], "command" if command else "", id=one, **told)
         else:
             for block in map(table_of, blocks):
                 yield from _block(block, text_of(line.get("id")), model, told, seen, often)

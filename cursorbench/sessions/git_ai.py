@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cursorbench.sessions.automatic import automatic_of
+from cursorbench.sessions import spoken
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -25,7 +25,6 @@ from cursorbench.sessions.items import (
     Quarantined,
     Read,
     ToolUse,
-    UserTurn,
 )
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
 from cursorbench.sessions.records import json_text, number, opening
@@ -187,9 +186,7 @@ def _attribution(one: _Lines, known: dict[str, Any], commit: str) -> Attribution
     )
 
 
-def _messages(
-    record: dict[str, Any], session: str, model: str, place: Place, seen: Seen
-) -> Iterator[UserTurn | AgentTurn | ToolUse | Quarantined]:
+def _messages(record: dict[str, Any], session: str, model: str, place: Place, seen: Seen) -> Iterator[Read]:
     """Transcripts, in notes of git-ai before 1.3.4. Each note has the whole one up to its commit again."""
     for i, message in enumerate(list_of(record.get("messages"))):
         entry = table_of(message)
@@ -200,7 +197,7 @@ def _messages(
         told: dict[str, Any] = {"session": session, "id": text_of(entry.get("id")), "at": at, "place": place}
         match kind:
             case "user":
-                yield UserTurn(text=text, automatic=automatic_of(text), **told)
+                yield from spoken.turns(text, **told)
             case "assistant":
                 yield AgentTurn(text=text, model=model, **told)
             case "thinking" | "plan":

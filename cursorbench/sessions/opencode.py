@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import Change, arguments_of, changes_of, edits
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -123,7 +124,8 @@ class _Session:
         if own or any(part.get("type") == "file" for part in parts):
             why: Automatic = "continuation" if compacted else ""
             text, mine = "\n".join(own), _id(info.get("id"))
-            yield "text", UserTurn(**where, id=mine, text=text, automatic="sub_agent" if self.parent else why)
+            told = spoken.turns(text, "sub_agent" if self.parent else why, **where, id=mine)
+            yield from ((f"text {n or ''}".strip(), item) for n, item in enumerate(told))
         for number, part in enumerate(parts):
             kind, text = part.get("type"), text_of(part.get("text"))
             if kind == "subtask":

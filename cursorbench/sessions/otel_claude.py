@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cursorbench.sessions.automatic import automatic_of
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import arguments_of, changes_of, plain
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -24,7 +24,6 @@ from cursorbench.sessions.items import (
     Status,
     ToolEnd,
     ToolUse,
-    UserTurn,
 )
 from cursorbench.sessions.otlp import Record
 from cursorbench.sessions.reading import milliseconds, table_of, text_of
@@ -85,7 +84,7 @@ def _prompt(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterato
     text = _shown(told.get("prompt"))
     command = bool(text_of(told.get("command_name")))
     one = first_text(told, "message.uuid", "prompt.id")
-    yield UserTurn(id=one, text=text, automatic="command" if command else automatic_of(text), **common)
+    yield from spoken.turns(text, "command" if command else "", id=one, **common)
 
 
 def _answer(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterator[Read]:

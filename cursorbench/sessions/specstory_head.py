@@ -12,9 +12,13 @@ from cursorbench.sessions.reading import milliseconds, text_lines
 from cursorbench.sessions.transcript import Closings
 
 _HEADER = re.compile(r"^_\*\*(?:(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?)?\*\*_\s*$")
+_ESCAPED = re.compile(r"^_\\\*\\\*\\\*\\\*_\s*$")  # an empty one in a file that a formatter went over
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z| ?[+-]\d\d:?\d\d)?$")
 _SESSION = re.compile(r"^<!-- (.{1,80}?) Session (\S{1,200}) \((.*)\) -->\s*$")
 _TITLE = re.compile(r"^# (?:.*\()?(\d{4}-\d\d-\d\d[^()]*)\)?\s*$")
+_FIRST_TITLE = re.compile(  # of the first versions: the writer's own clock, as en-US writes it
+    r"^## .*\((\d{1,2})/(\d{1,2})/(\d{4}), (\d{1,2})(:\d\d:\d\d)\s([AP])M\)\s*$"
+)
 _TAGS = ("</tool-use>", "</think>", "</details>")
 
 
@@ -33,7 +37,7 @@ class Header(msgspec.Struct):
 
 def header_of(line: str, place: Place, session: str) -> Header | None:
     """The header of a turn, None when the line is none. One without a name (`_****_`) is an agent's."""
-    if not (found := _HEADER.match(line)):
+    if not (found := _HEADER.match("_****_" if _ESCAPED.match(line) else line)):
         return None
     model, at = _split(found[3] or "")
     if not found[2]:
@@ -68,6 +72,10 @@ class Known:
             self.agent, self.session, self.start = found[1], found[2], _time(found[3])
         elif self.start is None and (found := _TITLE.match(line)):
             self.start = _time(found[1])
+        elif self.start is None and (found := _FIRST_TITLE.match(line)):
+            month, day, year, hour, rest, half = found.groups()
+            of_day = int(hour) % 12 + (12 if half == "P" else 0)
+            self.start = _time(f"{year}-{int(month):02}-{int(day):02} {of_day:02}{rest}")
 
 
 def _split(text: str) -> tuple[str, int | None]:

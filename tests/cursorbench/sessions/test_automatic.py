@@ -31,7 +31,20 @@ NOTICES = [
     "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>",
     "  <system_reminder>never closed",
     "<tool_response>ok</tool_response>",
+    f"<timestamp>Monday, 9:35 PM</timestamp>\n{FINISHED}",
+    "<ci-monitor-event>A check failed on pull request #7.</ci-monitor-event>",
+    '<oven-watch-alert level="2">hot</oven-watch-alert>\n<oven-watch-alert>hotter</oven-watch-alert>\n',
+    "<turn_aborted>\nThe user interrupted the previous turn.\n</turn_aborted>",
+    "Continue from where you left off.",
+    "[Image: original 300x200, displayed at 150x100. Multiply coordinates by 2.00.]",
+    "[Image: source: /tmp/cake.png]\n[Image: source: /tmp/oven.png]",
+    "[Terminal 0a1b2c3d-0000-4000-8000-000000000000 notification: command completed.]\nTerminal output:\nok",
+    "File editing session",
+    "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n",
+    "# AGENTS.md instructions for /w\n\nnever closed",
+    "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\nFIRST: look",
 ]
+FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
 
 @pytest.mark.parametrize("text", NOTICES)
@@ -47,6 +60,32 @@ def test_notices_are_no_persons(text: str) -> None:
         ("<user-memory-input>use tabs</user-memory-input>", "command"),
         ("Implement the following plan:\n1.", "plan"),
         ("This session is being continued from a previous conversation that ran", "continuation"),
+        ("@agent Try Again", "continuation"),
+        ('@agent Continue: "Continue to iterate?"', "continuation"),
+        ('@agent 继续: "是否继续迭代？"', "continuation"),
+        ("Implement the plan.", "plan"),
+        ("Implement the plan as specified, it is attached for your reference. Do NOT edit it.", "plan"),
+        (f"{FIX}How can I resolve this? If you propose a fix, please make it concise.", "command"),
+        (f"{FIX}Fix it, verify, and then give a concise explanation. @a.py (1-3) ", "command"),
+        ("Verify this issue exists and fix it:\n\nThe name is wrong.", "command"),
+        ("The issue has been fixed. Please clean up the instrumentation.", "command"),
+        ("  /clear ", "command"),
+        ("/oven:heat 200 degrees", "command"),
+        ("/exit\n ⎿  See ya!", "command"),
+        ("/bake a cake\n\n--- Cursor Command: bake.md ---\n# Bake\n--- End Command ---", "command"),
+        ("@workspace /setupTests", "command"),
+        ("/fix 'cream' is not defined, 'cake' is never read", "command"),
+        ('@workspace /setupTests jest: "Pick a testing framework"', "continuation"),
+        ("<user_shell_command>\nls\n</user_shell_command>", "command"),
+        (
+            "You must fully embody this agent's persona and follow all activation instructions exactly as",
+            "command",
+        ),
+        (
+            "\n# undefined\n\nRead the entire task file at: undefined\n\n"
+            "Follow all instructions in the task file exactly as written.\n",
+            "command",
+        ),
     ],
 )
 def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
@@ -64,6 +103,22 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<ide_opened_file>The user opened a.py</ide_opened_file>\nfix it",
         "<environment_context>x</environment_context><system-reminder>y</system-reminder> and now?",
         "[SYSTEM] is printed twice",
+        "Continue from where you left off. And then stop.",
+        "[Image: original] why is this so small?",
+        "<ci-monitor-event>failed</ci-monitor-event> what is this?",
+        "<bake-event>a</bake-event> and <bake-event>b</bake-event>",
+        "<user-context>I am new here</user-context>",
+        "<my-button>ok</my-button>",
+        "@agent Try Again with less sugar",
+        '@agent fix this: "too sweet"',
+        "Implement the plan. But not step 2.",
+        "/login does not work",
+        "/tmp/cake.log",
+        "/fixtures are missing",
+        "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n\nbake it",
+        "<timestamp>noon</timestamp>\n<user_query>why?</user_query>",
+        f"{FIX}Why? I did use it.",
+        "The issue has been fixed. Please clean up.",
     ],
 )
 def test_a_persons_words_stay_a_persons(text: str) -> None:

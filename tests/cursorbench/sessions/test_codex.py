@@ -282,10 +282,31 @@ def test_what_codex_wrote_itself(path: Path) -> None:
         "Implement the plan.": "plan",
         "Another language model started to solve this problem and": "continuation",
         "<environment_context>x</environment_context>": "meta",
+        "<user_instructions>\nuse tabs": "meta",
         "<div>fix this</div>": "",
     }
     found = read(path, META, *(said("user", text, n) for n, text in enumerate(texts)))
     assert {one.text: one.automatic for one in found if isinstance(one, UserTurn)} == texts
+
+
+def test_only_the_words_are_a_persons(path: Path) -> None:
+    """The editor's context and a slash command's text come apart from them, told once from both halves."""
+    editor = (
+        "# Context from my IDE setup:\n\n## Open tabs:\n- a.py: a.py\n\n## My request for Codex:\nbake it\n"
+    )
+    prompt = "## User Input\n\n```text\na cake\n```\n\nYou **MUST** consider the user input before proceeding"
+    halves = [
+        half
+        for number, text in ((1, editor), (3, prompt))
+        for half in (said("user", text, number), event("user_message", number + 1, message=text))
+    ]
+    found = [one for one in read(path, META, *halves) if isinstance(one, UserTurn)]
+    assert [(one.automatic, one.text) for one in found] == [
+        ("meta", editor.partition("\n\n## My")[0]),
+        ("", "bake it"),
+        ("command", prompt),
+        ("", "a cake"),
+    ]
 
 
 def test_unknown_fragment_is_automatic_where_people_are_told(path: Path) -> None:

@@ -55,6 +55,17 @@ def _few_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "ADAPTERS", ("claude_code", "entire"))
 
 
+def test_several_texts_of_a_message_come_apart(tmp_path: Path) -> None:
+    texts = ({"text": "[Image: original 2x2, displayed at 1x1.]"}, {"text": "this"}, {"text": "is small"})
+    turns = [
+        one for one in told(session(tmp_path / "1/0", [line("user", 0, *texts)])) if isinstance(one, UserTurn)
+    ]
+    assert [(one.automatic, one.text) for one in turns] == [
+        ("meta", "[Image: original 2x2, displayed at 1x1.]"),
+        ("", "this\nis small"),
+    ]
+
+
 def test_a_session_of_an_agent_without_a_reader(tmp_path: Path) -> None:
     folder = session(tmp_path / "1/0", FIRST)
     (folder / "full.jsonl").write_text('{"messages": [{"type": "gemini"}]}')

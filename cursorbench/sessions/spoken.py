@@ -1,0 +1,123 @@
+"""What of a text under the role `user` a person wrote, and the items it becomes. For all adapters.
+
+Clients put a person's words behind a context, into a tag of their own, or into the text of a slash command;
+what is theirs is told as a turn of its own, `automatic`, so nothing is lost. Not for: logs whose fields tell
+who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
+
+Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`), github/spec-kit
+(`## User Input`), Cursor and Copilot's agents (`<user_query>`, `<userRequest>`), Antigravity's
+(`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from cursorbench.sessions.automatic import automatic_of, behind_context
+from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
+
+_INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
+_REQUEST = re.compile(r"^## My request for Codex:[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"\s*# \S")
+_COMMENTS = re.compile(r"^# Diff comments:", re.MULTILINE)
+_COMMENT = re.compile(r"^Comment:\n(.*?)(?=\n#{1,2} |\Z)", re.MULTILINE | re.DOTALL)
+_PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^\n]*\n?", re.MULTILINE)
+_ARGUMENTS = re.compile(
+    r"\s*## User Input\s*\n```text\n(.*?)\n?```\n\s*You \*\*MUST\*\* consider the user input\b", re.DOTALL
+)
+_AT_ONCE = 1500  # ms; nobody types faster, and some logs have whole seconds
+_WRAPPERS = ("user_query", "userRequest", "USER_REQUEST")
+
+
+class Expanded:
+    """Tells the text that a slash command became, where no field does: it has the command's own time."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None  # of a command, when it was the last message
+
+    def automatic(self, text: str, at: int | None) -> Automatic:
+        """As `automatic_of`, and `command` for such a text. Asked of all messages, in order; `at` in ms."""
+        command, self._at = self._at, at if text.lstrip().startswith("<command-") else None
+        known = automatic_of(text)
+        at_once = command is not None and at is not None and 0 <= at - command < _AT_ONCE
+        return "command" if at_once and not known else known
+
+
+class Part(NamedTuple):
+    """A part of a message: a person's words, a client's text, or the mark that the user stopped the agent."""
+
+    text: str
+    automatic: Automatic = ""
+    stopped: Literal["", "answer", "tool"] = ""
+
+
+def turns(text: str, automatic: Automatic = "", **own: Any) -> Iterator[UserTurn | Interrupt]:
+    """The items of one text; `automatic` is what the log's fields tell, `own` is the items' other fields."""
+    yield from turns_of([text], automatic, **own)
+
+
+def turns_of(texts: Iterable[str], automatic: Automatic = "", **own: Any) -> Iterator[UserTurn | Interrupt]:
+    """The items of a message of several texts; what of them a person wrote is one turn, the last."""
+    mine: list[str] = []
+    for text in texts:
+        for part in parts(text, automatic):
+            if part.stopped:
+                yield Interrupt(**own, during=part.stopped)
+            elif part.automatic:
+                yield UserTurn(**own, text=part.text, automatic=part.automatic)
+            else:
+                mine.append(part.text)
+    if mine:
+        yield UserTurn(**own, text="\n".join(mine))
+
+
+def parts(text: str, automatic: Automatic = "") -> list[Part]:
+    """A text in its parts, in order; `automatic` as for `turns`. What has one author stays as it is."""
+    if during := interrupted(text):
+        return [Part(text, stopped=during)]
+    if reason := automatic or automatic_of(text):
+        return [Part(text, reason)]
+    return apart(text)
+
+
+def apart(text: str) -> list[Part]:
+    """The parts of a text of which some is a person's."""
+    start = behind_context(text)
+    if context := text[:start].strip():
+        return [Part(context, "meta"), *apart(text[start:])]
+    if found := _ARGUMENTS.match(text):
+        return [Part(text, "command"), *([Part(words)] if (words := found[1].strip()) else [])]
+    if _HEADING.match(text) and (found := _REQUEST.search(text)):
+        return [Part(text[: found.start()].strip(), "meta"), Part(_request(text, found))]
+    return _unwrapped(text) or [Part(text)]
+
+
+def interrupted(text: str) -> Literal["", "answer", "tool"]:
+    """What the user stopped, when the text is Claude Code's mark of that and nothing else."""
+    if len(text) < 100 and (mark := _INTERRUPTED.fullmatch(text.strip())):
+        return "tool" if mark[1] else "answer"
+    return ""
+
+
+def _request(text: str, marker: re.Match[str]) -> str:
+    """What a person wrote in Codex's editor or app: comments on lines, and the request below the context."""
+    before, words = text[: marker.start()], _PICTURE.sub("", text[marker.end() :]).strip()
+    comments = _COMMENT.findall(before) if _COMMENTS.search(before) else []
+    return "\n\n".join(filter(None, (*(comment.strip() for comment in comments), words)))
+
+
+def _unwrapped(text: str) -> list[Part]:
+    """The parts of a text of nothing but tags, one of which holds a person's words; else none."""
+    whole = text.strip()
+    if not (whole.startswith("<") and whole.endswith(">")):
+        return []
+    cline = "<environment_details>" in whole  # without it <task> may be a person's own tag
+    for tag in (*_WRAPPERS, "task") if cline else _WRAPPERS:
+        before, opened, rest = whole.partition(f"<{tag}>")
+        words, closed, behind = rest.rpartition(f"</{tag}>")
+        if opened and closed and before.strip()[-1:] in ("", ">") and behind.strip()[:1] in ("", "<"):
+            around = f"{before.strip()}\n{behind.strip()}".strip()
+            return [*([Part(around, "meta")] if around else []), Part(words.strip())]
+    return []

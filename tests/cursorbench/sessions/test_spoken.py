@@ -1,0 +1,193 @@
+"""What of a text a person wrote: behind a context, in a tag, in a slash command's text. Invented texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cursorbench.sessions import kinds
+from cursorbench.sessions.items import Interrupt, UserTurn
+from cursorbench.sessions.spoken import parts
+
+EDITOR = """# Context from my IDE setup:
+
+## Active file: src/oven.py
+
+## Open tabs:
+- oven.py: src/oven.py
+
+## My request for Codex:
+preheat it first
+"""
+COMMENTS = """
+# Diff comments:
+
+## Comment 1
+File: src/oven.py
+Side: R
+Lines: 4
+Comment:
+too hot
+
+## Comment 2
+File: src/oven.py
+Comment:
+and why celsius?
+
+# In app browser:
+- The user has the in-app browser open.
+
+## My request for Codex:
+
+The next image shows the browser page at the time of Comment 1. The element is marked by comment marker 1.
+"""
+ARGUMENTS = """
+## User Input
+
+```text
+{}
+```
+
+You **MUST** consider the user input before proceeding (if not empty).
+
+## Outline
+
+1. Run the script.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (EDITOR, [("meta", EDITOR.partition("## My")[0].strip()), ("", "preheat it first")]),
+        (
+            "# Files mentioned by the user:\n\n## a.csv: /w/a.csv\n\n## My request for Codex:\nplot it",
+            [("meta", "# Files mentioned by the user:\n\n## a.csv: /w/a.csv"), ("", "plot it")],
+        ),
+        (COMMENTS, [("meta", COMMENTS.partition("## My")[0].strip()), ("", "too hot\n\nand why celsius?")]),
+        (
+            "<environment_context>\n<cwd>/w</cwd>\n</environment_context>\nbake it",
+            [("meta", "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"), ("", "bake it")],
+        ),
+        (
+            ARGUMENTS.format("a cake\n```py\nx\n```\nwith cream"),
+            [
+                ("command", ARGUMENTS.format("a cake\n```py\nx\n```\nwith cream")),
+                ("", "a cake\n```py\nx\n```\nwith cream"),
+            ],
+        ),
+        (ARGUMENTS.format(""), [("command", ARGUMENTS.format(""))]),
+        (
+            "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n\nbake it",
+            [
+                ("meta", "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>"),
+                ("", "bake it"),
+            ],
+        ),
+        ("<user_query>\nwhy?\n</user_query>", [("", "why?")]),
+        (
+            "<context>\nIt is May.\n</context>\n<userRequest>\nwhy?\n</userRequest>\n",
+            [("meta", "<context>\nIt is May.\n</context>"), ("", "why?")],
+        ),
+        (
+            "<USER_REQUEST>why?</USER_REQUEST>\n<ADDITIONAL_METADATA>noon</ADDITIONAL_METADATA>",
+            [("meta", "<ADDITIONAL_METADATA>noon</ADDITIONAL_METADATA>"), ("", "why?")],
+        ),
+        (
+            "<task>\nbake\n</task>\n\n<environment_details>\nnoon\n</environment_details>",
+            [("meta", "<environment_details>\nnoon\n</environment_details>"), ("", "bake")],
+        ),
+        ("<task>bake</task>", [("", "<task>bake</task>")]),
+        ("  <div> is not closed, as <user_query>x</user_query> is", None),
+        ("<div>x</div> see <user_query>y</user_query>", None),
+        ("what does `## My request for Codex:` mean?", None),
+        ("## My request for Codex:\nno heading before it", None),
+        ("see\n## User Input\n\n```text\nx\n```\n\nYou **MUST** consider the user input", None),
+    ],
+)
+def test_a_persons_words_come_apart(text: str, told: list[tuple[str, str]] | None) -> None:
+    expected = [("", text)] if told is None else told
+    assert [(part.automatic, part.text) for part in parts(text)] == expected
+
+
+def test_what_a_slash_command_became_has_its_time(tmp_path: Path) -> None:
+    """Claude Code's flag for it is in neither of these two; what comes later is a person's again."""
+    texts = {
+        "<command-message>bake</command-message>\n<command-name>/bake</command-name>": (0, "command"),
+        "## Context\n\nThe oven is cold. Bake the cake.": (0, "command"),
+        "with cream": (2, ""),
+        "and cherries": (2, ""),
+    }
+    known = [(text, why) for text, (_, why) in texts.items()]
+    spec, compact = tmp_path / "spec/s.md", tmp_path / "entire/transcript.jsonl"
+    for path in (spec, compact):
+        path.parent.mkdir()
+    spec.write_text(
+        "".join(
+            f"_**User (2026-01-01 00:00:0{at}Z)**_\n\n{text}\n\n---\n\n" for text, (at, _) in texts.items()
+        )
+    )
+    line = {"v": 1, "agent": "a", "type": "user"}
+    compact.write_text(
+        "".join(
+            json.dumps(line | {"ts": f"2026-01-01T00:00:0{at}Z", "content": [{"text": text}]}) + "\n"
+            for text, (at, _) in texts.items()
+        )
+    )
+    for path in (spec, compact):
+        turns = [item for _, item in kinds.read(path, path.parent.name.replace("spec", "specstory"))]
+        assert [(one.text, one.automatic) for one in turns if isinstance(one, UserTurn)] == known
+
+
+def test_all_kinds_take_the_words_and_the_marks_of_a_stop(tmp_path: Path) -> None:
+    """Each kind that tells who wrote a message by the role alone: one place reads the text."""
+    stop = "[Request interrupted by user for tool use]"
+
+    def lines(*values: object) -> str:
+        return "".join(f"{json.dumps(value)}\n" for value in values)
+
+    def claude(uuid: str, text: str) -> dict[str, object]:
+        return {"type": "user", "uuid": uuid, "sessionId": "s", "message": {"role": "user", "content": text}}
+
+    def copilot(one: str, text: str) -> dict[str, object]:
+        return {
+            "type": "user.message",
+            "id": one,
+            "timestamp": "2026-01-01T00:00:00Z",
+            "data": {"content": text},
+        }
+
+    def compact(text: str) -> dict[str, object]:
+        return {
+            "v": 1,
+            "agent": "a",
+            "type": "user",
+            "ts": "2026-01-01T00:00:00Z",
+            "content": [{"text": text}],
+        }
+
+    request = {"model": "m", "messages": [{"role": "user", "content": text} for text in (EDITOR, stop)]}
+    messages = [{"type": "user", "text": text} for text in (EDITOR, stop)]
+    note = {
+        "schema_version": "authorship/3.0.0",
+        "prompts": {"k": {"agent_id": {"tool": "codex"}, "messages": messages}},
+    }
+    logs = {
+        "claude-code": ("c.jsonl", lines(claude("u1", EDITOR), claude("u2", stop))),
+        "copilot-cli": ("e.jsonl", lines(copilot("e1", EDITOR), copilot("e2", stop))),
+        "openai-log": ("o.jsonl", lines({"request": request})),
+        "git-ai": ("n.txt", f"a.py\n  k 1-2\n---\n{json.dumps(note)}"),
+        "specstory": ("s.md", f"_**User**_\n\n{EDITOR}\n---\n\n_**User**_\n\n{stop}\n"),
+        "entire": ("transcript.jsonl", lines(compact(EDITOR), compact(stop))),
+    }
+    for kind, (name, text) in logs.items():
+        path = tmp_path / kind / name
+        path.parent.mkdir()
+        path.write_text(text)
+        items = [item for _, item in kinds.read(path, kind)]
+        turns = [(item.automatic, item.text) for item in items if isinstance(item, UserTurn)]
+        assert turns[1:] == [("", "preheat it first")], kind
+        assert turns[0][0] == "meta", kind
+        assert [item.during for item in items if isinstance(item, Interrupt)] == ["tool"], kind
