@@ -48,12 +48,9 @@ def store_away(arena: Arena) -> None:
     arena.expect(world.rtrl(*world.deploying(world.other())), (0,))
     time.sleep(LOOKED_S)
     with _away(arena, mount_point=False):
-        rolled = arena.expect(world.rtrl("rollback", "--json"), (0,))
+        arena.expect(world.rtrl("rollback", "--json"), (0,))
         time.sleep(AWAY_S)
     arena.wait(lambda: world.live == before, 15, "the record of a rollback that moved the users")
-    if rolled.code == 0 and world.live != before:
-        arena.problem(f"{world.live} is live after the rollback, not {before}")
-        time.sleep(AWAY_S)
 
 
 def store_unmounted(arena: Arena) -> None:

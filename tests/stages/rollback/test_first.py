@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -277,14 +278,14 @@ def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tm
     assert not complete(world.store, tmp_path, "auto")
 
 
-def test_nothing_is_written_where_the_store_is_not(deployed: StubWorld) -> None:
-    store = deployed.workspace.store_dir
-    away = store.with_name("away")
-    store.rename(away)
-    store.mkdir()  # what is left of a disk that is not mounted
-    try:
+@pytest.mark.parametrize(
+    "told", [None, {"checkpoint": "sha256:1", "canary": {}, "previous": "sha256:2"}, {"checkpoint": "sha256:1"}]
+)
+def test_what_the_gateway_does_not_know_is_left_to_the_stage(
+    deployed: StubWorld, told: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with away(deployed, mount_point=True):  # and nothing is written where the store is not
+        monkeypatch.setattr("stages.rollback.first.served", lambda _: told)
         assert move_first(deployed.workspace.root, "test") is None
-        assert list(store.iterdir()) == []
-    finally:
-        store.rmdir()
-        away.rename(store)
+    assert read_intent(deployed.workspace.run_dir, "auto") is None
+    assert digest_of_answer(deployed) == deployed.second.digest.removeprefix("sha256:")[:16]
