@@ -17,7 +17,6 @@ from chaosing.settled import served
 from chaosing.world import World
 
 AWAY_S = 8.0
-LOOKED_S = 6.0  # by then the gateway has looked at the registry after a deploy
 HOUR, DAY = 3600, 86_400
 FAILED = (10, 13)  # no store; a disk that does not give or take
 
@@ -43,10 +42,9 @@ def _away(arena: Arena, *, mount_point: bool) -> Iterator[None]:
 
 
 def store_away(arena: Arena) -> None:
-    world = arena.world
-    before = world.live
+    world, before = arena.world, arena.world.live
     arena.expect(world.rtrl(*world.deploying(world.other())), (0,))
-    time.sleep(LOOKED_S)
+    time.sleep(6)  # the gateway looks at the registry
     with _away(arena, mount_point=False):
         arena.expect(world.rtrl("rollback", "--json"), (0,))
         time.sleep(AWAY_S)

@@ -279,7 +279,8 @@ def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tm
 
 
 @pytest.mark.parametrize(
-    "told", [None, {"checkpoint": "sha256:1", "canary": {}, "previous": "sha256:2"}, {"checkpoint": "sha256:1"}]
+    "told",
+    [None, {"checkpoint": "sha256:1", "canary": {}, "previous": "sha256:2"}, {"checkpoint": "sha256:1"}],
 )
 def test_what_the_gateway_does_not_know_is_left_to_the_stage(
     deployed: StubWorld, told: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
