@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import httpx
+import httpx._transports.default as transports
 import pytest
 
 from stages.errors import DependencyDownError
@@ -41,6 +42,8 @@ def test_a_client_of_the_gateway_reads_no_certificates(
     def read(*_: object, **__: object) -> None:
         reads.append("certificates")
 
+    uncached = transports.create_ssl_context.__wrapped__  # type: ignore[attr-defined]  # see conftest.py
+    monkeypatch.setattr(transports, "create_ssl_context", uncached)
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", read)
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", read)
     engine = EngineAt(pid=0, url="http://127.0.0.1:1", key="", log="", temporary="")
