@@ -88,10 +88,10 @@ def move_first(
     name = f"target-{endpoint.line}"
     try:
         if not (workspace.store_dir / FILE).is_file():  # no lock file is left in the place of a disk
-            return _from_gateway(workspace.run_dir, endpoint, reason, config)
+            return _from_gateway(workspace.run_dir, endpoint, reason, config, timeout)
         lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
     except OSError:
-        return _from_gateway(workspace.run_dir, endpoint, reason, config)
+        return _from_gateway(workspace.run_dir, endpoint, reason, config, timeout)
     try:
         found = _previous(workspace.store_dir, endpoint.line, asked)
         answer = None
@@ -120,9 +120,18 @@ def _intent(line: str, previous: str, leaving: str, reason: str) -> Intent:
     )
 
 
-def _from_gateway(run_dir: Path, endpoint: Endpoint, reason: str, config: Patience) -> Moved | None:
-    """Without a registry to ask and a lock to hold: the gateway makes one swap at a time. Of one that was
-    asked for before, and is not on record yet, nothing more is to be done."""
+def _from_gateway(
+    run_dir: Path, endpoint: Endpoint, reason: str, config: Patience, timeout: float
+) -> Moved | None:
+    """Without a registry to ask and the target's lock to hold; one at a time, by a lock of its own."""
+    name = f"rollback-{endpoint.line}"
+    with locks.acquire(run_dir / f"{name}.lock", what=name, timeout=timeout).held():
+        return _moved_back(run_dir, endpoint, reason, config)
+
+
+def _moved_back(run_dir: Path, endpoint: Endpoint, reason: str, config: Patience) -> Moved | None:
+    """To what the gateway says. Of one that was asked for before, and is not on record yet, nothing more is
+    to be done."""
     began, line = time.monotonic(), endpoint.line
     told: dict[str, Any] | None = None
     with contextlib.suppress(OSError, HTTPException, ValueError):

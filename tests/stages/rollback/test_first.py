@@ -153,6 +153,14 @@ def test_users_are_back_while_the_store_is_away(deployed: StubWorld, *, mount_po
     assert len(states(deployed)) == before + 1
 
 
+def test_two_at_once_while_the_store_is_away_go_back_once(deployed: StubWorld) -> None:
+    before = len(states(deployed))
+    with away(deployed, mount_point=False):
+        assert [each.wait(60) for each in [rollback(deployed), rollback(deployed)]] == [0, 0]
+    recorded(deployed)
+    assert len(states(deployed)) == before + 1
+
+
 def test_users_are_back_while_the_store_takes_no_lock(deployed: StubWorld) -> None:
     knows_the_way_back(deployed)
     folder = deployed.store.dir / "locks"
