@@ -36,7 +36,7 @@ def test_the_next_one_removes_what_the_killed_have_left_and_nothing_else(tmp_pat
         for folder in (killed, living):
             os.utime(folder, (time.time() - 3600,) * 2)
         with scratch(tmp_path) as mine:
-            assert {path for path in tmp_path.iterdir()} == {living, fresh, mine}
+            assert set(tmp_path.iterdir()) == {living, fresh, mine}
             assert (living / "case-1").is_dir()
         assert not mine.exists()
     finally:

@@ -72,7 +72,8 @@ async def test_a_stream_says_once_that_it_was_told(monkeypatch: pytest.MonkeyPat
 
     async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/collective_rpc":
-            return await app(scope, receive, send)
+            await app(scope, receive, send)
+            return
         headers = [(b"content-type", scope["path"][1:].encode() + b"; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         for number in range(4):
