@@ -9,8 +9,6 @@ import pytest
 
 from evals.ab.arms import Users, difference
 
-sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
-
 
 def test_a_ratio_by_hand() -> None:
     # control: 3 of 4; users (2 of 2), (1 of 2): residuals 0.5, -0.5; treated: 2 of 4, residuals 1, -1
@@ -34,6 +32,7 @@ def test_users_with_nothing_to_count_are_left_out_and_one_user_says_nothing() ->
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_as_cluster_robust_regression(seed: int) -> None:
+    sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
     random = np.random.default_rng(seed)
     users, arm, value = [], [], []
     for user in range(60):
