@@ -9,8 +9,6 @@ import pytest
 
 from evals.ab.arms import Users, difference
 
-sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
-
 
 def test_a_ratio_by_hand() -> None:
     # control: 3 of 4; users (2 of 2), (1 of 2): residuals 0.5, -0.5; treated: 2 of 4, residuals 1, -1
@@ -47,6 +45,7 @@ def test_an_arm_nobody_has_used_yet_is_compared_with_users_who_have_a_past(other
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_as_cluster_robust_regression(seed: int) -> None:
+    sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
     random = np.random.default_rng(seed)
     users, arm, value = [], [], []
     for user in range(60):
