@@ -7,7 +7,8 @@ mutable that changes a result may live outside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,20 @@ def code_version() -> str:
     root = Path(__file__).resolve().parent.parent
     total = hashlib.sha256()
     for package in PACKAGES:
-        for path in sorted((root / package).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-                total.update(f"{path.relative_to(root).as_posix()}\0".encode())
-                total.update(hashlib.sha256(path.read_bytes()).digest())
+        for path in sorted(_own_files(str(root / package))):
+            total.update(f"{path[len(str(root)) + 1 :]}\0".encode())
+            total.update(hashlib.sha256(Path(path).read_bytes()).digest())
     return f"{VERSION}+{total.hexdigest()[:12]}"
+
+
+def _own_files(folder: str) -> Iterator[str]:
+    """All files below, but for what Python has compiled."""
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != "__pycache__":
+                yield from _own_files(entry.path)
+        elif entry.is_file() and not entry.name.endswith(".pyc"):
+            yield entry.path
 
 
 def fingerprint(

@@ -189,6 +189,7 @@ def _known(store: Store, plan: Plan, known: RunRow, started: float) -> StageResu
     result = StageResult(plan.stage.name, "noop", run_id=known.id, inputs=dict(plan.inputs))
     if known.state in ("rejected", "inconclusive"):
         result.status = known.state  # type: ignore[assignment]
+        result.warnings = json.loads(known.warnings)  # why: whoever hears it now may not have heard it then
     result.outputs = store.outputs_by_name(known.id)
     result.metrics = json.loads(known.metrics)
     result.notes.append(f"nothing to do: {known.id} did this already (--force repeats it)")
@@ -221,8 +222,7 @@ def _repeat(
 def _execute(
     workspace: Workspace, store: Store, plan: Plan, progress: Progress, started: float
 ) -> StageResult:
-    name = plan.stage.name
-    line = workspace.settings.workspace.line
+    name, line = plan.stage.name, workspace.settings.workspace.line
     run_id = new_run_id(name)
     result = StageResult(name, "failed", run_id=run_id, inputs=dict(plan.inputs))
     work = store.dir / "tmp" / run_id

@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     Stores and spools sync each step: on a disk the tests wait for tens of thousands of these. Whether a
     sync is there, and in which order, is tested by what the kernel is asked for, not by the disk.
     """
+    # Else libraries complain, when the process ends, of what was not taken apart. The first that is asked for
+    # is the last that is done: pytest collects garbage twice before, which need not go through all of that.
+    config.add_cleanup(gc.unfreeze)
     free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
     if config.option.basetemp is None and free > ROOM:
         for left in MEMORY.glob("rtrl-tests-*"):  # by a run that failed, or was killed
@@ -74,7 +77,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Give the memory back. What failed tests left is kept, see tmp_path_retention_policy."""
-    gc.unfreeze()  # else libraries complain, when the process ends, of what was not taken apart
     folder = config.stash.get(OWN_FOLDER, None)
     if folder is not None and not config.stash.get(FAILED, False):
         shutil.rmtree(folder, ignore_errors=True)

@@ -22,6 +22,7 @@ import msgspec
 
 from cursorbench.builder import told as logs
 from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
+from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
 from cursorbench.builder.fields import task_name
 from cursorbench.builder.instruction import Issues, of_commit, read_issues
@@ -125,8 +126,9 @@ def build(settings: Settings, progress: Progress) -> Built:
         with state.held():
             traced, unread = _traced(repository, head, settings, progress)
             candidates, filtered, passed = _scanned(repository, head, settings, traced, progress)
-            work = _Work(settings, repository, suite, state, issues, traced, progress, Lock())
-            judge = Judge(settings, backend, state.drafts, suite.folder)
+            clock = compiled(settings.cache.expanduser())
+            work = _Work(settings, repository, suite, state, issues, traced, progress, clock, Lock())
+            judge = Judge(settings, backend, state.drafts, suite.folder, clock)
             verdicts, again = work.all(judge, candidates)
             built = Built(
                 suite=suite,
@@ -136,7 +138,7 @@ def build(settings: Settings, progress: Progress) -> Built:
                 traced=(len(traced.requests), len(traced.silent)) if traced else None,
                 unread=unread,
                 again=again,
-                warnings=repository.warnings,
+                warnings=(*repository.warnings, *clock.warnings),
             )
             write_json(suite.path / "rejects.json", built.rejects())
     return built
@@ -153,6 +155,7 @@ class _Work:
     issues: Issues
     traced: Traced | None
     progress: Progress
+    clock: Clock
     reading: Lock
     failed: RtrlError | None = None
 
@@ -228,7 +231,7 @@ class _Work:
     def _key(self, candidate: Candidate) -> str:
         request = self.traced.requests.get(candidate.commit) if self.traced else None
         said = request or of_commit(candidate.message, self.issues)
-        return self.settings.key(said.text if said else "")
+        return self.settings.key(said.text if said else "", date_moves=not self.clock.why_not)
 
 
 def _suite(settings: Settings) -> Suite:

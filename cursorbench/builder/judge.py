@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.builder.cut import FutureLeftError, assert_cut, cut
+from cursorbench.builder.dates import Clock
 from cursorbench.builder.draft import Draft
 from cursorbench.builder.installed import assert_absent, imported_from
 from cursorbench.builder.project import Project
@@ -40,6 +41,7 @@ class Judge:
     Attributes:
         drafts: a folder for what is half made; on the file system of the suite.
         place: where a finished task of a name goes.
+        clock: what moves the date of validation's runs.
         narrow: takes of the ids that were found those that are meant; raises Unfit.
     """
 
@@ -47,6 +49,7 @@ class Judge:
     backend: Backend
     drafts: Path
     place: Callable[[str], Path]
+    clock: Clock
     narrow: Callable[[Stable], Stable] = lambda found: found
 
     def make(self, draft: Draft, said: Callable[[str], None]) -> dict[str, Any]:
@@ -119,7 +122,7 @@ class Judge:
     ) -> Validation:
         bench = Bench(
             self.backend, environment, environments.limits(task), draft.command, draft.test_files,
-            draft.removed, self.settings.timeout_s,
+            draft.removed, self.settings.timeout_s, self.clock,
         )  # fmt: skip
         return validate(bench, draft.solution, draft.without, draft.candidate.commit[:12], said)
 
@@ -171,6 +174,8 @@ def _told(found: Validation, seconds: float) -> dict[str, Any]:
         "fail_to_pass": len(tests.fail_to_pass),
         "pass_to_pass": len(tests.pass_to_pass),
         "unstable": list(tests.unstable),
+        "date": found.date,
+        "date_dependent": list(tests.date_dependent),
         "broken": len(tests.broken),
         "skipped_on_base": len(tests.skipped),
         "without": dict(found.needed),

@@ -1,9 +1,7 @@
 """One run of a commit's tests on the base with or without its solution, under conditions that vary.
 
 Each run is a sandbox of its own. From run to run differ: the order of the tests (pytest; `mounted/`), the
-seed of hashes, the time zone, and with it the hour and often the day. The date itself is not moved: a clock
-that is patched inside Python does not agree with itself (`time.time` against `datetime.now`), and under
-libfaketime 0.9.10 Python's sleeps fail and its waits hang. Not for: what the runs tell (`validate.py`).
+seed of hashes, the time zone and the date (`dates.py`). Not for: what the runs tell (`validate.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cursorbench.builder.dates import Clock
 from cursorbench.errors import SandboxError
 from cursorbench.graders import restoring
 from cursorbench.graders.running import Ran, run_tests
@@ -20,18 +19,23 @@ from cursorbench.sandbox.protocol import Backend, Environment, Limits
 PLUGINS = "/opt/rtrl/plugins"
 _MOUNTED = Path(__file__).parent / "mounted"
 _ZONES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Auckland", "America/Los_Angeles")
+_HOUR, _DAY = 3_600, 86_400
+# By run: another weekday and month, the second run another year whenever that is. The last two, for what
+# wavers, are at the true date: what differs there is not the date's doing.
+_AHEAD = (0, 403 * _DAY + 5 * _HOUR, 131 * _DAY + 17 * _HOUR, 0, 0)
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What varies between runs. `order` "" leaves the tests in their own."""
+    """What varies between runs. `order` "" leaves the tests in their own; `ahead_s` is from the true date."""
 
     order: str
     hash_seed: int
     zone: str
+    ahead_s: int = 0
 
     def variables(self) -> dict[str, str]:
-        """As environment variables."""
+        """As environment variables, but for the date."""
         return {
             "PYTHONHASHSEED": str(self.hash_seed),
             "RTRL_ORDER_SEED": self.order,
@@ -47,7 +51,7 @@ def conditions(run: int, seed: str) -> Conditions:
     """Those of the n-th run of a candidate; the first is as usual as it gets."""
     if run == 0:
         return USUAL
-    return Conditions(f"{seed}/{run}", 1_000 + 7_919 * run, _ZONES[run % len(_ZONES)])
+    return Conditions(f"{seed}/{run}", 1_000 + 7_919 * run, _ZONES[run % len(_ZONES)], _AHEAD[run])
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Bench:
         command: the tests', with `{report}`.
         files, removed: the commit's test files, put in place before each run.
         timeout_s: of one run.
+        clock: what moves the date.
     """
 
     backend: Backend
@@ -68,6 +73,17 @@ class Bench:
     files: Mapping[str, bytes]
     removed: Sequence[str]
     timeout_s: float
+    clock: Clock
+
+    def conditions(self, run: int, seed: str) -> Conditions:
+        """As the function, at the true date if no other can be had."""
+        found = conditions(run, seed)
+        return found if self.clock.folder else replace(found, ahead_s=0)
+
+    def checked(self) -> Bench:
+        """The same, its clock seen to move the date in this environment, or one that leaves it."""
+        with self.backend.start(self._inside(), self.limits) as box:
+            return replace(self, clock=self.clock.inside(box, _AHEAD[1]))
 
     def run(self, solution: str, under: Conditions, *, old_tests: bool = False) -> Ran:
         """The tests on the base with a patch of the solution, "" for none.
@@ -79,7 +95,7 @@ class Bench:
             restoring.PatchError: the patch does not apply.
             SandboxError: the sandbox died.
         """
-        with self.backend.start(with_plugins(self.environment), self.limits) as box:
+        with self.backend.start(self._inside(), self.limits) as box:
             restoring.apply(box, solution)
             for path in () if old_tests else self.removed:
                 box.exec(["rm", "-f", "--", path])
@@ -92,7 +108,12 @@ class Bench:
                     raise SandboxError(f"{path} could not be put in place: {error}") from error
             if not old_tests:
                 restoring.make_programs(box, self.files)
-            return run_tests(box, self.command, self.timeout_s, under.variables())
+            given = {**under.variables(), **self.clock.variables(under.ahead_s)}
+            return run_tests(box, self.command, self.timeout_s, given)
+
+    def _inside(self) -> Environment:
+        found = with_plugins(self.environment)
+        return replace(found, mounts={**found.mounts, **self.clock.mounts})
 
 
 def with_plugins(environment: Environment) -> Environment:

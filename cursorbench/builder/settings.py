@@ -22,7 +22,7 @@ from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.graders.running import REPORT
 
 TESTS = "{tests}"
-RULES = 2  # raised when a rule changes that verdicts hang on
+RULES = 3  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
@@ -112,11 +112,12 @@ class Settings:
         """What tasks call the repository."""
         return self.name or _origin(self.repo) or _folder_name(self.repo)
 
-    def key(self, about: str) -> str:
+    def key(self, about: str, *, date_moves: bool) -> str:
         """Digest of all that a candidate's verdict hangs on; `about`: what else, its prompt for one."""
         told = [
             RULES, self.repository_name(), self.install, self.lock.read_text("utf-8") if self.lock else "",
-            self.environment, self.python, self.command, self.scope, self.timeout_s, self.heldout, about,
+            self.environment, self.python, self.command, self.scope, self.timeout_s, self.heldout,
+            date_moves, about,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 

@@ -27,7 +27,8 @@ def narrowing(row: Row, facts: dict[str, Any]) -> Callable[[Stable], Stable]:
 
     def narrow(found: Stable) -> Stable:
         telling, missing = matched(row.fail_to_pass, found.fail_to_pass)
-        wrong = [name for name in missing if name not in found.unstable] or ([] if telling else list(missing))
+        wavering = (*found.unstable, *found.date_dependent)
+        wrong = [name for name in missing if name not in wavering] or ([] if telling else list(missing))
         if wrong:
             why = _why(wrong[0], found)
             raise Unfit("ids_not_reproduced", f"{len(wrong)} of {len(row.fail_to_pass)}: {wrong[0]} {why}")
@@ -67,6 +68,7 @@ def _why(name: str, found: Stable) -> str:
     kinds = {
         "passes on the base, too": found.pass_to_pass,
         "wavers": found.unstable,
+        "passes at some dates only": found.date_dependent,
         "fails with the patch": found.broken,
         "is skipped on the base": found.skipped,
     }

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from cursorbench.builder.build import Progress
+from cursorbench.builder.dates import compiled
 from cursorbench.builder.draft import Draft, prepare
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.settings import Settings, filled
@@ -68,6 +69,8 @@ def import_rows(settings: RowSettings, progress: Progress) -> Exchanged:
     state = State(suite.path)
     with state.held():
         work = _Work(settings, build, suite, state, backend)
+        if work.clock.warnings:
+            progress.message(work.clock.warnings[0])
         progress.start("rows", len(rows))
         names: set[str] = set()
         for row in rows:
@@ -94,6 +97,7 @@ class _Work:
     ) -> None:
         self.settings, self.build, self.suite = settings, build, suite
         self.state, self.backend = state, backend
+        self.clock = compiled(build.cache.expanduser())
         self.made: list[str] = []
         self.refused: list[Refused] = []
         self.notes: dict[str, str] = {}
@@ -121,7 +125,7 @@ class _Work:
             self.refused.append(Refused(row.instance_id, verdict.reason, verdict.detail))
 
     def _verdict(self, row: Row) -> Verdict:
-        key = self.build.key(f"{RULES} {row!r}")
+        key = self.build.key(f"{RULES} {row!r}", date_moves=not self.clock.why_not)
         name = hashlib.sha256(row.instance_id.encode()).hexdigest()[:40]
         known = self.state.verdict(name, key)
         if known and (known.outcome != "kept" or self.suite.folder(known.task).is_dir()):
@@ -158,6 +162,7 @@ class _Work:
                 self.backend,
                 self.state.drafts,
                 self.suite.folder,
+                self.clock,
                 narrowing(row, draft.facts["swe_bench"]),
             )
             return judge.make(draft, lambda what: None)

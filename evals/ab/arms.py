@@ -106,14 +106,14 @@ class Difference:
 
 
 def difference(control: Users, treated: Users) -> Difference:
-    """The arms' difference, adjusted for the past where both arms know one."""
+    """The arms' difference, adjusted for the past where both arms know one; nan of an arm without users."""
     arms = (control, treated)
     residuals = [arm.sums - arm.mean * arm.counts for arm in arms]
     totals = [float(arm.counts.sum()) for arm in arms]
     value = treated.mean - control.mean
     plain = sum(_variance(e, total) for e, total in zip(residuals, totals, strict=True))
     variance = plain
-    if control.before is not None and treated.before is not None:
+    if control.before is not None and treated.before is not None and all(totals):
         covariates = _centred(control.before, treated.before)
         slope = _slope(residuals, covariates, totals)
         adjusted = [e - slope * x for e, x in zip(residuals, covariates, strict=True)]

@@ -6,11 +6,14 @@ same harness, the same folder. Carries no answers itself.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +26,9 @@ from evals.population.people import SYSTEM, Case, message
 from evals.population.reactions import Reaction, react
 
 MAX_TOKENS = 96  # of one model call: an edit of a small file is 30, and a ramble should end
+
+_FOLDER = "rtrl-people-"
+_FRESH_S = 60  # so young a folder may be one that is not locked yet
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,37 @@ def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder for the folders, in memory where the machine has such a place."""
+def scratch(place: Path | None = None) -> Iterator[Path]:
+    """A folder for the folders, in memory where the machine has such a place.
+
+    Killed, a process leaves its folder there. Each folder is locked (`flock`) by who uses it, so whoever
+    makes the next one removes those of the dead.
+    """
     shared = Path("/dev/shm")
-    place = str(shared) if shared.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="rtrl-people-", dir=place) as folder:
+    place = place or (shared if shared.is_dir() else Path(tempfile.gettempdir()))
+    _sweep(place)
+    with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=place) as folder, _locked(Path(folder)):
         yield Path(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Raises BlockingIOError when somebody else has it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _sweep(place: Path) -> None:
+    for folder in place.glob(f"{_FOLDER}*"):
+        with suppress(OSError):  # another user's, or somebody uses it or removes it at this moment
+            about = folder.lstat()
+            if about.st_uid == os.getuid() and time.time() - about.st_mtime > _FRESH_S:
+                with _locked(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kind(case: Case) -> Kind:

@@ -120,13 +120,14 @@ class LmEvalSuite:
 
         from evals.suites.engine_lm import EngineLM
 
-        results = simple_evaluate(
-            model=EngineLM(subject, self.batch),
-            tasks=[self._task_name],
-            task_manager=self._manager,
-            samples={self._task_name: indices},
-            bootstrap_iters=0,
-        )
+        with _undescribed():
+            results = simple_evaluate(
+                model=EngineLM(subject, self.batch),
+                tasks=[self._task_name],
+                task_manager=self._manager,
+                samples={self._task_name: indices},
+                bootstrap_iters=0,
+            )
         samples: list[dict[str, Any]] = results["samples"][self._task_name]
         return samples
 
@@ -198,6 +199,19 @@ def _quiet() -> Iterator[io.StringIO]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _undescribed() -> Iterator[None]:
+    """No description of the machine with each result: `pip list` and more, a second that nobody reads."""
+    from lm_eval import evaluator
+
+    describe = evaluator.add_env_info
+    evaluator.add_env_info = lambda results: None
+    try:
+        yield
+    finally:
+        evaluator.add_env_info = describe
 
 
 @contextlib.contextmanager

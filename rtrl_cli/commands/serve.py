@@ -87,8 +87,8 @@ def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json:
     began = time.monotonic()
     endpoint = start_detached(found, say=say)
     facts = _facts(endpoint, model=found.settings.engine.served_name, key_file=_key_file(found))
-    with Admin(endpoint) as admin:
-        served = admin.served()
+    admin = Admin(endpoint)
+    served = admin.served()
     artifact = store.artifact(served.checkpoint)
     facts |= {
         "checkpoint": artifact.ref if artifact else served.checkpoint,

@@ -50,17 +50,22 @@ def previous(rows: Sequence[Labelled]) -> list[float]:
     }
     weights = {name: entry["weight"] for name, entry in table["features"].items()}
     opening = {name for name, entry in table["features"].items() if entry.get("opening")}
-    return [_previous(row, table, compiled, weights, opening) for row in rows]
+    said, asked_for = prose([row.message for row in rows]), prose([row.request for row in rows])
+    return [
+        _previous(row, texts, table, compiled, weights, opening)
+        for row, texts in zip(rows, zip(said, asked_for, strict=True), strict=True)
+    ]
 
 
 def _previous(
     row: Labelled,
+    prose_of: tuple[str, str],
     table: dict[str, Any],
     compiled: dict[str, re.Pattern[str]],
     weights: dict[str, float],
     opening: set[str],
 ) -> float:
-    said, asked_for = prose([row.message, row.request])
+    said, asked_for = prose_of
     plain = compiled["resolved"].sub(" resolved ", said)
     start = plain[: table["opening_characters"]]
     found = {

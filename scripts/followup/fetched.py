@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -35,6 +36,7 @@ from stages.distill.signals.followup import patterns
 from stages.distill.signals.followup.features import readable
 
 FILE = learn.DATA.parent / "fetched.jsonl"
+SOURCE = ("repository", "licence", "commit")
 _PACKAGE = Path(patterns.__file__).parent
 CODE = (_PACKAGE / "patterns.toml", _PACKAGE / "features.py", _PACKAGE / "patterns.py")
 
@@ -62,10 +64,13 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of the file: sha256 of what the features follow from, and the features' names."""
+    """The first line of the file: sha256 of what the features follow from, the features' names; n-grams and
+    sources (`SOURCE`), which the other lines name by their places here."""
 
     code: dict[str, str]
     features: list[str]
+    ngrams: list[str]
+    sources: list[tuple[str, ...]]
 
 
 def digests() -> dict[str, str]:
@@ -113,12 +118,33 @@ def _shared(rows: Sequence[learn.Labelled], found: learn.Examples) -> set[str]:
     return {gram for gram, names in owners.items() if len(names) > 1}
 
 
-def read(path: Path = FILE) -> list[Derived]:
-    """The messages of the file, in its order. Raises ValueError when its features are of other code."""
-    head, *lines = path.read_bytes().splitlines()
-    if msgspec.json.decode(head, type=Head).code != digests():
+def write(rows: Sequence[Derived], features: list[str], path: Path = FILE) -> None:
+    """The file; each n-gram and each source is in it once."""
+    ngrams = sorted({gram for row in rows for gram in row.ngrams})
+    place = {gram: n for n, gram in enumerate(ngrams)}
+    sources = sorted({tuple(getattr(row, name) for name in SOURCE) for row in rows})
+    lines: list[Any] = [Head(code=digests(), features=features, ngrams=ngrams, sources=sources)]
+    for row in rows:
+        told = msgspec.structs.asdict(row)
+        source = sources.index(tuple(told.pop(name) for name in SOURCE))
+        lines.append(told | {"ngrams": [place[gram] for gram in row.ngrams], "source": source})
+    encode = msgspec.json.Encoder(order="sorted").encode
+    path.write_bytes(b"".join(encode(line) + b"\n" for line in lines))
+
+
+def read(path: Path = FILE, *, current: bool = True) -> list[Derived]:
+    """The messages of the file, in its order. Raises ValueError when its features are of other code than the
+    `current`."""
+    first, *lines = path.read_bytes().splitlines()
+    head = msgspec.json.decode(first, type=Head)
+    if current and head.code != digests():
         raise ValueError(f"{path.name} holds features of other patterns: write it anew, see fetched.py")
-    return [msgspec.json.decode(line, type=Derived) for line in lines]
+    rows = []
+    for row in map(msgspec.json.decode, lines):
+        source = zip(SOURCE, head.sources[row.pop("source")], strict=True)
+        ngrams = [head.ngrams[n] for n in row["ngrams"]]
+        rows.append(msgspec.convert(row | dict(source) | {"ngrams": ngrams}, Derived))
+    return rows
 
 
 def examples(rows: Sequence[Derived], path: Path = FILE) -> learn.Examples:
@@ -167,17 +193,14 @@ def main() -> int:
         one, other = map(label.reading, given.readings)
         decided = label.adjudication()
     else:
-        before = [msgspec.json.decode(line, type=Derived) for line in FILE.read_bytes().splitlines()[1:]]
+        before = read(current=False)
         one, other = ({row.id: (getattr(row, name), row.rule) for row in before} for name in ("a", "b"))
         decided = {row.id: (row.label, row.rule) for row in before}
     joined = label.joined(candidates, one, other, decided)
     usable = [row for row in joined if row["label"] != "unusable"]
     rows = [msgspec.convert(row, learn.Labelled) for row in usable]
     lines = derived(rows, {row["id"]: (row["licence"], row["commit"]) for row in usable})
-    names = sorted(readable([learn.case(rows[0])]))
-    encode = msgspec.json.Encoder(order="sorted").encode
-    head = encode(Head(code=digests(), features=names))
-    FILE.write_bytes(b"\n".join([head, *map(encode, lines)]) + b"\n")
+    write(lines, sorted(readable([learn.case(rows[0])])))
     print(json.dumps({"messages": len(joined), "usable": len(lines), "owners": len({r.owner for r in rows})}))
     return 0
 

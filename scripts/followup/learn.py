@@ -22,8 +22,9 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 
-from stages.distill.signals.followup.features import Followup, ngrams, readable
+from stages.distill.signals.followup.features import Followup, ngrams_of, readable, shortened
 from stages.distill.signals.followup.model import Model
+from stages.distill.text import prose
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "stages/distill/signals/followup_data/messages.jsonl"
@@ -103,7 +104,7 @@ def case(row: Labelled) -> Followup:
 
 def examples(rows: Sequence[Labelled]) -> Examples:
     """Real messages, weighed as the module says."""
-    grams = [ngrams(row.message) for row in rows]
+    grams = _grams([row.message for row in rows])
     forms = one_per_form(grams)
     return Examples(
         readable([case(row) for row in rows]),
@@ -119,10 +120,15 @@ def written(path: Path = WRITTEN) -> Examples:
     texts = [text.replace("\\n", "\n") for _, text in lines]
     return Examples(
         readable([Followup(text) for text in texts]),
-        [ngrams(text) for text in texts],
+        _grams(texts),
         np.array([float(label) for label, _ in lines]),
         np.full(len(lines), float(RECIPE["written_weight"])),
     )
+
+
+def _grams(messages: Sequence[str]) -> list[list[str]]:
+    """`features.ngrams` of each message; their prose is found in one column, as `model.judge` does."""
+    return [ngrams_of(said) for said in prose([shortened(message) for message in messages])]
 
 
 def one_per_form(grams: Sequence[list[str]]) -> Floats:

@@ -67,8 +67,8 @@ def served_is_live(workspace: Path, within_s: float = 15.0) -> list[str]:
     while True:
         live = Store.open(workspace / "store").alias("auto", "live")
         try:
-            with Admin(require_endpoint(workspace / "run")) as admin:
-                served = admin.served().checkpoint
+            admin = Admin(require_endpoint(workspace / "run"))
+            served = admin.served().checkpoint
         except RtrlError as error:
             served = error.message
         if live is not None and served == live.digest:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from stages.delivery.depot import Depot
 from stages.delta import SUFFIX
-from stages.delta.rebuild import delta_files, rebuild
+from stages.delta.file import delta_files
+from stages.delta.rebuild import rebuild
 from stages.delta.source import DeltaWeights, Weights, WholeWeights
 from stages.errors import IntegrityError
 from stages.registry.objects import files_of

@@ -154,3 +154,11 @@ class DeltaFile:
     def damaged(self, why: str) -> IntegrityError:
         """The error (exit 12) that says so."""
         return IntegrityError(f"{self.path} is damaged: {why}", hint=HINT)
+
+
+def delta_files(folder: Path) -> list[DeltaFile]:
+    """The delta files of a checkpoint folder, in the order of their names; none for whole weights.
+
+    Raises IntegrityError (exit 12) when one is damaged.
+    """
+    return [DeltaFile(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]

@@ -6,19 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stages.delta import SUFFIX
 from stages.delta.file import HINT, DeltaFile
 from stages.delta.source import DeltaWeights
 from stages.delta.threads import in_order
 from stages.errors import IntegrityError
-
-
-def delta_files(folder: Path) -> list[DeltaFile]:
-    """The delta files of a checkpoint folder, in the order of their names; none for whole weights.
-
-    Raises IntegrityError (exit 12) when one is damaged.
-    """
-    return [DeltaFile(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
 
 
 def content(weights: DeltaWeights, file: DeltaFile) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.engine.config import EngineConfig
-from stages.engine.process import in_one_process
+from stages.engine.options import in_one_process
 from stages.errors import IntegrityError
 
 FOLDER = "adapter"

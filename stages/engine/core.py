@@ -1,7 +1,7 @@
 """vLLM's engine core, as its worker sees it: is there work for a step, and what does its prefix cache hold?
 
 Part of the worker; imports nothing of vLLM. A worker is given no way to the core. Where both are one process
-(`process.in_one_process`) the core itself calls the worker, so it is found among the callers. Elsewhere
+(`options.in_one_process`) the core itself calls the worker, so it is found among the callers. Elsewhere
 nothing is known, and whoever asks does without.
 """
 

@@ -6,7 +6,8 @@ them all. It runs inside vLLM's server process and takes the key from the enviro
 users cannot read, not from the command line, which they can.
 
 Every answer says in `x-rtrl-engine` which process gave it, and how often it was told what may change its
-weights: whoever has proved what it holds sees by that when it is not what was proved any more.
+weights: whoever has proved what it holds sees by that when it is not what was proved any more. A stream of
+events says it again, as a comment, before the first piece that was sent after it was told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any
 
 KEY_VARIABLE = "RTRL_ENGINE_KEY"
 NAME = b"x-rtrl-engine"
+NOTE = b": " + NAME + b" "  # the comment in a stream
 READS = "x-rtrl-reads"  # header of a call that leaves the served weights as they are
+_EVENTS = b"text/event-stream"
 _HARMLESS = ("/v1/", "/pause", "/resume", "/reset_prefix_cache")
 
 Scope = MutableMapping[str, Any]
@@ -56,10 +59,17 @@ class KeyGuard:
         await send({"type": "http.response.body", "body": body})
 
     def _named(self, send: Send) -> Send:
+        said, events = b"", False
+
         async def named(message: MutableMapping[str, Any]) -> None:
+            nonlocal said, events
+            name = f"{self._process}.{self._changes}".encode()
             if message["type"] == "http.response.start":
-                name = (NAME, f"{self._process}.{self._changes}".encode())
-                message = {**message, "headers": [*message.get("headers", ()), name]}
+                headers = list(message.get("headers", ()))
+                events = any(key == b"content-type" and _EVENTS in value for key, value in headers)
+                message, said = {**message, "headers": [*headers, (NAME, name)]}, name
+            elif events and name != said and message.get("body"):
+                message, said = {**message, "body": NOTE + name + b"\n\n" + message["body"]}, name
             await send(message)
 
         return named

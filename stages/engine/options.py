@@ -1,4 +1,5 @@
-"""vLLM's arguments for what not every engine has: a drafting head, adapters beside the weights."""
+"""vLLM's arguments for what not every engine has: a drafting head, adapters beside the weights, more than
+one process."""
 
 from __future__ import annotations
 
@@ -13,6 +14,32 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has room for
 SLOTS = 4
 RUNTIME = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}  # its routes ask for the engine's key, as all do
 NOT_LINEAR = frozenset({"embed_tokens", "lm_head"})  # a train run's adapters are on neither
+# Arguments that say themselves over which processes the model is spread.
+SPREADING = frozenset(
+    {
+        "--distributed-executor-backend",
+        *("--tensor-parallel-size", "-tp"),
+        *("--pipeline-parallel-size", "-pp"),
+        *("--data-parallel-size", "-dp"),
+        *("--data-parallel-size-local", "-dpl"),
+        *("--decode-context-parallel-size", "-dcp"),
+        *("--prefill-context-parallel-size", "-pcp"),
+        *("--nnodes", "-n"),
+    }
+)
+
+
+def in_one_process(config: EngineConfig) -> bool:
+    """Whether the engine core runs the model itself; it does unless `extra_args` spread the model.
+
+    On CPUs vLLM would otherwise use a worker process of its own, and core and worker wait for each other
+    in a loop of `sched_yield`: on two cores they starve everybody else for as long as they decode. It
+    does so (vllm 0.32, `platforms/cpu.py`) even when asked for one process, unless
+    VLLM_ENABLE_V1_MULTIPROCESSING is 0, which the server heeds nowhere else. On one GPU it is the default.
+    vLLM takes `_` for `-` in the names of options, so both count.
+    """
+    names = (argument.split("=")[0].replace("_", "-") for argument in config.extra_args)
+    return not any(name in SPREADING for name in names)
 
 
 def drafting(checkpoint_dir: Path, config: EngineConfig) -> list[str]:

@@ -32,19 +32,6 @@ from stages.trust import nobody
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
-# Arguments that say themselves over which processes the model is spread.
-SPREADING = frozenset(
-    {
-        "--distributed-executor-backend",
-        *("--tensor-parallel-size", "-tp"),
-        *("--pipeline-parallel-size", "-pp"),
-        *("--data-parallel-size", "-dp"),
-        *("--data-parallel-size-local", "-dpl"),
-        *("--decode-context-parallel-size", "-dcp"),
-        *("--prefill-context-parallel-size", "-pcp"),
-        *("--nnodes", "-n"),
-    }
-)
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -61,7 +48,7 @@ def environment(config: EngineConfig) -> dict[str, str]:
     compiling = {"TORCHDYNAMO_DISABLE": "1"} if config.enforce_eager else {}
     return {
         "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) - 1)),  # one core for HTTP
-        **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_one_process(config) else {}),
+        **({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if options.in_one_process(config) else {}),
         **os.environ,
         **compiling,
         **(options.RUNTIME if config.lora_rank else {}),
@@ -73,19 +60,6 @@ def environment(config: EngineConfig) -> dict[str, str]:
         "PYTHONPATH": f"{root}{os.pathsep}{inherited}" if inherited else root,
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def in_one_process(config: EngineConfig) -> bool:
-    """Whether the engine core runs the model itself; it does unless `extra_args` spread the model.
-
-    On CPUs vLLM would otherwise use a worker process of its own, and core and worker wait for each other
-    in a loop of `sched_yield`: on two cores they starve everybody else for as long as they decode. It
-    does so (vllm 0.32, `platforms/cpu.py`) even when asked for one process, unless
-    VLLM_ENABLE_V1_MULTIPROCESSING is 0, which the server heeds nowhere else. On one GPU it is the default.
-    vLLM takes `_` for `-` in the names of options, so both count.
-    """
-    names = (argument.split("=")[0].replace("_", "-") for argument in config.extra_args)
-    return not any(name in SPREADING for name in names)
 
 
 def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str]:
@@ -101,7 +75,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--gpu-memory-utilization", str(config.gpu_memory_utilization)),
         *("--seed", str(config.seed)),
         *(("--enforce-eager",) if config.enforce_eager else ()),
-        *(("--distributed-executor-backend", "uni") if in_one_process(config) else ()),
+        *(("--distributed-executor-backend", "uni") if options.in_one_process(config) else ()),
         "--disable-uvicorn-access-log",
         "--disable-log-stats",
         "--no-log-error-stack",  # the stack of a refused request holds its content
@@ -110,7 +84,7 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
         *("--generation-config", "vllm"),
         *("--worker-extension-cls", "stages.engine.worker.WorkerExtension"),
         *options.drafting(checkpoint_dir, config),
-        *(options.adapters(checkpoint_dir, config) if in_one_process(config) else ()),
+        *(options.adapters(checkpoint_dir, config) if options.in_one_process(config) else ()),
         *("--middleware", "stages.engine.guard.KeyGuard"),
         *config.extra_args,
     ]

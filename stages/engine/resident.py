@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -158,13 +159,18 @@ def checksum(tensor: torch.Tensor) -> int:
     and O. Kaser, "Strongly universal string hashing is fast", 2014.
     """
     bits = tensor.detach().contiguous().view(-1).view(BITS[tensor.element_size()])
-    generator = torch.Generator().manual_seed(1)
-    odd = torch.randint(0, 1 << 30, (min(PIECE, bits.numel()),), generator=generator) * 2 + 1
-    odd = odd.to(bits.device)
+    odd = _multipliers(PIECE, bits.device)
     total: int = bits.numel()
     for piece in bits.split(PIECE):
         total = (total * PRIME + int((piece.to(torch.int64) * odd[: piece.numel()]).sum())) % (1 << 64)
     return total
+
+
+@cache
+def _multipliers(count: int, device: torch.device) -> torch.Tensor:
+    """The m of `checksum`: [count] int64; the same for every tensor."""
+    generator = torch.Generator().manual_seed(1)
+    return (torch.randint(0, 1 << 30, (count,), generator=generator) * 2 + 1).to(device)
 
 
 def kernels(model: torch.nn.Module) -> dict[str, Kernel]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from stages.engine.guard import NOTE
 from stages.gateway.breaker import Breaker
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_answer import is_event, is_whole
@@ -33,6 +34,10 @@ class EngineLostError(Exception):
     def __init__(self, *, timeout: bool) -> None:
         super().__init__("timeout" if timeout else "lost")
         self.timeout = timeout
+
+
+class _UnknownError(Exception):
+    """In the middle of its answer the engine was told what may change its weights, by somebody else."""
 
 
 class EngineClient:
@@ -119,12 +124,14 @@ class EngineClient:
                     if response.status != 200:
                         attempt.ok = _is_well(response.status, doubtful)
                         raise refused(response.status, await response.read())
-                    async for event in _events(response):
+                    async for event in _events(response, self.known):
                         if "error" in event:
                             attempt.ok = first and _is_well(_status(event["error"]), doubtful)
                             raise _stream_error(event["error"], first=first)
                         first, attempt.ok = False, True
                         yield event
+            except _UnknownError:  # what comes now may be of anybody's weights
+                raise (_unknown() if first else EngineLostError(timeout=False)) from None
             except TimeoutError:
                 attempt.ok = False
                 raise (_too_slow(self._timeout) if first else EngineLostError(timeout=True)) from None
@@ -138,15 +145,18 @@ class EngineClient:
         response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
         try:
             if not self.known(response.engine):
-                raise unavailable("engine_unknown", "the engine is another one than was verified")
+                raise _unknown()
             yield response
         finally:
             response.close()
             transport.release()
 
 
-async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
-    """Server-sent events. Raises EngineBrokeOffError for what is none, and an end without [DONE]."""
+async def _events(response: Response, known: Callable[[str], bool]) -> AsyncIterator[dict[str, Any]]:
+    """Server-sent events. Raises EngineBrokeOffError for what is none, and an end without [DONE].
+
+    _UnknownError: the engine says that it was told what may change its weights, and `known` denies it.
+    """
     rest = b""
     async for part in response.parts():
         lines = (rest + part).split(b"\n")
@@ -160,6 +170,8 @@ async def _events(response: Response) -> AsyncIterator[dict[str, Any]]:
                 if not is_event(event):
                     raise EngineBrokeOffError("what the engine streams is no answer")
                 yield event
+            elif line.startswith(NOTE) and not known(line.removeprefix(NOTE).strip().decode("latin-1")):
+                raise _UnknownError
     raise EngineBrokeOffError("the stream ended early")
 
 
@@ -187,6 +199,10 @@ def _answer(content: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return value if is_whole(value) else None
+
+
+def _unknown() -> ApiError:
+    return unavailable("engine_unknown", "the engine is another one than was verified")
 
 
 def _down() -> ApiError:

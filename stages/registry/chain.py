@@ -51,7 +51,7 @@ def weights_of(
     Raises:
         IntegrityError: (exit 12) a file of the chain is missing or damaged, or does not fit the next.
     """
-    from stages.delta.rebuild import delta_files
+    from stages.delta.file import delta_files
     from stages.delta.source import DeltaWeights, WholeWeights
 
     deltas = []

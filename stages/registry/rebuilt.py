@@ -97,7 +97,7 @@ def check_rebuilt(store: Store, checkpoint: Artifact) -> bool:
 
 def whole_weights(store: Store, checkpoint: Artifact) -> WholeWeights:
     """The weights of a checkpoint for a delta to it. Raises as `checkpoint_folder`."""
-    from stages.delta.rebuild import delta_files
+    from stages.delta.file import delta_files
     from stages.delta.source import WholeWeights
 
     if checkpoint.base is None:
@@ -108,7 +108,7 @@ def whole_weights(store: Store, checkpoint: Artifact) -> WholeWeights:
 
 
 def _is_sound(folder: Path, checkpoint: Artifact) -> bool:
-    from stages.delta.rebuild import delta_files
+    from stages.delta.file import delta_files
 
     expected = {file.name: file.index.sha256 for file in delta_files(checkpoint.path)}
     for path in files_of(checkpoint.path):

@@ -6,12 +6,10 @@ speaks to it, because only the gateway can hold requests back while weights chan
 
 from __future__ import annotations
 
-import json
+from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import httpx
 import msgspec
 
 from stages.errors import (
@@ -23,7 +21,7 @@ from stages.errors import (
     UsageError,
 )
 from stages.target.endpoint import Endpoint
-from stages.trust import trusted
+from stages.target.wire import ask
 
 
 class EngineServed(msgspec.Struct, frozen=True):
@@ -52,32 +50,14 @@ class Served(msgspec.Struct, frozen=True):
 
 
 class Admin:
-    """The admin listener of a running gateway. Use as a context manager.
+    """The admin listener of a running gateway.
 
     Raises DependencyDownError (exit 13) from every method when the gateway does not answer.
     """
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float = 30) -> None:
         self.endpoint = endpoint
-        base_url = endpoint.admin_url or "http://admin"
-        verify = trusted(base_url)
-        socket = endpoint.admin_socket
-        transport = httpx.HTTPTransport(uds=socket, verify=verify) if socket else None
-        self._client = httpx.Client(
-            base_url=base_url,
-            transport=transport,
-            verify=verify,
-            headers={"Authorization": f"Bearer {endpoint.admin_key}"},
-            timeout=timeout_s,
-        )
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.close()
+        self._timeout_s = timeout_s
 
     def served(self, line: str = "") -> Served:
         """What is served now to the users of a line: by its own engine, or what the main line serves."""
@@ -166,25 +146,21 @@ class Admin:
     def _ask(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
         try:
-            answer = self._client.request(method, path, json=body, timeout=timeout)
-        except httpx.TimeoutException as error:
+            status, document = ask(self.endpoint, method, path, body, timeout_s or self._timeout_s)
+        except TimeoutError as error:
             raise DependencyDownError(
                 f"the gateway did not answer {path} in time",
                 hint="what is served is unchanged or still changing: `rtrl status` says which",
             ) from error
-        except httpx.HTTPError as error:
+        except (OSError, HTTPException) as error:
             raise DependencyDownError(
-                f"the gateway does not answer {path}: {error}", hint="look at the output of `rtrl serve`"
+                f"the gateway does not answer {path}: {error or type(error).__name__}",
+                hint="look at the output of `rtrl serve`",
             ) from error
-        try:
-            document = answer.json()
-        except json.JSONDecodeError:
-            document = {}
-        if answer.status_code != 200:
-            raise refused(path, answer.status_code, document)
-        return dict(document)
+        if status != 200 or document is None:
+            raise refused(path, status, document)
+        return document
 
 
 _KINDS: dict[object, type[RtrlError]] = {

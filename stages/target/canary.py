@@ -70,12 +70,12 @@ def open_canary(
     progress.message(f"starting an engine on {switch.target.ref} for {share:.0%} of the users")
     facts: dict[str, Any] = {"deployment": deployment.id, "share": share}
     try:
-        with Admin(require_endpoint(workspace.run_dir)) as admin:
-            answer = _start(workspace, store, switch, deployment, 0.0 if shadowed else share, admin)
-            if shadowed:
-                facts["shadow"] = _shadow(workspace, store, switch, deployment, admin, progress)
-                admin.share_canary(line=switch.line, deployment=deployment.id, share=share)
-            opened = admin.flush_spool()  # what comes later may be the canary's
+        admin = Admin(require_endpoint(workspace.run_dir))
+        answer = _start(workspace, store, switch, deployment, 0.0 if shadowed else share, admin)
+        if shadowed:
+            facts["shadow"] = _shadow(workspace, store, switch, deployment, admin, progress)
+            admin.share_canary(line=switch.line, deployment=deployment.id, share=share)
+        opened = admin.flush_spool()  # what comes later may be the canary's
         faults.point("canary.open.after")
         store.deployments.transition(
             deployment.id, "verifying", "canary", canary={"share": share, "opened_seq": opened}
@@ -96,10 +96,10 @@ def rehearse(
     What it found, for people. Raises as `open_canary`.
     """
     progress.message(f"starting an engine on {switch.target.ref} that answers no user")
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
-        _start(workspace, store, switch, deployment, 0.0, admin)
-        found = _shadow(workspace, store, switch, deployment, admin, progress)
-        admin.close_canary(line=switch.line, drain_s=1.0)
+    admin = Admin(require_endpoint(workspace.run_dir))
+    _start(workspace, store, switch, deployment, 0.0, admin)
+    found = _shadow(workspace, store, switch, deployment, admin, progress)
+    admin.close_canary(line=switch.line, drain_s=1.0)
     return found
 
 
@@ -161,27 +161,27 @@ def promote(
     """
     begun = time.monotonic()
     progress.message(f"loading {switch.target.ref} into the live engine")
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
-        answer = admin.swap(
-            line=switch.line,
-            checkpoint=switch.target.digest,
-            path=store.checkpoint_folder(switch.target),
-            deployment=canary.id,
-            drain_s=switch.drain_s,
-            timeout_s=switch.timeout_s,
-            cut=switch.cut,
-        )
-        faults.point("canary.promote.swap.after")
-        store.move_alias(
-            switch.line,
-            "live",
-            switch.target.digest,
-            reason=switch.reason,
-            by=getpass.getuser(),
-            deployment_id=canary.id,
-        )
-        faults.point("canary.promote.alias.after")
-        admin.close_canary(line=switch.line, drain_s=switch.drain_s)
+    admin = Admin(require_endpoint(workspace.run_dir))
+    answer = admin.swap(
+        line=switch.line,
+        checkpoint=switch.target.digest,
+        path=store.checkpoint_folder(switch.target),
+        deployment=canary.id,
+        drain_s=switch.drain_s,
+        timeout_s=switch.timeout_s,
+        cut=switch.cut,
+    )
+    faults.point("canary.promote.swap.after")
+    store.move_alias(
+        switch.line,
+        "live",
+        switch.target.digest,
+        reason=switch.reason,
+        by=getpass.getuser(),
+        deployment_id=canary.id,
+    )
+    faults.point("canary.promote.alias.after")
+    admin.close_canary(line=switch.line, drain_s=switch.drain_s)
     return {
         "deployment": canary.id,
         "verification": answer.get("verification", {}),
@@ -201,8 +201,8 @@ def end(
     """Everybody back to the live arm at once, then the record. Raises DependencyDownError (13)."""
     begun = time.monotonic()
     if not offline:
-        with Admin(require_endpoint(workspace.run_dir)) as admin:
-            admin.close_canary(line=canary.line, drain_s=drain_s)
+        admin = Admin(require_endpoint(workspace.run_dir))
+        admin.close_canary(line=canary.line, drain_s=drain_s)
     faults.point("canary.closed.after")
     store.deployments.end_canary(canary.id, reason, by=getpass.getuser())
     return {"deployment": canary.id, "switch_s": round(time.monotonic() - begun, 3)}

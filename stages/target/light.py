@@ -7,16 +7,15 @@ stage does the whole and says what it is. Not here: everything else that is aske
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
 import tomllib
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from stages.errors import RtrlError
 from stages.target.endpoint import Endpoint, running_endpoint
+from stages.target.wire import ask
 from stages.workspace import SETTINGS_FILE, Workspace
 
 HINT_S = 1.0  # patience with a gateway that is only told something
@@ -47,27 +46,14 @@ def settings_of_served(root: Path, endpoint: Endpoint | None) -> dict[str, Any] 
 
 def served(endpoint: Endpoint) -> dict[str, Any] | None:
     """What the gateway says that it serves. As `post` otherwise."""
-    return _ask(endpoint, "GET", "/admin/served", None, HINT_S)
+    return _unless_refused(ask(endpoint, "GET", "/admin/served", None, HINT_S))
 
 
 def post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
-    """The admin listener's answer; None when it refuses. Raises OSError, HTTPException, ValueError."""
-    return _ask(endpoint, "POST", path, json.dumps(body).encode(), timeout_s)
+    """The admin listener's answer; None when it refuses. Raises OSError, HTTPException."""
+    return _unless_refused(ask(endpoint, "POST", path, body, timeout_s))
 
 
-def _ask(
-    endpoint: Endpoint, method: str, path: str, body: bytes | None, timeout_s: float
-) -> dict[str, Any] | None:
-    if endpoint.admin_socket:
-        connection = HTTPConnection("admin", timeout=timeout_s)
-        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.sock.settimeout(timeout_s)
-        connection.sock.connect(endpoint.admin_socket)
-    else:
-        connection = HTTPConnection(endpoint.admin_url.removeprefix("http://"), timeout=timeout_s)
-    with contextlib.closing(connection):
-        headers = {"authorization": f"Bearer {endpoint.admin_key}", "content-type": "application/json"}
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        document = json.loads(answer.read())
-    return dict(document) if answer.status < 300 else None
+def _unless_refused(answer: tuple[int, dict[str, Any] | None]) -> dict[str, Any] | None:
+    status, document = answer
+    return document if status < 300 else None

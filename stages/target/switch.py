@@ -82,8 +82,8 @@ def is_served(workspace: Workspace, store: Store, switch: Switch, live: Artifact
         return False
     if switch.offline or store.is_scratch:
         return True
-    with Admin(require_endpoint(workspace.run_dir)) as admin:
-        return admin.served(switch.line).is_all(switch.target.digest)
+    admin = Admin(require_endpoint(workspace.run_dir))
+    return admin.served(switch.line).is_all(switch.target.digest)
 
 
 Before = Callable[[Deployment], dict[str, Any]]
@@ -152,17 +152,17 @@ def _swap(workspace: Workspace, store: Store, switch: Switch, deployment: str) -
     folder = store.checkpoint_folder(switch.target)
     endpoint = require_endpoint(workspace.run_dir)
     starts = workspace.settings.engine.startup_timeout_s if switch.line != endpoint.line else 0.0
-    with Admin(endpoint) as admin:
-        answer = admin.swap(
-            line=switch.line,
-            checkpoint=switch.target.digest,
-            path=folder,
-            deployment=deployment,
-            drain_s=switch.drain_s,
-            timeout_s=switch.timeout_s + starts,  # a population's line may have no engine yet
-            cut=switch.cut,
-            limit_s=switch.limit_s,
-        )
+    admin = Admin(endpoint)
+    answer = admin.swap(
+        line=switch.line,
+        checkpoint=switch.target.digest,
+        path=folder,
+        deployment=deployment,
+        drain_s=switch.drain_s,
+        timeout_s=switch.timeout_s + starts,  # a population's line may have no engine yet
+        cut=switch.cut,
+        limit_s=switch.limit_s,
+    )
     return _proof(answer)
 
 
@@ -189,7 +189,8 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
     endpoint = running_endpoint(workspace.run_dir)
     if live is None or endpoint is None:
         return
-    with contextlib.suppress(RtrlError), Admin(endpoint) as admin:  # else `rtrl serve` does it
+    with contextlib.suppress(RtrlError):  # else `rtrl serve` does it
+        admin = Admin(endpoint)
         if not admin.served(switch.line).is_all(live.digest):
             admin.swap(
                 line=switch.line,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages import modelio
-from stages.delta.rebuild import check, delta_files
+from stages.delta.file import delta_files
+from stages.delta.rebuild import check
 from stages.delta.source import DeltaWeights
 from stages.delta.write import size_of, write_delta
 from stages.registry.chain import chain

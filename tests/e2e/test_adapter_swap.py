@@ -65,15 +65,15 @@ class Lora(World):
 
     def swap(self, target: Artifact) -> dict[str, Any]:
         """What the gateway says of the one engine."""
-        with Admin(self.endpoint) as admin:
-            told = admin.swap(
-                line="auto",
-                checkpoint=target.digest,
-                path=self.store.checkpoint_folder(target),
-                deployment="",
-                drain_s=60,
-                timeout_s=300,
-            )
+        admin = Admin(self.endpoint)
+        told = admin.swap(
+            line="auto",
+            checkpoint=target.digest,
+            path=self.store.checkpoint_folder(target),
+            deployment="",
+            drain_s=60,
+            timeout_s=300,
+        )
         engine: dict[str, Any] = told["engines"][0]
         return engine
 
@@ -83,8 +83,8 @@ class Lora(World):
         assert answer.status_code == 200, answer.text
 
     def served(self) -> str:
-        with Admin(self.endpoint) as admin:
-            return str(admin.served().checkpoint)
+        admin = Admin(self.endpoint)
+        return str(admin.served().checkpoint)
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +110,9 @@ def policy(lora: Lora, checkpoint: Artifact, ids: list[int], begin: int) -> list
 def test_the_story_of_a_line_of_adapters(lora: Lora) -> None:
     long = threading.Thread(target=lora.ask, args=(LONG,))
     long.start()
-    with Admin(lora.endpoint) as admin:
-        while admin.served().in_flight < 1:
-            time.sleep(0.05)
+    admin = Admin(lora.endpoint)
+    while admin.served().in_flight < 1:
+        time.sleep(0.05)
     told = lora.swap(lora.one)
     assert long.is_alive(), "it goes on, and the swap did not wait for it"
     assert (told["way"], "no request waits" in told["why"]) == ("adapter swap", True)
@@ -138,8 +138,8 @@ def test_the_story_of_a_line_of_adapters(lora: Lora) -> None:
     assert lora.served() == lora.one.digest
     asked.append(lora.one)
     lora.ask(SHORT)
-    with Admin(lora.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(lora.endpoint)
+    admin.flush_spool()
     require_exact(lora, asked)
 
 

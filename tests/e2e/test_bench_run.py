@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox.docker import Docker
+from tests import processes
 from tests.cursorbench.suites import CHANGES, make_suite
 from tests.evals.trials.scripted import serving, written
 from tests.stages.gateway.rig import Rig, running
@@ -27,12 +25,10 @@ MINI = (
 
 def bench(home: Path, url: str, *more: str, key: str = "") -> tuple[int, dict[str, Any], str]:
     """Exit status, document and messages of one run."""
-    command = [sys.executable, "-m", "rtrl_cli.main", "bench", "run", str(home / "suite"), "--base-url", url]
+    command = ("bench", "run", str(home / "suite"), "--base-url", url)
     more = ("--out", str(home / "out"), "--environments", str(home / "cache"), "--json", *more)
-    environment = os.environ | {"RTRL_API_KEY": key, "HOME": str(home)}
-    done = subprocess.run(
-        [*command, *more], capture_output=True, text=True, check=False, env=environment, timeout=200
-    )
+    environment = {"RTRL_API_KEY": key, "HOME": str(home)}
+    done = processes.rtrl(*command, *more, env=environment, timeout=200)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 

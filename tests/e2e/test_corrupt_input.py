@@ -276,6 +276,10 @@ def test_checkpoint_folder_removed_from_the_store(workspace: Workspace) -> None:
     aside = workspace.root / "aside"
     live.path.rename(aside)
     says(rtrl(workspace.root, "collect", "--json"), 12, "checkpoint@v1", "missing")
-    says(rtrl(workspace.root, "serve", "--json", "--set", "engine.program=stub"), 5, "missing")
+    says(
+        rtrl(workspace.root, "serve", "--json", "--set", "engine.program=stub", "--set", "gateway.port=0"),
+        5,
+        "missing",
+    )
     aside.rename(live.path)
     assert episodes(rtrl(workspace.root, "collect", "--json")) == EPISODES

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +19,8 @@ SMALL = ("--users", "24", "--requests", "120", "--replay", "24", "--seed", "5")
 
 
 def demo(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "rtrl_cli.main", "demo", "--dir", str(folder), "--json", *SMALL, *arguments],
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = ("demo", "--dir", str(folder), "--json", *SMALL, *arguments)
+    done = processes.rtrl(*command, env=ENVIRONMENT, timeout=500)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 

@@ -127,8 +127,8 @@ def the_engine_dies_and_comes_back(world: World) -> None:
     assert set(statuses) == {200, 503}
     assert world.endpoint.engine.pid != engine.pid
     assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    with Admin(world.endpoint) as admin:
-        assert admin.served().checkpoint == world.store.resolve("checkpoint@live", "auto").digest
+    admin = Admin(world.endpoint)
+    assert admin.served().checkpoint == world.store.resolve("checkpoint@live", "auto").digest
 
 
 def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(world: World) -> None:
@@ -214,23 +214,23 @@ def swapped_under_way(world: World, target: Artifact) -> list[httpx.Response]:
     asking = [threading.Thread(target=ask, args=(world, stream, answers)) for stream in (True, False)]
     for each in asking:
         each.start()
-    with Admin(world.endpoint) as admin:
-        while admin.served().in_flight < 2:
-            time.sleep(0.05)
-        time.sleep(0.5)
-        told = admin.swap(
-            line="auto",
-            checkpoint=target.digest,
-            path=world.store.checkpoint_folder(target),
-            deployment="",
-            drain_s=1,
-            timeout_s=120,
-        )
+    admin = Admin(world.endpoint)
+    while admin.served().in_flight < 2:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    told = admin.swap(
+        line="auto",
+        checkpoint=target.digest,
+        path=world.store.checkpoint_folder(target),
+        deployment="",
+        drain_s=1,
+        timeout_s=120,
+    )
     assert (told["engines"][0]["why"].endswith("2 answers went on"), answers) == (True, [])
     for each in asking:
         each.join()
-    with Admin(world.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(world.endpoint)
+    admin.flush_spool()
     return answers
 
 

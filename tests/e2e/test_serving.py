@@ -50,16 +50,16 @@ def rtrl(world: World, *arguments: str) -> int:
 
 
 def is_served(world: World) -> str:
-    with Admin(world.endpoint) as admin:
-        return admin.served().checkpoint
+    admin = Admin(world.endpoint)
+    return admin.served().checkpoint
 
 
 def test_answers_and_records_exact_tokens(served: World) -> None:
     answer = ask(served, "hello")
     assert answer.status_code == 200, answer.text
     generation_id = answer.headers["x-rtrl-generation-id"]
-    with Admin(served.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(served.endpoint)
+    admin.flush_spool()
     spool = Spool.open(served.workspace.spool_dir)
     tokens = full_tokens(spool, generation_id, Vault.open(served.workspace.keys_dir))
     shown = [entry["logprob"] for entry in answer.json()["choices"][0]["logprobs"]["content"]]
@@ -130,9 +130,9 @@ def test_a_rollback_cuts_answers_that_are_too_long_to_wait_for(served: World) ->
     with ThreadPoolExecutor(4) as clients:
         answers = [clients.submit(answer, stream) for stream in (True, False, True, False)]
         deadline = time.monotonic() + 60
-        with Admin(served.endpoint) as admin:
-            while admin.served().in_flight < 4 and time.monotonic() < deadline:
-                time.sleep(0.05)
+        admin = Admin(served.endpoint)
+        while admin.served().in_flight < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert rtrl(served, "rollback", "--reason", "test") == 0
     streamed, whole = answers[0].result(), answers[1].result()
     assert whole.status_code == 503

@@ -52,8 +52,8 @@ def test_logged_logprobs_are_reproduced(served: World, name: str) -> None:
         )
         assert answer.status_code == 200, answer.text
         ids.append(answer.headers["x-rtrl-generation-id"])
-    with Admin(served.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(served.endpoint)
+    admin.flush_spool()
     spool, vault = Spool.open(served.workspace.spool_dir), Vault.open(served.workspace.keys_dir)
     rows: list[Row] = []
     for generation_id in ids:

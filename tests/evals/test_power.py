@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint, proportions_ztest
 
 from cursorbench.errors import InputMissingError, UsageError
 from evals.cases import Attempt, SuiteSpec
@@ -61,6 +60,8 @@ def test_holm_over_four_suites() -> None:
 
 
 def test_the_naive_test_is_the_textbook_one() -> None:
+    from statsmodels.stats.proportion import proportions_ztest
+
     left, right = 0.7, 0.6
     z = proportions_ztest([70, 60], [100, 100], prop_var=False)[0]
     ours = (left - right) / np.sqrt((left * 0.3 + right * 0.4) / 100)
@@ -68,6 +69,8 @@ def test_the_naive_test_is_the_textbook_one() -> None:
 
 
 def test_clopper_pearson() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     assert Rate(7, 200).interval == pytest.approx(proportion_confint(7, 200, method="beta"))
 
 

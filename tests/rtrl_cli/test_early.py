@@ -106,3 +106,14 @@ sys.exit(sorted({"typer", "pydantic", "httpx", "sqlmodel", "numpy"} & set(sys.mo
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_deploy_loads_before_it_asks_leaves_the_slow_libraries_out() -> None:
+    code = """
+import sys
+import rtrl_cli.app, rtrl_cli.commands.deploy
+import stages.config, stages.delta.file, stages.deploy.run, stages.registry.rebuilt, stages.runner
+sys.exit(sorted({"httpx", "numpy", "rich", "torch"} & set(sys.modules)) or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

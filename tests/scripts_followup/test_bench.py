@@ -64,11 +64,12 @@ def test_no_text_of_one_owner_teaches_about_it(bench: ModuleType, monkeypatch: p
     owners = sorted({row.owner for row in rows})
     per_owner = 1 + len(bench.learn.folds(owners[1:]))  # an owner's own fit, one for each fold of others
     assert len(seen) == len(owners) * per_owner
+    written = {" ".join(g[:5]) for g in bench.learn.written().ngrams}
     for n, owner in enumerate(owners):
         mine = part.examples.at([k for k, row in enumerate(rows) if row.owner == owner])
         others = part.examples.at([k for k, row in enumerate(rows) if row.owner != owner])
         alone = {" ".join(g[:5]) for g in mine.ngrams} - {" ".join(g[:5]) for g in others.ngrams}
-        alone -= {" ".join(g[:5]) for g in bench.learn.written().ngrams}
+        alone -= written
         assert not any(alone & texts for texts in seen[n * per_owner : (n + 1) * per_owner])
     assert set(against) == {"all_alike", "keywords", "sentiment", "previous"}
     assert told.shape == said.shape == (len(rows),)

@@ -139,3 +139,10 @@ def test_f1_and_threshold_by_hand() -> None:
     p, y = np.array([0.2, 0.4, 0.6, 0.8]), np.array([0.0, 1.0, 0.0, 1.0])
     assert learn.f1(p > 0.5, y) == pytest.approx(0.5)
     assert learn.best_threshold(p, y) == pytest.approx(0.3, abs=0.011)  # 2 hits of 3: F1 0.8
+
+
+def test_the_file_of_fetched_messages_gives_back_what_was_written(tmp_path: Path) -> None:
+    rows = fetched.read()[:20]
+    fetched.write(rows, ["one", "two"], tmp_path / "fetched.jsonl")
+    assert fetched.read(tmp_path / "fetched.jsonl") == rows
+    assert len(fetched.FILE.read_bytes()) < 1 << 20

@@ -100,6 +100,7 @@ def test_a_verdict_publishes_and_is_told_again(
     for result in (first, second):
         assert (result.status, result.exit_code) == (status, code)
         assert result.outputs["report"].ref == "report@v1"
+        assert result.warnings == [f"{status} for a reason"]
     assert stage.runs == 1
     assert store.run(first.run_id or "").state == status
 

@@ -49,10 +49,8 @@ def test_a_client_of_the_gateway_reads_no_certificates(
     engine = EngineAt(pid=0, url="http://127.0.0.1:1", key="", log="", temporary="")
     told = {"pid": 1, "started_at": "", "line": "auto", "url": "", "admin_key": "k", "engine": engine}
     for where in ({"admin_socket": str(tmp_path / "admin.sock")}, {"admin_url": "http://127.0.0.1:1"}):
-        with (
-            Admin(Endpoint(**told, **where)) as admin,  # type: ignore[arg-type]
-            pytest.raises(DependencyDownError),  # nobody is there: it did ask
-        ):
+        admin = Admin(Endpoint(**told, **where))  # type: ignore[arg-type]
+        with pytest.raises(DependencyDownError):  # nobody is there: it did ask
             admin.served()
         assert reads == []
     httpx.Client(verify=True, trust_env=False).close()

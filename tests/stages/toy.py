@@ -68,7 +68,9 @@ class Toy:
             "report": Output("report", {"of": "output:data"}),
             "data": Output("interactions", {"length": len(extra["text"])}),
         }
-        return Outcome(self.status, outputs, metrics={"length": len(extra["text"])})  # type: ignore[arg-type]
+        metrics = {"length": len(extra["text"])}
+        warned = [] if self.status == "succeeded" else [f"{self.status} for a reason"]
+        return Outcome(self.status, outputs, metrics=metrics, warnings=warned)  # type: ignore[arg-type]
 
 
 def checkpoint(store: Store, folder: Path, text: str, parent: str | None = None) -> Artifact:

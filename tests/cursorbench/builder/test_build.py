@@ -152,6 +152,7 @@ def test_a_suite_of_a_history(tmp_path: Path) -> None:
     )
     facts = json.loads((fix.folder / "provenance.json").read_text())
     assert facts["validation"]["without"] == {"NEWS.md": "not needed", "words/__init__.py": "needed"}
+    assert facts["validation"]["date"] == "moved" or not shutil.which("cc")
     assert facts["validation"]["runs"] == {"base": 3, "solution": 3, "without": 2}
     assert facts["commit"] == named["fix"]
     assert facts["repository"]["kept_objects_found"] == 0
@@ -244,12 +245,14 @@ def test_a_busy_machine_leaves_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyP
         state.put(Verdict("k", "c" * 40, "s", "rejected", "unstable", load=4.0))
         state.put(Verdict("k", "d" * 40, "s", "rejected", "passes_on_base", load=4.0))
         state.put(Verdict("k", "e" * 40, "s", "rejected", "run_timeout", load=13.0))
+        state.put(Verdict("k", "f" * 40, "s", "rejected", "date_dependent", load=4.0))
         for busy, known in ((6.6, True), (6.4, False)):
             monkeypatch.setattr("cursorbench.builder.state.load", lambda busy=busy: busy)
             assert (state.verdict("e" * 40, "k") is not None) is known, "a machine that is never quiet"
         for busy, known in ((2.1, True), (0.5, False)):
             monkeypatch.setattr("cursorbench.builder.state.load", lambda busy=busy: busy)
             assert (state.verdict("c" * 40, "k") is not None) is known
+            assert (state.verdict("f" * 40, "k") is not None) is known
             assert state.verdict("d" * 40, "k") is not None
 
 
@@ -268,7 +271,8 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="no lock"):
         Settings(tmp_path, tmp_path, lock=tmp_path / "none").checked()
     assert one.checked() == one
-    assert one.key("a") != one.key("b")
+    keys = {one.key(about, date_moves=moves) for about in "ab" for moves in (True, False)}
+    assert len(keys) == 4
     assert since("2026-01-31") == 1_769_817_600_000
     assert abs(since("2d") - (time.time() - 172_800) * 1000) < 10_000
     with pytest.raises(UsageError, match="is no date"):

@@ -87,6 +87,10 @@ def test_conditions_differ_from_run_to_run() -> None:
         == len({one.zone for one in every})
         == 5
     )
+    ahead = [one.ahead_s for one in every]
+    assert ahead[0] == ahead[3] == ahead[4] == 0
+    assert ahead[1] > 366 * 86_400, "another year whenever it is"
+    assert all(days % 7 and seconds for days, seconds in (divmod(one, 86_400) for one in ahead[1:3]))
     assert every == [runs.conditions(n, "abc") for n in range(5)]
     assert every[1] != runs.conditions(1, "abd")
     assert every[1].variables()["PYTEST_ADDOPTS"] == "-p rtrl_order"

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cursorbench.builder import validate
-from cursorbench.builder.validate import Outcomes, Stable, stable
+from cursorbench.builder.dates import Clock
+from cursorbench.builder.runs import USUAL, Bench, Conditions, conditions
+from cursorbench.builder.unfit import Unfit
+from cursorbench.builder.validate import Outcomes, Stable, by_date, stable
 from cursorbench.graders.junit import Outcome
 from cursorbench.graders.running import Ran
-from cursorbench.sandbox.protocol import Done
+from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.protocol import Done, Environment
 
 P: Outcome = "passed"
 F: Outcome = "failed"
@@ -68,6 +76,83 @@ def test_a_module_that_cannot_be_imported_fails_all_its_tests() -> None:
 def test_a_test_that_is_sometimes_not_there_wavers() -> None:
     assert stable([{"a": F}], [{"a": P}, {}]).unstable == ("a",)
     assert stable([{"a": "skipped"}, {"a": F}], [{"a": P}]).unstable == ("a",)
+
+
+DAY = 86_400
+DATES = [0, 403 * DAY, 131 * DAY, 0, 403 * DAY]  # the last differs from the first in the date alone
+
+
+def runs(**said: str) -> list[Outcomes]:
+    """By id a letter for each run."""
+    words: dict[str, Outcome] = {"p": P, "f": F, "s": "skipped"}
+    return [
+        {name: words[letters[n]] for name, letters in said.items()}
+        for n in range(len(next(iter(said.values()))))
+    ]
+
+
+def test_what_hangs_on_the_date_is_told_from_what_wavers() -> None:
+    base = runs(year="fff", month="pfp", order="fff", chance="fff", base="pfp", good="fff", later="fff")
+    solution = runs(
+        year="pffpf", month="pfppf", order="pfffp", chance="pffpp", base="ppppp", good="ppppp", later="fppfp"
+    )
+    found = by_date(stable(base, solution), base, solution, DATES[:3], DATES)
+    assert found.date_dependent == ("later", "month", "year")
+    assert found.unstable == ("base", "chance", "order")
+    assert found.fail_to_pass == ("good",)
+
+
+def test_where_the_date_did_not_move_nothing_is_put_on_it() -> None:
+    base, solution = runs(year="fff"), runs(year="pffpf")
+    found = stable(base, solution)
+    assert by_date(found, base, solution, [0] * 3, [0] * 5) == found
+    assert found.unstable == ("year",)
+
+
+def test_the_date_is_a_reason_of_its_own() -> None:
+    with pytest.raises(Unfit) as found:
+        validate._telling(Stable(unstable=("b",), date_dependent=("a",)))
+    assert (found.value.reason, found.value.detail) == ("date_dependent", "1 ids, such as a")
+    kept = Stable(fail_to_pass=("c",), date_dependent=("a",))
+    assert validate._telling(kept) == kept
+
+
+class OnlyAtTheTrueDate(Bench):
+    """Runs that give no report at other dates, and at none where `never`."""
+
+    never = False
+
+    def run(self, solution: str, under: Conditions, *, old_tests: bool = False) -> Ran:
+        bad = under.ahead_s or self.never
+        return Ran(Done("exited", 1, "over", 0.0), {} if bad else {"a": P}, "no report" if bad else "")
+
+
+class Never(OnlyAtTheTrueDate):
+    never = True
+
+
+def test_a_run_that_the_date_breaks_is_told_from_one_that_breaks(tmp_path: Path) -> None:
+    bench = OnlyAtTheTrueDate(Bubblewrap("no"), Environment(tmp_path), None, (), {}, (), 1.0, Clock(None))
+    ran = partial(validate._ran, bench, "", said=lambda _: None, where="base")
+    assert ran(USUAL).outcomes == {"a": P}
+    with pytest.raises(Unfit) as found:
+        ran(replace(USUAL, ahead_s=403 * DAY))
+    assert (found.value.reason, found.value.detail) == (
+        "date_dependent",
+        "403 days ahead no_report: base: no report; status 1: over",
+    )
+    bench = Never(Bubblewrap("no"), Environment(tmp_path), None, (), {}, (), 1.0, Clock(None))
+    with pytest.raises(Unfit) as found:
+        validate._ran(bench, "", replace(USUAL, ahead_s=403 * DAY), lambda _: None, "base")
+    assert found.value.reason == "no_report"
+
+
+def test_the_last_run_is_at_the_date_where_something_differed() -> None:
+    under = [conditions(run, "s") for run in range(5)]
+    for letters, ahead_s in (("pfpp", under[1].ahead_s), ("ppfp", under[2].ahead_s), ("pppp", 0)):
+        solution = runs(a=letters)
+        found = validate._date_alone(Stable(unstable=("a",)), solution, under)
+        assert found == (replace(USUAL, ahead_s=ahead_s) if ahead_s else under[4])
 
 
 RUNS = st.lists(

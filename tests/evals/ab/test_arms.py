@@ -9,8 +9,6 @@ import pytest
 
 from evals.ab.arms import Users, difference
 
-sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
-
 
 def test_a_ratio_by_hand() -> None:
     # control: 3 of 4; users (2 of 2), (1 of 2): residuals 0.5, -0.5; treated: 2 of 4, residuals 1, -1
@@ -32,8 +30,22 @@ def test_users_with_nothing_to_count_are_left_out_and_one_user_says_nothing() ->
         Users.of([1], [2, 3])
 
 
+@pytest.mark.parametrize("others", [[], [1.0]], ids=["nobody", "one"])
+def test_an_arm_nobody_has_used_yet_is_compared_with_users_who_have_a_past(others: list[float]) -> None:
+    """The first look at a canary of few, or one whose users were all forgotten since."""
+    past = [0.1 * n for n in range(10)]
+    many = Users.of([n % 3 for n in range(10)], [2] * 10, past)
+    few = Users.of(others, [2] * len(others), others)
+    for found in (difference(many, few), difference(few, many)):
+        assert math.isnan(found.value) == (not others)
+        assert math.isnan(found.standard_error)
+        assert found.information == 0.0
+        assert sorted(found.users) == [len(others), 10]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_as_cluster_robust_regression(seed: int) -> None:
+    sm = pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
     random = np.random.default_rng(seed)
     users, arm, value = [], [], []
     for user in range(60):

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 from evals.stats.clusters import cluster_sums
 from evals.stats.paired import paired_values, ratio, ratio_values, sampling_variance
@@ -32,6 +31,8 @@ def test_single_cases_give_the_textbook_error() -> None:
 
 
 def test_same_as_statsmodels() -> None:
+    import statsmodels.api as sm  # two seconds, which each worker would take if it stood above
+
     rng = np.random.default_rng(3)
     groups = np.repeat(np.arange(25), 16)  # of one size: CR2 is then the CR1 of statsmodels
     values = rng.normal(size=400) + rng.normal(size=25)[groups]

@@ -7,8 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
 from evals.cases import Attempt, Metric, SuiteSpec
 from evals.gate import Rules, Verdict, decide
@@ -107,6 +105,8 @@ def test_false_alarms_stay_at_the_level(clusters: int, skew: bool) -> None:
 
 
 def test_holm_by_hand_and_against_statsmodels() -> None:
+    from statsmodels.stats.multitest import multipletests
+
     # Sorted .01, .02, .04: times 3, 2, 1 = .03, .04, .04.
     assert holm({"b": 0.02, "a": 0.01, "c": 0.04}) == pytest.approx({"a": 0.03, "b": 0.04, "c": 0.04})
     values = [0.3, 0.001, 0.04, 0.04, 0.9, 0.012]
@@ -117,6 +117,8 @@ def test_holm_by_hand_and_against_statsmodels() -> None:
 
 
 def test_wilson_against_statsmodels() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     assert proportion(7, 30) == pytest.approx(proportion_confint(7, 30, method="wilson"))
 
 
@@ -210,6 +212,8 @@ def test_few_equal_losses_of_a_rate_are_no_certainty(clusters: int) -> None:
 
 
 def test_equal_values_of_one_arm_are_bounded_as_clopper_and_pearson_do() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     for value, expected in ((1.0, proportion_confint(9, 9, method="beta")), (0.0, (0.0, 0.3362671))):
         estimate = clustered([value] * 9, [1] * 9, list(range(9)), bounds=(0, 1))
         assert (estimate.low, estimate.high) == pytest.approx(expected, abs=1e-6)

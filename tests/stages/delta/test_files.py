@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stages.delta import SUFFIX
-from stages.delta.rebuild import check, delta_files, rebuild
+from stages.delta.file import delta_files
+from stages.delta.rebuild import check, rebuild
 from stages.delta.source import DeltaWeights, WholeWeights
 from stages.delta.write import write_delta
 from stages.errors import IntegrityError

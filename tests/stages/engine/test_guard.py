@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stages.engine.guard import KEY_VARIABLE, NAME, READS, KeyGuard, Receive, Scope, Send
+from stages.engine.guard import KEY_VARIABLE, NAME, NOTE, READS, KeyGuard, Receive, Scope, Send
 
 
 async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -64,6 +64,35 @@ async def test_every_answer_names_the_process_and_what_it_was_told(monkeypatch: 
     assert await names(guard, ("POST", "/collective_rpc", {"Authorization": "Bearer no"})) == [""]
     assert set(await names(guard, *harmless)) == {told[-1]}
     assert (await names(KeyGuard(app), *harmless))[0].split(".")[0] != first.split(".")[0]
+
+
+async def test_a_stream_says_once_that_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    answers: dict[str, bytes] = {}
+
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/collective_rpc":
+            await app(scope, receive, send)
+            return
+        headers = [(b"content-type", scope["path"][1:].encode() + b"; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for number in range(4):
+            await send({"type": "http.response.body", "body": b"data: %d\n\n" % number, "more_body": True})
+            if number == 1:
+                assert (await client.post("/collective_rpc")).status_code == 200
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    transport = httpx.ASGITransport(app=KeyGuard(streaming))
+    headers = {"Authorization": "Bearer secret"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://engine", headers=headers) as client:
+        for kind in ("text/event-stream", "text/plain"):
+            answers[kind] = (await client.get(f"/{kind}")).content
+    plain = b"".join(b"data: %d\n\n" % number for number in range(4))
+    assert answers["text/plain"] == plain
+    before, _, rest = answers["text/event-stream"].partition(NOTE)
+    name, _, after = rest.partition(b"\n\n")
+    assert name.endswith(b".1")
+    assert before + after == plain
 
 
 async def test_lifespan_passes_and_websockets_are_closed() -> None:

@@ -131,8 +131,7 @@ def test_its_users_are_back_whenever_a_command_dies_and_two_at_once_go_no_furthe
     assert len(world.store.deployments.history("auto", limit=None)) == before
     assert wait_for(lambda: "canary_ended" not in world.told())  # it has looked since
     assert (world.live(), world.told()["canary"], world.answers()) == (world.second.digest, None, {second})
-    with Admin(world.endpoint) as admin:
-        admin.flush_spool()
+    Admin(world.endpoint).flush_spool()
     spool = Spool.open(world.workspace.spool_dir)
     made = [g for _, g, _ in spool.generations(0, 1 << 60)]
     spool.close()

@@ -70,8 +70,8 @@ def test_the_users_that_the_salt_picks_are_answered_by_it_and_always_are(canary:
     assert len(set(expected.values())) == 2
     for _ in range(2):
         assert {user: ask(canary, user) for user in USERS} == expected
-    with Admin(canary.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(canary.endpoint)
+    admin.flush_spool()
     spool = Spool.open(canary.workspace.spool_dir)
     try:
         told = {g.user: (g.arm, g.spans[0].checkpoint) for _, g, _ in spool.generations(0, 1 << 60)}
@@ -148,16 +148,16 @@ def test_a_deploy_killed_before_the_registry_knew_leaves_no_canary(canary: StubW
     with locks.hold(lock, what="deploy", timeout=10.0):  # until it was killed
         made = canary.store.deployments.create("auto", canary.second.digest, by="test", reason="killed")
         canary.store.deployments.transition(made.id, "staged", "verifying")
-        with Admin(canary.endpoint) as admin:
-            admin.open_canary(
-                line="auto",
-                checkpoint=canary.second.digest,
-                path=canary.second.path,
-                deployment=made.id,
-                salt="s",
-                share=0.5,
-                timeout_s=30,
-            )
+        admin = Admin(canary.endpoint)
+        admin.open_canary(
+            line="auto",
+            checkpoint=canary.second.digest,
+            path=canary.second.path,
+            deployment=made.id,
+            salt="s",
+            share=0.5,
+            timeout_s=30,
+        )
     assert wait_for(lambda: canary.endpoint.canary is None)
     assert canary.store.deployments.get(made.id).state == "failed"
     assert {ask(canary, user) for user in USERS} == {short(canary.first.digest)}

@@ -67,8 +67,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
 
 
 def served(world: StubWorld) -> dict[str, str]:
-    with Admin(world.endpoint) as admin:
-        return {each.name: each.checkpoint for each in admin.served().engines}
+    admin = Admin(world.endpoint)
+    return {each.name: each.checkpoint for each in admin.served().engines}
 
 
 def spread(world: StubWorld, count: int = 24) -> set[int]:

@@ -88,9 +88,9 @@ def test_a_population_has_what_its_line_has_and_nobody_else_does(world: LinesWor
     assert world.store.resolve("checkpoint@live", "auto").digest == world.first.digest
     assert set(world.everybody(world.acme_key).values()) == {second}
     assert set(world.everybody().values()) == {first}
-    with Admin(world.endpoint) as admin:
-        assert (admin.served().line, admin.served("acme").line) == ("auto", "acme")
-        admin.flush_spool()
+    admin = Admin(world.endpoint)
+    assert (admin.served().line, admin.served("acme").line) == ("auto", "acme")
+    admin.flush_spool()
     again = run_stage(world.acme, world.store, DeployStage(), [world.second.ref])
     assert again.status == "noop"
     spool = Spool.open(world.workspace.spool_dir)
@@ -190,8 +190,8 @@ def test_the_held_back_stay_on_the_anchor_for_good(world: LinesWorld) -> None:
 
     assert len(set(expected.values())) == 2
     assert wait_for(lambda: answered() == expected)
-    with Admin(world.endpoint) as admin:
-        admin.flush_spool()
+    admin = Admin(world.endpoint)
+    admin.flush_spool()
     spool = Spool.open(world.workspace.spool_dir)
     try:
         last = [g for _, g, _ in spool.generations(0, 1 << 60)][-len(some) :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from stages.engine.config import EngineConfig
 from stages.engine.guard import KEY_VARIABLE, KeyGuard
 from stages.errors import IntegrityError
 from stages.gateway.config import GatewayConfig
-from stages.gateway.engine_client import EngineClient
+from stages.gateway.engine_client import EngineClient, EngineLostError
 from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
@@ -114,6 +114,14 @@ async def exchange(made: World, number: int) -> None:
     await made.outside.control.close()
 
 
+async def load(made: World, path: Path) -> None:
+    """Somebody else loads weights."""
+    body = {"method": "rtrl_load", "kwargs": {"path": str(path)}}
+    headers = {"authorization": "Bearer secret"}
+    async with httpx.AsyncClient(base_url=made.outside.base_url, headers=headers) as somebody:
+        assert (await somebody.post("/collective_rpc", json=body)).status_code == 200
+
+
 async def test_one_that_was_exchanged_gives_no_answer_before_it_is_verified(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         served = made.outside.served
@@ -143,16 +151,32 @@ async def test_weights_that_somebody_else_loaded_answer_nobody(tmp_path: Path) -
     async with world(tmp_path) as made:
         await made.outside.start()
         voice = await made.ask()
-        body = {"method": "rtrl_load", "kwargs": {"path": str(tmp_path / "other")}}
-        headers = {"authorization": "Bearer secret"}
-        async with httpx.AsyncClient(base_url=made.outside.base_url, headers=headers) as somebody:
-            assert (await somebody.post("/collective_rpc", json=body)).status_code == 200
+        await load(made, tmp_path / "other")
         with pytest.raises(ApiError, match="engine_unknown"):
             await made.ask()
         await made.outside.start()
         assert await made.ask() == voice
         await made.outside.update(made.live)  # its own updates are known
         assert (await made.ask(), made.outside.served.engine) == (voice, "ready")
+
+
+@pytest.mark.parametrize("whose", ["somebody", "its own"])
+async def test_an_answer_under_way_ends_where_somebody_else_loads_weights(tmp_path: Path, whose: str) -> None:
+    """Another gateway may let what its engine works on go on under its weights: not as answers of ours."""
+    async with world(tmp_path) as made:
+        await made.outside.start()
+        message = [{"role": "user", "content": "stub:tokens=40 stub:gap=0.02"}]
+        asked = json.dumps({"messages": message, "logprobs": True, "stream": True}).encode()
+        seen = 0
+        with pytest.raises(EngineLostError) if whose == "somebody" else nullcontext():
+            async for _ in made.client.stream("/v1/chat/completions", asked):
+                seen += 1
+                if seen == 3 and whose == "somebody":
+                    await load(made, tmp_path / "other")
+                elif seen == 3:
+                    await made.outside.update(made.live, keep=True)
+        assert (seen < 20) == (whose == "somebody")
+        assert made.outside.served.engine == ("unknown" if whose == "somebody" else "ready")
 
 
 async def test_what_was_begun_on_other_weights_is_nobodys_while_it_is_looked_at(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_deploy_and_rollback_change_what_answers(serving: StubWorld) -> None:
     assert result.metrics["verification"]["probes"]["verdict"] == "child"
     second = serving.voice()
     assert first != second
-    with Admin(serving.endpoint) as admin:
-        served = admin.served()
+    admin = Admin(serving.endpoint)
+    served = admin.served()
     assert (served.checkpoint, served.deployment) == (serving.second.digest, result.metrics["deployment"])
     run_stage(serving.workspace, serving.store, RollbackStage())
     assert serving.voice() == first

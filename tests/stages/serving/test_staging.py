@@ -43,8 +43,8 @@ def begun(world: StubWorld, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def served(world: StubWorld) -> str:
-    with Admin(world.endpoint) as admin:
-        return admin.served().checkpoint
+    admin = Admin(world.endpoint)
+    return admin.served().checkpoint
 
 
 def child(world: StubWorld, name: str, parent: Artifact) -> Artifact:

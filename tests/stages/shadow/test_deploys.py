@@ -41,8 +41,8 @@ def ask(world: StubWorld, user: str, *, no_train: bool = False) -> str:
 
 
 def flushed(world: StubWorld) -> int:
-    with Admin(world.endpoint) as admin:
-        return admin.flush_spool()
+    admin = Admin(world.endpoint)
+    return admin.flush_spool()
 
 
 def candidate(world: StubWorld, name: str, words: str) -> str:
