@@ -81,11 +81,11 @@ def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None
         return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
     if isinstance(error, RuntimeError) and str(error).startswith(_NO_PATH):
         return UsageError(f"a path leads nowhere: {error}", hint="name another one")
-    if isinstance(error, RtrlError) or not isinstance(error, OSError):
-        return error if isinstance(error, RtrlError) else None
-    from stages.errors import of_system
+    if isinstance(error, RtrlError):
+        return error
+    from stages.errors import of_database, of_system
 
-    known = of_system(error)
+    known = of_system(error) if isinstance(error, OSError) else of_database(error)
     if known is not None:
         known.__cause__ = error
     return known

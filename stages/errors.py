@@ -26,6 +26,7 @@ __all__ = [
     "StoreError",
     "UsageError",
     "classified",
+    "of_database",
     "of_system",
 ]
 
@@ -80,6 +81,27 @@ def of_system(error: OSError) -> RtrlError | None:
     return DependencyDownError(text, hint="check its permissions and its mount, and run again")
 
 
+def of_database(error: Exception) -> RtrlError | None:
+    """The user's error for one of SQLite about its file or its disk; None for anything else."""
+    if type(error).__module__ != "sqlite3":  # not loaded for this: a rollback has no time for it
+        return None
+    import sqlite3
+
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the rest says more of the same
+    refused = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+    if code in refused | {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return DependencyDownError(
+            f"a database cannot be used: {error}",
+            hint="free space if the disk is full, check the disk and its mount, and run again",
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return IntegrityError(
+            f"a database is damaged: {error}",
+            hint="`rtrl verify --full` says which; the spool's index can be removed, it is made again",
+        )
+    return None
+
+
 @contextmanager
 def classified() -> Iterator[None]:
     """Errors of the machine within become the user's; bugs pass as they are."""
@@ -87,5 +109,9 @@ def classified() -> Iterator[None]:
         yield
     except OSError as error:
         if (known := of_system(error)) is None:
+            raise
+        raise known from error
+    except Exception as error:
+        if (known := of_database(error)) is None:
             raise
         raise known from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
-from stages.errors import DependencyDownError, classified, of_system
+from stages.errors import DependencyDownError, IntegrityError, classified, of_database, of_system
 from stages.registry.schema import explain
 
 
@@ -40,3 +41,21 @@ def test_an_error_without_a_number_stays_what_it_is() -> None:
 def test_a_registry_that_cannot_be_written_is_no_damage() -> None:
     error = sqlite3.OperationalError("attempt to write a readonly database")
     assert isinstance(explain(error), DependencyDownError)
+
+
+def test_a_database_that_is_no_registry_says_of_its_disk_and_its_bytes(tmp_path: Path) -> None:
+    """The spool's index and the vault have no translator of their own everywhere."""
+    path = tmp_path / "index.db"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(IntegrityError, match="damaged"), classified():
+        sqlite3.connect(path).execute("SELECT 1 FROM generations")
+    with pytest.raises(DependencyDownError, match="cannot be used"), classified():
+        sqlite3.connect(tmp_path / "nowhere" / "index.db")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), classified():
+        sqlite3.connect(":memory:").execute("SELECT 1 FROM generations")
+    full = sqlite3.OperationalError("disk I/O error")
+    full.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    known = of_database(full)
+    assert known is not None
+    assert known.code == 13
+    assert of_database(ValueError("x")) is None
