@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 _BOTH = ("--json", "--quiet", "-q", "--force")
 SWITCHES: dict[str, tuple[str, ...]] = {"deploy": (*_BOTH, "--override"), "rollback": _BOTH}
 _VALUES = ("--reason", "--lock-timeout", "--workspace", "-w")
-VALUES: dict[str, tuple[str, ...]] = {"deploy": (*_VALUES, "--input"), "rollback": _VALUES}
+VALUES: dict[str, tuple[str, ...]] = {
+    "deploy": (*_VALUES, "--input"),
+    "rollback": (*_VALUES, "--to", "--line"),
+}
 
 
 def begin(arguments: Sequence[str]) -> Begun | None:
@@ -33,7 +36,8 @@ def begin(arguments: Sequence[str]) -> Begun | None:
         from stages.rollback import first
 
         patience = given.get("--lock-timeout")
-        return first.begin(workspace, given.get("--reason", ""), float(patience) if patience else None)
+        told = given.get("--reason", ""), float(patience) if patience else None
+        return first.begin(workspace, *told, given.get("--to", ""), given.get("--line", ""))
     from stages.target.light import stage_ahead
 
     stage_ahead(workspace, given.get("--input", ""), override="--override" in given)

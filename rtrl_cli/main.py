@@ -19,6 +19,7 @@ from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early
 from rtrl_cli.output import discard, envelope, message, open_closed_streams, print_json
 
+_NO_PATH = ("Symlink loop from", "Could not determine home directory")  # pathlib's, of what a user named
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
 
 
@@ -70,6 +71,8 @@ def _of_the_user(error: Exception, arguments: Sequence[str]) -> RtrlError | None
     """The error as one that a user can act on; None for a bug."""
     if isinstance(error, UnicodeEncodeError | TypeError) and not all(map(_is_text, arguments)):
         return UsageError("an argument is no UTF-8, and only a path may be so", hint="write it as UTF-8")
+    if isinstance(error, RuntimeError) and str(error).startswith(_NO_PATH):
+        return UsageError(f"a path leads nowhere: {error}", hint="name another one")
     if isinstance(error, RtrlError) or not isinstance(error, OSError):
         return error if isinstance(error, RtrlError) else None
     from stages.errors import of_system

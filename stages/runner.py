@@ -122,6 +122,8 @@ def _alone(
     """Under the lock: what a killed run left is swept, and a run whose result is known is not repeated."""
     sweep(store)
     begin_line(workspace, store)
+    if settle := getattr(stage, "settle", None):  # what another run of it moved and could not put on record
+        settle(workspace, store)
     plan = _plan(workspace, store, stage, refs, getattr(workspace.settings, stage.name), seed)
     if plan.fingerprint and not force and (known := store.finished_run(plan.fingerprint)):
         return _known(store, plan, known, started)
@@ -147,16 +149,14 @@ def _plan(
     seed = settings.seed if seed is None else seed
     digests = {role: artifact.digest for role, artifact in inputs.items()}
     facts = {**extra, "line": settings.line}
-    fingerprinted = stage.name not in TARGET_STAGES
+    said, apart = config.model_dump(mode="json"), stage.name in TARGET_STAGES
     return Plan(
         stage=stage,
         config=config,
         inputs=inputs,
         extra=extra,
         seed=seed,
-        fingerprint=fingerprint(stage.name, digests, facts, config.model_dump(mode="json"), seed)
-        if fingerprinted
-        else "",
+        fingerprint="" if apart else fingerprint(stage.name, digests, facts, said, seed),
         lock=_lock_name(workspace, stage),
     )
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from stages import locks
 from stages.engine.process import EngineProcess
-from stages.errors import InputMissingError, LockedError, RtrlError
+from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError
 from stages.gateway import logs
 from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
@@ -41,10 +41,11 @@ from stages.serving.canary import keep_canary
 from stages.serving.edge import Edge
 from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
-from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
+from stages.serving.reconcile import keep_reconciled, live_checkpoint, moved_to, target_lock
 from stages.serving.supervisor import Say
+from stages.target.completed import complete
 from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
-from stages.target.switch import complete, end_interrupted
+from stages.target.switch import end_interrupted
 from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workspace import Workspace
@@ -118,12 +119,15 @@ class _Host:
         self.config: GatewayConfig = settings.gateway
         self.certificate = Certificate.of(self.config, workspace.root)
         line = settings.workspace.line
-        with contextlib.suppress(LockedError):  # a deploy is going on: it needs no repair
-            lock = target_lock(store, line)
-            complete(store, workspace.run_dir, line)
-            end_interrupted(store, line)
-            lock.release()
-        live = live_checkpoint(store, line)
+        try:
+            with target_lock(store, line).held():
+                complete(store, workspace.run_dir, line)
+                end_interrupted(store, line)
+        except LockedError:  # a deploy is going on: it needs no repair
+            pass
+        except DependencyDownError as error:  # the registry takes no writes
+            say(f"what was interrupted is not on record yet: {error.message}")
+        live = moved_to(store, workspace.run_dir, line) or live_checkpoint(store, line)
         if live is None:
             raise InputMissingError(
                 f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
@@ -206,7 +210,7 @@ class _Host:
             keeping = (
                 self.fleet.watch(),
                 keep_reconciled(self.store, self.served, self.swapper, self.say, run_dir),
-                keep_canary(self.store, edge.canary, edge.gateway.arms, drain_s, self.say),
+                keep_canary(self.store, edge.canary, edge.gateway.arms, drain_s, self.say, run_dir),
                 edge.lines.keep(),
             )
             background = [asyncio.create_task(each) for each in keeping]

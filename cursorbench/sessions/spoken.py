@@ -82,6 +82,12 @@ def parts(text: str, automatic: Automatic = "") -> list[Part]:
     return apart(text)
 
 
+def words_of(text: str) -> str:
+    """What of a text a person wrote; the whole of one in which that cannot be told from the client's."""
+    mine = [part.text for part in parts(text) if not (part.automatic or part.stopped)]
+    return "\n".join(mine) or text
+
+
 def apart(text: str) -> list[Part]:
     """The parts of a text of which some is a person's."""
     start = behind_context(text)

@@ -80,7 +80,7 @@ def text(result: StageResult) -> str:
         lines["live"] = facts["from"]
     else:
         lines = {"live": f"{facts['checkpoint']} (was {facts['from'] or 'nothing'})"}
-    for key in ("line_state", "deployment", "reason"):
+    for key in ("canary_ended", "line_state", "deployment", "reason"):
         if facts.get(key):
             lines[key.replace("_", " ")] = facts[key]
     if proof := facts.get("verification"):

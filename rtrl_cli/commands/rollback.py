@@ -41,7 +41,7 @@ def command(
     refs = [*(inputs or ()), *([to] if to else [])]
     settings = options.settings(overrides, line)
     flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
-    begun: Begun | None = ctx.obj  # by `early.py`, of the main line only
+    begun: Begun | None = ctx.obj  # by `early.py`
     moved, asked = (begun.moved, begun.asked) if begun else (None, "")
     lock = moved.lock if moved else None
     if moved is not None and lock is None:  # the store is away

@@ -22,6 +22,7 @@ from stages.populations import require_line
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
+from stages.target.completed import complete
 from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
 from stages.target.taken_back import refuse_taken_back
 from stages.workspace import Workspace
@@ -95,6 +96,10 @@ class DeployStage:
             raise UsageError(f"the canary is {candidate.ref}", hint="leave --input away with --promote")
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": store.resolve(open_.report)} if open_.report else {})
+
+    def settle(self, workspace: Workspace, store: Store) -> None:
+        """A rollback that is not on record yet comes first. Under the lock, before `resolve`."""
+        complete(store, workspace.run_dir, workspace.settings.workspace.line)
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
         """The flags, on record with the run, so that it can be repeated."""

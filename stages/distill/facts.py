@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
 from stages.errors import IntegrityError
 from stages.records import TEXT_ONLY, Event
@@ -145,7 +146,7 @@ class PartReader:
         elif not row["output_tokens"]:
             episode.untrainable[row["id"]] = "no_tokens"
         if first:
-            episode.request = payload.request
+            episode.request = words_of(payload.request)
         episode.answer = payload.answer
         episode.thinking[-1] = _thinking(payload.answer)
 

@@ -26,7 +26,7 @@ def remembered(read: Callable[[Path], T]) -> Callable[[Path], T]:
         try:
             found = read(folder)
         except (RtrlError, OSError):
-            if folder not in known or _is_there(folder):
+            if folder not in known or is_there(folder):
                 raise
             return known[folder]
         known.pop(folder, None)
@@ -38,7 +38,8 @@ def remembered(read: Callable[[Path], T]) -> Callable[[Path], T]:
     return reading
 
 
-def _is_there(folder: Path) -> bool:
+def is_there(folder: Path) -> bool:
+    """Whether there is such a folder, on a disk that answers."""
     try:
         return folder.is_dir()
     except OSError:  # a network disk that does not answer

@@ -67,6 +67,8 @@ class Arms:
         route: populations of API keys and the lines they have; set once.
         lines: arms of those lines that have engines of their own now.
         collapse: factor by which the canary's typical token may take longer; 0 for any.
+        ended: deployment of a canary that lost its users here, until the registry was seen without it.
+        opening: deployment of one whose engine starts, and whose users wait for it.
     """
 
     def __init__(self, live: Arm) -> None:
@@ -77,6 +79,7 @@ class Arms:
         self.route: Mapping[str, str] = {}
         self.lines: dict[str, Arms] = {}
         self.collapse = 0.0
+        self.ended = self.opening = ""
 
     def of(self, user: str, population: str = "", key: str = "") -> Arm:
         """The arm to answer `user` now, whose API key is of `population`.
@@ -152,6 +155,8 @@ class Arms:
     def close(self) -> Canary | None:
         """From now on the live arm answers everybody. The canary's own requests go on to their end."""
         ended, self.canary = self.canary, None
+        if ended is not None and ended.share:
+            self.ended = ended.deployment
         return ended
 
     def all(self) -> list[Arm]:
@@ -172,6 +177,8 @@ class Arms:
             if canary is None
             else canary.arm.served.as_dict() | {"share": canary.share, "deployment": canary.deployment}
         }
+        told |= {"canary_ended": self.ended} if self.ended else {}
+        told |= {"canary_opening": self.opening} if self.opening else {}
         if len(members) > 1:
             told["engines"] = members
         if held is not None:

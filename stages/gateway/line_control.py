@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from stages.engine.remembered import is_there
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
 from stages.gateway.errors import ApiError
@@ -54,6 +55,9 @@ class Others(Protocol):
 
     async def serve(self, line: str, checkpoint: Checkpoint) -> Any | None:
         """Start the line's engine on `checkpoint`; its verification. None when it has one."""
+
+    async def leave(self, line: str) -> None:
+        """End the line's engine: the main line answers its users."""
 
 
 class Patience(NamedTuple):
@@ -108,6 +112,10 @@ class LineControl:
             return await patience.swap(self._swapper, target)
         assert self._others is not None
         begun, others = time.monotonic(), self._others
+        if (found := others.of(line)) is not None and self._answers(target):
+            before = found.arms.live.served.checkpoint
+            await _whole(others.leave(line))
+            return Swapped(before, None, 0.0, time.monotonic() - begun)
         before = self.main.live.served.checkpoint  # whose users its users were
         try:
             started = await _whole(others.serve(line, target))
@@ -144,6 +152,13 @@ class LineControl:
         if canary is None:
             raise no_control()
         return str(await _whole(canary.close(drain_s)))
+
+    def _answers(self, target: Checkpoint) -> bool:
+        """Whether a line whose engine cannot get these weights, their disk being away, has them all the same:
+        from the main line."""
+        main = self.main.live.served
+        serves = main.checkpoint.digest == target.digest and main.engine == "ready"
+        return serves and not is_there(target.path)
 
     def _is_main(self, line: str) -> bool:
         main = self.main.live.served.line

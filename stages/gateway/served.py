@@ -23,11 +23,12 @@ EngineState = Literal["starting", "ready", "down", "unknown"]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One set of weights: artifact digest, folder, and the deployment that put it there."""
+    """One set of weights: artifact digest, folder, the deployment that put it there, its reference."""
 
     digest: str
     path: Path
     deployment: str = ""
+    ref: str = field(default="", compare=False)
 
 
 @dataclass
@@ -92,7 +93,7 @@ class ServedState:
             "checkpoint": self.checkpoint.digest,
             "path": str(self.checkpoint.path),
             "deployment": self.checkpoint.deployment,
-            **({"previous": back.digest, "previous_path": str(back.path)} if (back := self.back) else {}),
+            **(_previous(back) if (back := self.back) else {}),
             "engine": self.engine,
             "arm": self.arm,
             **({"name": self.name} if self.name else {}),
@@ -100,3 +101,7 @@ class ServedState:
             "held": self.gate.waiting,
             "health": self.health.as_dict(),
         }
+
+
+def _previous(back: Checkpoint) -> dict[str, str]:
+    return {"previous": back.digest, "previous_ref": back.ref, "previous_path": str(back.path)}

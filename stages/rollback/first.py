@@ -1,54 +1,34 @@
 """Traffic first: a plain `rtrl rollback` moves the users before it loads what it takes to write the record.
 
-Needs neither the registry's ORM nor the settings, whose imports take longer than the weights. What is
-unusual (another target, a canary, nothing served, a registry that cannot be read) is left to the stage,
-and so is whatever goes wrong here: the stage tries again and says what it is.
+Needs neither the registry's ORM nor the settings, whose imports take longer than the weights. A canary that
+is open loses its users, else what was live before is served. What is unusual (another target, a line without
+an engine, nothing served) is left to the stage, and so is whatever goes wrong here: the stage tries again and
+says what it is.
 
-Where the store is away, or takes no lock, the gateway knows what it would go back to, and its engine may
-have kept that. The running `rtrl serve` puts it on record when the store is back.
+Where the store is away, takes no lock, or its registry cannot be read, the gateway knows enough (`away.py`).
+The running `rtrl serve` puts it on record when the store is back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
-import secrets
 import sqlite3
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from http.client import HTTPException
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from stages import faults, locks
-from stages.errors import RtrlError
 from stages.registry.schema import FILE
+from stages.rollback.away import Asked, from_gateway
 from stages.rollback.patience import Patience
+from stages.rollback.traffic import Moved, canary_in, intend, move, served_now
 from stages.target.endpoint import Endpoint, running_endpoint
-from stages.target.intent import Intent, read_intent, remove_intent, write_intent
-from stages.target.light import post, served, settings_of_served
+from stages.target.intent import read_intent
+from stages.target.light import settings_of_served
 from stages.workspace import Workspace
 
 BUSY_S = 2.0  # SQLite's patience here
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Users are on the previous checkpoint.
-
-    Attributes:
-        lock: the line's target lock, held; None where the store is away.
-        answer: of the gateway, with the proof.
-        began: by `time.monotonic`, when this process began to look for what to do.
-        seconds: from then to the moved traffic.
-    """
-
-    intent: Intent
-    lock: locks.FileLock | None
-    answer: dict[str, Any]
-    began: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -66,97 +46,104 @@ class Begun:
     moved: Moved | None
 
 
-def begin(folder: Path | None, reason: str, lock_timeout: float | None = None) -> Begun:
-    """Note what is to be taken back, and give the users what was live before. Raises RtrlError."""
+class Previous(NamedTuple):
+    """Digests of what is live and of what to go back to (the same where only `canary` ends), and the folder
+    with the latter's whole weights."""
+
+    leaving: str
+    checkpoint: str
+    weights: Path | None
+    canary: str = ""
+
+
+def begin(
+    folder: Path | None, reason: str, lock_timeout: float | None = None, to: str = "", line: str = ""
+) -> Begun:
+    """Note what is to be taken back, and give the users what was live before. Raises RtrlError.
+
+    Args:
+        to: reference of a checkpoint to go back to; "" for what was live before.
+        line: of a population; "" for the one that is served to everybody else.
+    """
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
-    asked = _leaving(workspace.store_dir, endpoint.line) if endpoint is not None else ""
-    return Begun(asked, move_first(folder, reason, lock_timeout, asked))
+    line = line or (endpoint.line if endpoint is not None else "")
+    asked = ""
+    if endpoint is not None and not to:
+        asked = _leaving(workspace.store_dir, line) or _leaving_there(endpoint, line)
+    return Begun(asked, move_first(folder, Asked(line, reason, to), lock_timeout, asked))
 
 
 def move_first(
-    folder: Path | None, reason: str, lock_timeout: float | None = None, asked: str = ""
+    folder: Path | None, asked: Asked, lock_timeout: float | None = None, leaves: str = ""
 ) -> Moved | None:
-    """Give the users what was live before; None where the stage has to do it. `asked` as in `Begun`."""
+    """Give the users what was live before; None where the stage has to do it. `leaves`: `Begun.asked`."""
     began = time.monotonic()
     workspace = Workspace.find(folder)
     endpoint = running_endpoint(workspace.run_dir)
-    config = _patience(workspace.root, endpoint)
+    config = _patience(workspace.root, endpoint, asked.line)
     if endpoint is None or config is None:
         return None
     timeout = config.lock_timeout_s if lock_timeout is None else lock_timeout
-    name = f"target-{endpoint.line}"
+    name = f"target-{asked.line}"
     try:
         if not (workspace.store_dir / FILE).is_file():  # no lock file is left in the place of a disk
-            return _from_gateway(workspace.run_dir, endpoint, reason, config, timeout)
+            return from_gateway(workspace.run_dir, endpoint, asked, config, timeout)
         lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
     except OSError:
-        return _from_gateway(workspace.run_dir, endpoint, reason, config, timeout)
+        return from_gateway(workspace.run_dir, endpoint, asked, config, timeout)
     try:
-        found = _previous(workspace.store_dir, endpoint.line, asked)
-        answer = None
-        if found is not None:
-            leaving, previous, weights = found
-            intent = _intent(endpoint.line, previous, leaving, reason)
-            answer = _moved(workspace.run_dir, endpoint, intent, weights, config)
+        try:
+            moved = _by_registry(workspace, endpoint, asked, leaves, config)
+        except sqlite3.Error:
+            moved = from_gateway(workspace.run_dir, endpoint, asked, config, timeout)
     except BaseException:
         lock.release()
         raise
-    if answer is None:
+    if moved is None:
         lock.release()
         return None
-    faults.point("rollback.traffic.after")
-    return Moved(intent, lock, answer, began, round(time.monotonic() - began, 3))
+    return replace(moved, lock=lock, began=began, seconds=round(time.monotonic() - began, 3))
 
 
-def _intent(line: str, previous: str, leaving: str, reason: str) -> Intent:
-    return Intent(
-        line=line,
-        checkpoint=previous,
-        leaving=leaving,
-        deployment=f"deployment-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
-        reason=reason or "rollback",
-        by=getpass.getuser(),
-    )
-
-
-def _from_gateway(
-    run_dir: Path, endpoint: Endpoint, reason: str, config: Patience, timeout: float
+def _by_registry(
+    workspace: Workspace, endpoint: Endpoint, asked: Asked, leaves: str, config: Patience
 ) -> Moved | None:
-    """Without a registry to ask and the target's lock to hold; one at a time, by a lock of its own."""
-    name = f"rollback-{endpoint.line}"
-    with locks.acquire(run_dir / f"{name}.lock", what=name, timeout=timeout).held():
-        return _moved_back(run_dir, endpoint, reason, config)
-
-
-def _moved_back(run_dir: Path, endpoint: Endpoint, reason: str, config: Patience) -> Moved | None:
-    """To what the gateway says. Of one that was asked for before, and is not on record yet, nothing more is
-    to be done."""
-    began, line = time.monotonic(), endpoint.line
-    told: dict[str, Any] | None = None
-    with contextlib.suppress(OSError, HTTPException, ValueError):
-        told = served(endpoint)
-    if told is None or told.get("canary") is not None:
+    """Under the target's lock. Raises sqlite3.Error where the registry cannot be read."""
+    found = _previous(workspace.store_dir, asked.line, leaves)
+    engine = asked.line == endpoint.line or asked.line in endpoint.others
+    if found is None or asked.to or not engine:
         return None
-    before = read_intent(run_dir, line)
-    if before is not None and before.checkpoint == told.get("checkpoint"):
-        return Moved(before, None, {}, began, 0.0)
-    if not told.get("previous"):
+    intent = intend(asked.line, found.leaving, found.checkpoint, asked.reason, found.canary)
+    before = read_intent(workspace.run_dir, asked.line)
+    if before is not None:
+        if (before.leaving, before.checkpoint, before.canary) != (
+            found.leaving,
+            found.checkpoint,
+            found.canary,
+        ):
+            return None  # the stage puts that one on record first
+        intent = before
+    answer = move(workspace.run_dir, endpoint, intent, found.weights, config)
+    if answer is None:
         return None
-    intent = _intent(line, str(told["previous"]), str(told.get("checkpoint")), reason)
-    answer = _moved(run_dir, endpoint, intent, Path(str(told.get("previous_path"))), config)
-    return None if answer is None else Moved(intent, None, answer, began, round(time.monotonic() - began, 3))
+    faults.point("rollback.traffic.after")
+    return Moved(intent, None, answer, 0.0, 0.0)
 
 
-def _patience(root: Path, endpoint: Endpoint | None) -> Patience | None:
-    """The settings file's `[rollback]`, when the line it names is the one that is served."""
+def _patience(root: Path, endpoint: Endpoint | None, line: str) -> Patience | None:
+    """The settings file's `[rollback]` for a line, when the line that it names is the one that is served."""
     settings = settings_of_served(root, endpoint)
-    if settings is None or not settings.get("rollback"):
-        return None if settings is None else Patience()
+    populations = settings.get("populations", {}) if settings is not None else {}
+    if settings is None or endpoint is None or (line != endpoint.line and line not in populations):
+        return None
+    said = {**settings.get("rollback", {}), **populations.get(line, {}).get("rollback", {})}
+    if not said:
+        return Patience()
     from stages.rollback.config import RollbackConfig
 
     try:
-        return Patience(**RollbackConfig(**settings["rollback"]).model_dump())
+        return Patience(**RollbackConfig(**said).model_dump())
     except (ValueError, TypeError):
         return None
 
@@ -171,52 +158,44 @@ def _leaving(store_dir: Path, line: str) -> str:
     return ""
 
 
+def _leaving_there(endpoint: Endpoint, line: str) -> str:
+    """The same by the gateway, for where the registry cannot be read."""
+    told = served_now(endpoint, line)
+    return canary_in(told) or str(told.get("deployment") or "")
+
+
 def _reading(store_dir: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{store_dir / FILE}?mode=ro", uri=True, timeout=BUSY_S)
 
 
-def _previous(store_dir: Path, line: str, asked: str) -> tuple[str, str, Path] | None:
-    """Digests of what is live and was live before, and the folder with the latter's whole weights; None also
-    where what was asked for has been done."""
-    query = """SELECT artifact.digest, deployment.previous, deployment.state FROM deployment
+def _previous(store_dir: Path, line: str, leaves: str) -> Previous | None:
+    """What is to be done, by the registry; None where that is not plain, and where it has been done.
+
+    Raises sqlite3.Error.
+    """
+    query = """SELECT deployment.id, artifact.digest, deployment.previous, deployment.state FROM deployment
                JOIN artifact ON artifact.id = deployment.artifact_id
                WHERE deployment.line = ? AND deployment.state IN ('live', 'canary', 'rolling_back')"""
     alias = """SELECT artifact.digest FROM alias JOIN artifact ON artifact.id = alias.artifact_id
                WHERE alias.line = ? AND alias.name = 'live'"""
     done = "SELECT 1 FROM deployment WHERE id = ? AND state = 'rolled_back'"
-    try:
-        with contextlib.closing(_reading(store_dir)) as connection:
-            rows = connection.execute(query, (line,)).fetchall()
-            live = connection.execute(alias, (line,)).fetchone()
-            if connection.execute(done, (asked,)).fetchone():
-                return None
-    except sqlite3.Error:
+    with contextlib.closing(_reading(store_dir)) as connection:
+        rows = connection.execute(query, (line,)).fetchall()
+        live = connection.execute(alias, (line,)).fetchone()
+        if connection.execute(done, (leaves,)).fetchone():
+            return None
+    if live is None or any(row[3] == "rolling_back" for row in rows):
         return None
-    if len(rows) != 1 or rows[0][2] != "live" or not rows[0][1] or live is None or live[0] != rows[0][0]:
+    canary = next((row for row in rows if row[3] == "canary"), None)
+    if canary is not None:
+        return Previous(live[0], live[0], None, canary[0]) if canary[2] == live[0] else None
+    if len(rows) != 1 or not rows[0][2] or live[0] != rows[0][1]:
         return None
-    digest = rows[0][1].removeprefix("sha256:")
-    for weights in (store_dir / "objects" / "sha256" / digest[:2] / digest, store_dir / "rebuilt" / digest):
-        if any(weights.glob("*.safetensors")):
-            return rows[0][0], rows[0][1], weights
-    return None
+    weights = _whole(store_dir, rows[0][2])
+    return Previous(live[0], rows[0][2], weights) if weights is not None else None
 
 
-def _moved(
-    run_dir: Path, endpoint: Endpoint, intent: Intent, weights: Path, config: Patience
-) -> dict[str, Any] | None:
-    body = {
-        "line": intent.line,
-        "checkpoint": intent.checkpoint,
-        "path": str(weights),
-        "deployment": intent.deployment,
-        "drain_timeout_s": config.drain_timeout_s,
-        "cut": True,
-        "limit_s": config.engine_timeout_s,
-    }
-    write_intent(run_dir, intent)
-    answer = None
-    with contextlib.suppress(OSError, HTTPException, ValueError, RtrlError):
-        answer = post(endpoint, "/admin/swap", body, config.swap_timeout_s)
-    if answer is None:
-        remove_intent(run_dir, intent.line)
-    return answer
+def _whole(store_dir: Path, checkpoint: str) -> Path | None:
+    digest = checkpoint.removeprefix("sha256:")
+    folders = (store_dir / "objects" / "sha256" / digest[:2] / digest, store_dir / "rebuilt" / digest)
+    return next((each for each in folders if any(each.glob("*.safetensors"))), None)

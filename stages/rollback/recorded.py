@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from stages import locks
-from stages.errors import RtrlError, UsageError, classified
+from stages.errors import DependencyDownError, RtrlError, StoreError, UsageError, classified
 from stages.registry.store import Store
 from stages.result import StageResult
-from stages.rollback.first import Moved
+from stages.rollback.traffic import Moved, served_now
 from stages.stage import Artifact
+from stages.target.completed import complete
+from stages.target.endpoint import running_endpoint
 from stages.target.intent import read_intent
-from stages.target.switch import complete
 from stages.workspace import Workspace
 
 ALREADY = (
@@ -32,18 +33,23 @@ def finish_moved(folder: Path | None, moved: Moved, error: RtrlError) -> StageRe
     Frees the lock that `moved` holds.
 
     Raises:
-        `error`: there is nothing to record any more; or it is more than settings or usage, with a hint that
-            the users have been moved.
+        `error`: there is nothing to record any more; or it is more than settings, usage, and a store that is
+            away or busy, with a hint that the users have been moved.
     """
     workspace, intent = Workspace.find(folder), moved.intent
     if read_intent(workspace.run_dir, intent.line) != intent:
         raise error
-    if not isinstance(error, UsageError):
-        raise type(error)(error.message, hint=f"{error.hint}; {ALREADY}") from error
-    store = Store.open(workspace.store_dir)
-    left, back = store.artifact(intent.leaving), store.artifact(intent.checkpoint)
     assert moved.lock is not None
     with moved.lock.held():
+        busy = isinstance(error, StoreError | DependencyDownError)
+        if busy and running_endpoint(workspace.run_dir) is not None:
+            told = _told(moved, None, None)
+            told.warnings.append(f"not on record, {error.message}: {LATER}")
+            return told
+        if not isinstance(error, UsageError):
+            raise type(error)(error.message, hint=f"{error.hint}; {ALREADY}") from error
+        store = Store.open(workspace.store_dir)
+        left, back = store.artifact(intent.leaving), store.artifact(intent.checkpoint)
         complete(store, workspace.run_dir, intent.line)
     told = _told(moved, left, back)
     told.warnings.append(f"rolled back, but the next command will not do: {error.message}")
@@ -61,6 +67,10 @@ def finish_away(folder: Path | None, moved: Moved) -> StageResult:
                 complete(store, workspace.run_dir, intent.line)
     except RtrlError as error:
         told.warnings.append(f"not on record, {error.message}: {LATER}")
+    endpoint = running_endpoint(workspace.run_dir)
+    state = served_now(endpoint, intent.line).get("engine", "ready") if endpoint is not None else "down"
+    if state != "ready":
+        told.warnings.append(f"the engine that they are on now is {state}: they get 503 until it is up")
     return told
 
 
@@ -75,5 +85,6 @@ def _told(moved: Moved, left: Artifact | None, back: Artifact | None) -> StageRe
         "traffic_s": moved.seconds,
         "switch_s": moved.seconds,
         "changed": True,
+        **({"canary_ended": intent.canary} if intent.canary else {}),
     }
     return StageResult("rollback", "succeeded", metrics=facts)

@@ -10,6 +10,7 @@ checkpoint's memory is used. The record of who, why, from and to is the new depl
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from stages.errors import InputMissingError
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
 from stages.rollback.config import RollbackConfig
-from stages.rollback.first import Moved
+from stages.rollback.traffic import Moved
 from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, end, require_open
+from stages.target.completed import complete
+from stages.target.intent import remove_intent
 from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
 from stages.workspace import Workspace
 
@@ -57,6 +60,11 @@ class RollbackStage:
     moved: Moved | None = None
     only: str = ""
     asked: str = ""
+
+    def settle(self, workspace: Workspace, store: Store) -> None:
+        """Another one that is not on record yet comes first. Under the lock, before `resolve`."""
+        if self.moved is None:
+            complete(store, workspace.run_dir, workspace.settings.workspace.line)
 
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """`checkpoint`: where to go back to (named, or what was live before); `line_state`: its memory.
@@ -107,6 +115,8 @@ class RollbackStage:
             facts |= _end_canary(ctx, switch, canary)
             ctx.log.write("rollback.canary", **facts)
             if live is not None and live.digest == switch.target.digest:
+                if self.moved is not None:
+                    remove_intent(ctx.workspace.run_dir, switch.line)
                 return Outcome(metrics={**facts, "changed": True})
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
@@ -115,7 +125,9 @@ class RollbackStage:
         return Outcome(metrics={**facts, "changed": True})
 
     def _taken_back(self, store: Store) -> bool:
-        return bool(self.asked) and store.deployments.get(self.asked).state == "rolled_back"
+        with contextlib.suppress(InputMissingError):  # of a rollback that is not on record yet
+            return bool(self.asked) and store.deployments.get(self.asked).state == "rolled_back"
+        return False
 
     def plan(
         self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext
@@ -140,7 +152,7 @@ def _end_canary(ctx: RunContext, switch: Switch, canary: Deployment) -> dict[str
         offline=switch.offline,
     )
     checkpoint = ctx.store.artifact(canary.checkpoint)
-    return {"canary": checkpoint.ref if checkpoint else canary.checkpoint, **done}
+    return {"canary": checkpoint.ref if checkpoint else canary.checkpoint, "canary_ended": canary.id, **done}
 
 
 def _decided(

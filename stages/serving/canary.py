@@ -31,6 +31,7 @@ from stages.registry.store import Store
 from stages.serving.reconcile import EVERY_S, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
+from stages.target.completed import complete
 from stages.target.switch import end_interrupted
 
 SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
@@ -79,12 +80,15 @@ class CanaryEngine:
             health = Health.of(self._gateway.breaker, CANARY)
             served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
             self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
+            self._arms.opening = checkpoint.deployment if share else ""
             try:
                 await self.supervisor.start()
             except BaseException:
                 self.told("failed", checkpoint)
                 await self._stop(patient=False)
                 raise
+            finally:
+                self._arms.opening = ""
             address = self.supervisor.base_url, self.supervisor.key
             client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
@@ -118,10 +122,17 @@ class CanaryEngine:
             self._changed(None)
 
 
-async def reconcile_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say) -> bool:
-    """Open or close the canary as the registry says, unless somebody is deploying. Whether it did."""
+async def reconcile_canary(
+    store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say, run_dir: Path
+) -> bool:
+    """Open or close the canary as the registry says, unless somebody is deploying. Whether it did.
+
+    One that a rollback took its users from while the store was away is put on record, and not opened again.
+    """
     line = arms.live.served.line
     found = await asyncio.to_thread(canary_of, store, line)
+    if found is None or found.id != arms.ended:
+        arms.ended = ""
     if _serves(arms, found):
         return False
     try:
@@ -130,6 +141,7 @@ async def reconcile_canary(store: Store, engine: CanaryEngine, arms: Arms, drain
         return False
     opening: asyncio.Task[Verification] | None = None
     try:
+        await asyncio.to_thread(complete, store, run_dir, line)
         await asyncio.to_thread(end_interrupted, store, line)
         found = await asyncio.to_thread(canary_of, store, line)
         if _serves(arms, found):  # whoever held the lock has put it on record meanwhile
@@ -159,7 +171,9 @@ def _serves(arms: Arms, found: Deployment | None) -> bool:
     return (arms.canary.deployment if arms.canary else "") == (found.id if found else "")
 
 
-async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say) -> None:
+async def keep_canary(
+    store: Store, engine: CanaryEngine, arms: Arms, drain_s: float, say: Say, run_dir: Path
+) -> None:
     """Follow the registry, and roll back a canary whose engine fails, until cancelled."""
     trouble: asyncio.Task[str] | None = None
     failed: tuple[str, str] | None = None  # deployment and reason of a roll-back not on record yet
@@ -170,7 +184,7 @@ async def keep_canary(store: Store, engine: CanaryEngine, arms: Arms, drain_s: f
                     if failed is not None:
                         await _record(store, *failed)
                         failed = None
-                    await reconcile_canary(store, engine, arms, drain_s, say)
+                    await reconcile_canary(store, engine, arms, drain_s, say, run_dir)
             except RtrlError as error:
                 say(f"canary: {error.message}; {error.hint}")
             if trouble is None and arms.canary is not None and engine.supervisor is not None:

@@ -32,7 +32,8 @@ from stages.serving.holdback import HoldbackEngine
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
-from stages.target.switch import complete, end_interrupted
+from stages.target.completed import complete
+from stages.target.switch import end_interrupted
 from stages.workspace import Workspace
 
 EVERY_S = 2.0
@@ -129,6 +130,12 @@ class Lines:
             await self._open(line, checkpoint)
             return self._hosts[line].engine.supervisor.verification
 
+    async def leave(self, line: str) -> None:
+        """End the line's engine: the main line answers its users."""
+        async with self._busy:
+            if line in self._hosts:
+                await self._close(line, self._drain_s)
+
     def of(self, line: str) -> LineEngine | None:
         """The line's engine now."""
         return self._hosts.get(line)
@@ -161,8 +168,7 @@ class Lines:
     async def _follow(self, line: str) -> None:
         """An engine where the line serves something of its own, or has a canary; else none."""
         wanted, canary = await asyncio.to_thread(self._registered, line)
-        apart = wanted is not None and wanted.digest != self._arms.live.served.checkpoint.digest
-        if (line in self._hosts) == (apart or canary):
+        if (line in self._hosts) == (self._is_apart(wanted) or canary):
             return
         try:
             lock = target_lock(self._store, line)
@@ -172,6 +178,9 @@ class Lines:
             async with self._busy:
                 await asyncio.to_thread(complete, self._store, self._workspace.run_dir, line)
                 await asyncio.to_thread(end_interrupted, self._store, line)
+                wanted, canary = await asyncio.to_thread(self._registered, line)
+                if (line in self._hosts) == (self._is_apart(wanted) or canary):
+                    return  # so it is since the rollback is on record
                 if line in self._hosts:
                     self._say(f"line {line} serves what the main line serves: its engine ends")
                     await self._close(line, self._drain_s)
@@ -180,6 +189,9 @@ class Lines:
                     await self._open(line, wanted)
         finally:
             lock.release()
+
+    def _is_apart(self, wanted: Checkpoint | None) -> bool:
+        return wanted is not None and wanted.digest != self._arms.live.served.checkpoint.digest
 
     def _registered(self, line: str) -> tuple[Checkpoint | None, bool]:
         return live_checkpoint(self._store, line), canary_of(self._store, line) is not None
@@ -196,11 +208,10 @@ class Lines:
         swapper = Swapper(engine.arm.served, update, drain_s, prepare=prepare, keeper=keeper, beside=beside)
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
+        store, say, run_dir = self._store, self._say, self._workspace.run_dir
         tasks = [
-            asyncio.create_task(
-                keep_reconciled(self._store, engine.arm.served, swapper, self._say, self._workspace.run_dir)
-            ),
-            asyncio.create_task(keep_canary(self._store, canary, arms, self._drain_s, self._say)),
+            asyncio.create_task(keep_reconciled(store, engine.arm.served, swapper, say, run_dir)),
+            asyncio.create_task(keep_canary(store, canary, arms, self._drain_s, say, run_dir)),
         ]
         if self.announcer is not None:
             swapper.told, canary.told = self.announcer.swapped, self.announcer.canary

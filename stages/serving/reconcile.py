@@ -14,8 +14,9 @@ from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.swapper import SwapError, Swapper
 from stages.registry.store import Store
+from stages.target.completed import complete
 from stages.target.intent import read_intent
-from stages.target.switch import complete, end_interrupted, interrupted
+from stages.target.switch import end_interrupted, interrupted
 
 EVERY_S = 5.0
 
@@ -34,6 +35,15 @@ def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
     return Checkpoint(live.digest, store.checkpoint_folder(live), current.id if current and same else "")
 
 
+def moved_to(store: Store, run_dir: Path, line: str) -> Checkpoint | None:
+    """What a rollback gave the users that is not on record yet; None without one."""
+    intent = read_intent(run_dir, line)
+    found = store.artifact(intent.checkpoint) if intent is not None else None
+    if intent is None or found is None:
+        return None
+    return Checkpoint(found.digest, store.checkpoint_folder(found), intent.deployment)
+
+
 def previous_checkpoint(store: Store, line: str) -> tuple[str, Checkpoint] | None:
     """What is live, and what a rollback goes back to from it: for one that comes while the store is away.
 
@@ -44,7 +54,7 @@ def previous_checkpoint(store: Store, line: str) -> tuple[str, Checkpoint] | Non
     if current is None or before is None:
         return None
     with contextlib.suppress(RtrlError):
-        return current.checkpoint, Checkpoint(before.digest, store.checkpoint_folder(before))
+        return current.checkpoint, Checkpoint(before.digest, store.checkpoint_folder(before), ref=before.ref)
     return None
 
 

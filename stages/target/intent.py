@@ -16,7 +16,8 @@ from stages import faults
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be served in place of what. `checkpoint` and `leaving` are digests."""
+    """What is to be served in place of what. `checkpoint` and `leaving` are digests, the same where only a
+    canary ends."""
 
     line: str
     checkpoint: str
@@ -24,6 +25,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str  # the id that generations are recorded under, of a deployment still to be made
     reason: str
     by: str
+    canary: str = ""  # id of the deployment that loses its users first
 
 
 def write_intent(run_dir: Path, intent: Intent) -> None:

@@ -13,7 +13,6 @@ import getpass
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from stages import faults
@@ -23,7 +22,7 @@ from stages.registry.store import Store
 from stages.stage import Artifact, Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint, running_endpoint
-from stages.target.intent import Intent, read_intent, remove_intent
+from stages.target.intent import Intent, remove_intent
 from stages.workspace import Workspace
 
 
@@ -206,10 +205,10 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
 
 def _move(store: Store, switch: Switch, deployment: Deployment) -> None:
     user = getpass.getuser()
-    _record(store, switch.line, switch.target, deployment, switch.reason, user, switch.leaving)
+    record(store, switch.line, switch.target, deployment, switch.reason, user, switch.leaving)
 
 
-def _record(
+def record(
     store: Store,
     line: str,
     target: Artifact,
@@ -223,34 +222,6 @@ def _record(
         store.deployments.transition(leaving.id, "live", "rolling_back", rollback_reason=reason, by=by)
         faults.point("switch.rolling_back.after")
     store.move_alias(line, "live", target.digest, reason=reason, by=by, deployment_id=deployment.id)
-
-
-def complete(store: Store, run_dir: Path, line: str) -> bool:
-    """Put a rollback on record whose traffic moved first (`intent.py`); whether there was one.
-
-    The caller holds the target's lock. One that the registry has already is only forgotten.
-    """
-    intent = read_intent(run_dir, line)
-    if intent is None:
-        return False
-    live, current = store.alias(line, "live"), store.deployments.current(line)
-    target = store.artifact(intent.checkpoint)
-    if live is not None and live.digest == intent.leaving and target is not None:
-        end_interrupted(store, line)
-        known = {each.id for each in store.deployments.history(line)}
-        deployment = store.deployments.create(
-            line,
-            intent.checkpoint,
-            by=intent.by,
-            reason=intent.reason,
-            previous=previous_of(store, line, intent.checkpoint),
-            data={"from": intent.leaving, "rollback_of": current.id if current else None},
-            deployment_id="" if intent.deployment in known else intent.deployment,
-        )
-        deployment = store.deployments.transition(deployment.id, "staged", "verifying")
-        _record(store, line, target, deployment, intent.reason, intent.by, current)
-    remove_intent(run_dir, line)
-    return True
 
 
 def interrupted(store: Store, line: str) -> list[Deployment]:

@@ -144,8 +144,11 @@ def _own_errors() -> Iterator[None]:
         yield
     except CheckpointException as error:
         for failure in error.failures.values():
-            if isinstance(failure[0], OSError):
-                raise failure[0] from error
+            met: BaseException | None = failure[0]
+            while met is not None:  # torch's zip writer fails once more at its end, and wraps what it met
+                if isinstance(met, OSError):
+                    raise met from error
+                met = met.__cause__ or met.__context__
         raise RuntimeError(f"a micro-checkpoint was not written: {error}") from error
 
 

@@ -23,6 +23,7 @@ PLAIN = [
     "rollback",
     "rollback -q --workspace=there --reason= --lock-timeout 2.5",
     "rollback --json --force -w there --lock-timeout=0",
+    "rollback --line acme --to=checkpoint@v1",
 ]
 OTHERS = [
     "",
@@ -37,9 +38,8 @@ OTHERS = [
     "deploy --input a --input b",
     "deploy -h",
     "deploy --json=yes",
-    "rollback --to checkpoint@v1",
+    "rollback --to checkpoint@v1 --to checkpoint@v2",
     "rollback --input checkpoint@v1",
-    "rollback --line acme",
     "rollback --offline",
     "rollback --override",
     "rollback -w a --workspace b",
@@ -59,8 +59,9 @@ def test_what_is_asked_early_is_what_typer_reads(monkeypatch: pytest.MonkeyPatch
     def stage_ahead(folder: Path | None, ref: str, *, override: bool) -> None:
         asked.update(workspace=folder, inputs=[ref] if ref else [], override=override)
 
-    def begin(folder: Path | None, reason: str, lock_timeout: float | None) -> None:
-        asked.update(workspace=folder, reason=reason, lock_timeout=lock_timeout)
+    def begin(folder: Path | None, reason: str, lock_timeout: float | None, to: str, line: str) -> None:
+        asked.update(workspace=folder, reason=reason, lock_timeout=lock_timeout, inputs=[to] if to else [])
+        asked["overrides"] = [f"workspace.line={line}"] if line else []
 
     def run_command(_: str, flags: Any, **changes: Any) -> None:
         known = {"workspace": flags.workspace, "inputs": list(flags.inputs), **changes}
@@ -73,7 +74,7 @@ def test_what_is_asked_early_is_what_typer_reads(monkeypatch: pytest.MonkeyPatch
     assert run(line.split()) == 0
     assert asked
     assert {name: seen[name] for name in asked} == asked
-    assert (seen["overrides"], seen["offline"]) == ([], False)
+    assert (seen["overrides"], seen["offline"]) == (asked.get("overrides", []), False)
 
 
 @pytest.mark.parametrize("line", OTHERS)

@@ -18,6 +18,7 @@ import difflib
 from collections.abc import Sequence
 
 from cursorbench.sessions.automatic import is_notice
+from cursorbench.sessions.spoken import words_of
 from stages.distill.signals.followup.features import Followup, interrupted
 from stages.distill.text import LIMIT, words
 from stages.records import Event
@@ -78,7 +79,7 @@ def followup(
     texts = [text for text in messages if isinstance(text, str) and text.strip() and not is_notice(text)]
     if not texts:
         return None
-    message = texts[0]
+    message = words_of(texts[0])
     if undone or interrupted(message) or (not asked and repeats_request(message, request)):
         return EXPLICIT_NO
     return Followup(message, request, answer, asked)

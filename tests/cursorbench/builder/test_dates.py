@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,6 +135,19 @@ def test_everything_in_a_run_agrees_on_the_date(box: Sandbox, cache: Path) -> No
     assert found["old"] == 1e9, "what no test touched keeps its time, and so do compiled modules"
     assert found["library"] == Path(os.__file__).stat().st_mtime
     assert clock.variables(0) == {}
+
+
+def test_nobody_sets_the_machine_s_clock_by_it(cache: Path) -> None:
+    """CPython's own test_time reads the clock and sets it: as root it put a machine 403 days ahead."""
+    folder = compiled(cache).folder
+    assert folder is not None
+    library = ctypes.CDLL(str(folder / "clock.so"), use_errno=True)
+    no_time = (ctypes.c_long * 2)(0, -1)  # the kernel's own answer would be EINVAL, whoever asks
+    for set_it in (
+        lambda: library.clock_settime(time.CLOCK_REALTIME, no_time),
+        lambda: library.settimeofday(no_time, None),
+    ):
+        assert (set_it(), ctypes.get_errno()) == (-1, errno.EPERM)
 
 
 def test_a_library_without_effect_is_noticed(tmp_path: Path) -> None:

@@ -186,6 +186,16 @@ def test_a_repeated_request_outranks_text() -> None:
     assert asked == Followup("Make total() add the tax, before it rounds!", REQUEST, "Which tax?", True)
 
 
+def test_of_a_message_behind_an_editors_context_the_persons_words_are_judged() -> None:
+    context = "# Context from my IDE setup:\n\n## Active file: shop.py\n\n## My request for Codex:\n"
+    said = event("user_message", 5, text=f"{context}still wrong\n")
+    assert followup([said], REQUEST, "Done.", False, False, 0, HOUR) == Followup(
+        "still wrong", REQUEST, "Done.", False
+    )
+    again = event("user_message", 5, text=f"{context}{REQUEST}\n")
+    assert followup([again], REQUEST, "Done.", False, False, 0, HOUR) == EXPLICIT_NO
+
+
 @pytest.mark.parametrize(
     ("message", "request_", "same"),
     [

@@ -10,6 +10,7 @@ import pytest
 from stages import schemas, tables
 from stages.distill.explain import explain
 from stages.distill.run import STAGE
+from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.errors import InputMissingError
 from stages.records import Sampling
 from stages.tokens import load_episodes, load_sequences
@@ -101,6 +102,17 @@ def test_unknown_stays_unknown(world: World) -> None:
     assert row["edit_persistence"] is None
     assert row["dissatisfied_followup"] is None
     assert (row["term_edit_persistence"], row["term_dissatisfied_followup"]) == (0.25, -0.125)
+
+
+def test_of_requests_behind_an_editors_context_the_persons_words_count(world: World) -> None:
+    context = "# Context from my IDE setup:\n\n## Active file: fix_bug.py\n\n## My request for Codex:\n"
+    bare = "explain what this does"
+    world.generation("g", "bare", 0, request=bare, answer="Done.")
+    world.generation("h", "behind", 0, session="s2", request=f"{context}{bare}\n", answer="Done.")
+    world.event("h", "user_message", 60_000, text=f"{context}{bare}\n")
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert rows["behind"]["work"] == rows["bare"]["work"]
+    assert rows["behind"]["dissatisfied_followup"] == EXPLICIT_NO
 
 
 def test_attempts_at_one_task_share_its_group(world: World) -> None:

@@ -19,15 +19,16 @@ import pytest
 
 from stages import locks
 from stages.deploy.run import DeployStage
+from stages.rollback.away import Asked
 from stages.rollback.first import move_first
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached, stop
 from stages.spool import Spool
 from stages.target import light
+from stages.target.completed import complete
 from stages.target.endpoint import running_endpoint
 from stages.target.intent import Intent, read_intent, write_intent
-from stages.target.switch import complete
 from tests import processes
 from tests.stages.serving.conftest import StubWorld
 
@@ -245,11 +246,13 @@ def test_two_who_roll_back_at_once_go_back_once(deployed: StubWorld) -> None:
 
 def test_what_is_unusual_is_left_to_the_stage(world: StubWorld, tmp_path: Path) -> None:
     other = StubWorld(tmp_path / "other")
-    assert move_first(other.workspace.root, "nothing is served") is None
+    assert move_first(other.workspace.root, Asked("auto", "nothing is served")) is None
+    assert move_first(world.workspace.root, Asked("no-such-line", "")) is None
+    assert not list(world.store.lock_path("x").parent.glob("*no-such-line*"))
     live = world.store.alias("auto", "live")
     assert live is not None
     if live.digest == world.first.digest and world.store.deployments.current("auto") is None:
-        assert move_first(world.workspace.root, "nothing was live before") is None
+        assert move_first(world.workspace.root, Asked("auto", "nothing was live before")) is None
 
 
 def test_settings_that_cannot_be_read_are_told_after_it(deployed: StubWorld) -> None:
@@ -288,13 +291,13 @@ def test_a_rollback_that_the_registry_has_is_only_forgotten(world: StubWorld, tm
 
 @pytest.mark.parametrize(
     "told",
-    [None, {"checkpoint": "sha256:1", "canary": {}, "previous": "sha256:2"}, {"checkpoint": "sha256:1"}],
+    [None, {"line": "auto", "checkpoint": "sha256:1"}, {"line": "acme", "checkpoint": "sha256:1"}],
 )
 def test_what_the_gateway_does_not_know_is_left_to_the_stage(
     deployed: StubWorld, told: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with away(deployed, mount_point=True):  # and nothing is written where the store is not
-        monkeypatch.setattr("stages.rollback.first.served", lambda _: told)
-        assert move_first(deployed.workspace.root, "test") is None
+        monkeypatch.setattr("stages.rollback.traffic.served", lambda _: told)
+        assert move_first(deployed.workspace.root, Asked("auto", "test")) is None
     assert read_intent(deployed.workspace.run_dir, "auto") is None
     assert digest_of_answer(deployed) == deployed.second.digest.removeprefix("sha256:")[:16]

@@ -62,6 +62,11 @@ def test_one_that_was_asked_for_what_another_took_back_goes_no_further(deployed:
     assert (named.status, deployed.live) == ("succeeded", deployed.a.digest)
 
 
+def test_one_that_was_asked_for_what_is_not_on_record_goes_back_all_the_same(deployed: Line) -> None:
+    assert deployed.rollback(asked="deployment-unknown").status == "succeeded"
+    assert deployed.live == deployed.b.digest
+
+
 def test_deploy_rollback_deploy_changes_what_is_served_each_time(line: Line) -> None:
     line.report(line.b, line.a)
     served = [line.served]

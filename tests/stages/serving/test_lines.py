@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,9 +21,12 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached, stop
 from stages.spool import Spool
+from stages.target import light
 from stages.target.admin import Admin
 from stages.target.canary import canary_of
+from stages.target.intent import read_intent
 from stages.workspace import Workspace
+from tests import processes
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_canary import short, wait_for
 
@@ -128,6 +133,39 @@ def test_it_has_a_canary_of_its_own(world: LinesWorld) -> None:
     assert set(world.everybody().values()) == {first}
     run_stage(world.acme, world.store, RollbackStage())
     assert set(world.everybody(world.acme_key).values()) == {second}
+
+
+def test_its_users_are_back_while_the_store_is_away(world: LinesWorld) -> None:
+    """From its canary and from its engine, which cannot read what to go back to: the main line has it."""
+    third = world.store.resolve("checkpoint@v3")
+    first = short(world.first.digest)
+    run_stage(world.acme, world.store, DeployStage(canary=0.5), [third.ref])
+    canary, aside = canary_of(world.store, "acme"), world.store.dir.with_name("aside")
+    assert canary is not None
+    assert wait_for(lambda: told(world)["lines"]["acme"].get("previous") == world.first.digest)
+    world.store.dir.rename(aside)
+    try:
+        root = str(world.workspace.root)
+        back = processes.rtrl("rollback", "--json", "--line", "acme", "--to", world.first.ref, "-w", root)
+        assert back.returncode == 0, back.stdout
+        assert "not on record" in json.loads(back.stdout)["warnings"][0]
+        assert set(world.everybody(world.acme_key).values()) == {first}
+    finally:
+        aside.rename(world.store.dir)
+    assert wait_for(lambda: read_intent(world.workspace.run_dir, "acme") is None)
+    assert world.store.deployments.get(canary.id).state == "rolled_back"
+    assert world.store.resolve("checkpoint@live", "acme").digest == world.first.digest
+    assert set(world.everybody(world.acme_key).values()) == {first}
+    assert "acme" not in told(world).get("lines", {})
+    run_stage(world.acme, world.store, DeployStage(), [world.second.ref])
+
+
+def told(world: LinesWorld) -> dict[str, Any]:
+    return light.served(world.endpoint) or {}
+
+
+def test_back_where_the_main_line_is_it_has_no_engine(world: LinesWorld) -> None:
+    first = short(world.first.digest)
     # back where the main line is: no engine of its own is needed any more
     run_stage(world.acme, world.store, RollbackStage())
     assert set(world.everybody(world.acme_key).values()) == {first}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from stages import serve
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.errors import DependencyDownError, RtrlError
@@ -26,11 +27,14 @@ from stages.gateway.swapper import Swapper
 from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
+from stages.rollback.traffic import intend
 from stages.serving import canary as following
 from stages.serving import supervisor as watching
 from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
+from stages.serving.notify import Notifier
 from stages.serving.reconcile import reconcile_once, target_lock
 from stages.serving.supervisor import Supervisor
+from stages.target.intent import read_intent, write_intent
 from tests.stages.serving.conftest import StubWorld
 
 
@@ -105,13 +109,48 @@ async def test_a_canary_put_on_record_while_the_gateway_waited_for_the_lock_stay
     opening = verifying(world)
     arms = arms_with(world, opening.id)
     engine, lock = Engine(arms), target_lock(world.store, "auto")
-    looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 1, print))
+    looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 1, print, world.root))
     await asyncio.sleep(0.2)  # it has seen no canary in the registry, and waits for the lock
     world.store.deployments.transition(opening.id, "verifying", "canary", canary={"share": 0.5})
     lock.release()
     assert not await looking
     assert engine.ended == []
     assert arms.canary is not None
+
+
+async def test_a_canary_whose_rollback_is_not_on_record_yet_is_not_opened_again(world: StubWorld) -> None:
+    made = verifying(world)
+    world.store.deployments.transition(made.id, "verifying", "canary", canary={"share": 0.5})
+    arms = arms_with(world, made.id)
+    engine = Engine(arms)  # would start a process
+    await engine.close(1)
+    assert (arms.as_dict()["canary"], arms.as_dict()["canary_ended"]) == (None, made.id)
+    live = world.first.digest
+    write_intent(world.root, intend("auto", live, live, "worse", made.id))
+    looks = (world.store, engine, arms, 1, print, world.root)
+    with target_lock(world.store, "auto").held():  # another command's
+        assert not await reconcile_canary(*looks)
+    assert arms.ended == made.id, "a rollback is still told that it was this one"
+    assert not await reconcile_canary(*looks)
+    assert world.store.deployments.get(made.id).data["rollback_reason"] == "worse"
+    assert not await reconcile_canary(*looks)
+    assert (arms.canary, arms.ended, read_intent(world.root, "auto")) == (None, "", None)
+
+
+def test_a_registry_that_takes_no_writes_does_not_keep_serve_from_starting_where_the_users_are(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> bool:
+        raise DependencyDownError("the registry stayed busy")
+
+    monkeypatch.setattr(serve, "complete", busy)
+    said: list[str] = []
+    asked = intend("auto", world.first.digest, world.second.digest, "worse")
+    write_intent(world.workspace.run_dir, asked)
+    host = serve._Host(world.workspace, world.store, Notifier(), said.append)
+    assert host.served.checkpoint == Checkpoint(world.second.digest, world.second.path, asked.deployment)
+    assert "stayed busy" in said[0]
+    target_lock(world.store, "auto").release()
 
 
 async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(
@@ -125,7 +164,7 @@ async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(
     engine.supervisor = Dead()  # type: ignore[assignment]
     away = world.workspace.store_dir.with_name("away")
     world.workspace.store_dir.rename(away)
-    task = asyncio.create_task(keep_canary(world.store, engine, arms, 1, said.append))
+    task = asyncio.create_task(keep_canary(world.store, engine, arms, 1, said.append, world.root))
     await until(lambda: arms.canary is None and len(said) > 2)
     assert (engine.ended, engine.patient) == ([made.id], [False]), "an engine that hangs is not asked"
     assert not world.workspace.store_dir.exists(), "nothing is written where the store was"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from pathlib import Path
 
+import pytest
 import torch
 
 from stages.train import resume
@@ -39,6 +42,22 @@ def test_the_last_step_of_this_batch_is_gone_on_with(tmp_path: Path) -> None:
     resume.save_step(tmp_path, 1, {"weight": torch.ones(3)}, {"batch": "other"})
     assert read(tmp_path, "other")[0] == {"batch": "other"}
     assert read(tmp_path, "mine")[0] is None
+
+
+def test_a_disk_that_takes_no_more_of_a_step_is_what_it_is_and_the_step_before_stays(tmp_path: Path) -> None:
+    """torch's writer meets the system's error, and hides it behind one of its own at the end of its file."""
+    values = {"weight": torch.ones(100_000)}
+    resume.save_step(tmp_path, 1, values, {"batch": "mine"})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError) as caught:  # noqa: PT011  the number says which
+            resume.save_step(tmp_path, 2, values, {"batch": "mine"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.errno == errno.EFBIG
+    assert (tmp_path / "step-1").is_dir()
+    assert not (tmp_path / "step-2").exists()
 
 
 def test_a_step_that_cannot_be_read_is_none(tmp_path: Path) -> None:
