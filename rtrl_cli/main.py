@@ -17,7 +17,14 @@ from typing import Any, NoReturn
 
 from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early
-from rtrl_cli.output import discard, envelope, message, open_closed_streams, print_json
+from rtrl_cli.output import (
+    discard,
+    envelope,
+    escape_what_cannot_be_encoded,
+    message,
+    open_closed_streams,
+    print_json,
+)
 
 _NO_PATH = ("Symlink loop from", "Could not determine home directory")  # pathlib's, of what a user named
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
@@ -27,6 +34,7 @@ def main() -> NoReturn:
     """Run the program and leave with its exit status."""
     gc.set_threshold(20_000, 20, 50)  # nearly all that is made is modules, which stay: a tenth of an import
     open_closed_streams()
+    escape_what_cannot_be_encoded()
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     for number in (signal.SIGINT, signal.SIGTERM):

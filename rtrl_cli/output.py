@@ -7,6 +7,7 @@ Not for: what a result means; a command builds it and says how its table looks.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -48,7 +49,7 @@ def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """One document on stdout. Raises DependencyDownError as `_put`."""
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = json.dumps(document, indent=2, ensure_ascii=not _is_unicode(sys.stdout.encoding))
     # JSON itself escapes the first 32; the others are escaped its way, so that what reads it gets them back
     _put(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
@@ -95,6 +96,16 @@ def open_closed_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)  # it is the lowest free number already
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """Have stdout show a letter that its encoding lacks (a terminal of Latin-1, say) as `\\u2581`."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not _is_unicode(sys.stdout.encoding):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _is_unicode(encoding: str | None) -> bool:
+    return (encoding or "utf-8").lower().replace("_", "-").startswith("utf")
 
 
 def colour(stream: IO[str]) -> bool:

@@ -29,6 +29,7 @@ from stages.trust import trusted
 
 Offer = Callable[[str, str], Any]
 OTHER = "it is another process, or somebody else may have changed its weights"
+TAKEN = "somebody else may have changed its weights: is it in [targets] of another workspace that is served?"
 UNNAMED = "run it with --middleware stages.engine.guard.KeyGuard"
 
 
@@ -57,7 +58,7 @@ class Outside:
         self.way = self._read = Way(FULL, "it reads the store's folder itself")
         self._say, self._offer, self._last = say, offer, ""
         self._prepared = Path()
-        self._updating = self._other = False
+        self._updating, self._other = False, ""  # the second: why what it is named is not what was verified
         self._alone = asyncio.Lock()
         self._helper_key = _token(target.helper_key_file)
         self.control = EngineControl(self.base_url, self.key, config, served.checkpoint.path)
@@ -76,7 +77,7 @@ class Outside:
         checkpoint = self.served.checkpoint
         self.served.engine = "starting"
         self.control.start_with(checkpoint.path)  # for all that is known it is another process
-        self._other = False
+        self._other = ""
         try:
             if await self.control.health() != "ok":
                 raise DependencyDownError(
@@ -100,9 +101,10 @@ class Outside:
 
     def known(self, name: str) -> bool:
         """Whether what the engine is named is what was verified; if not, no request gets to it any more."""
-        if self._updating or name == (self.control.proven or ""):
+        proven = self.control.proven or ""
+        if self._updating or name == proven:
             return True
-        self._other = True
+        self._other = TAKEN if proven and name.partition(".")[0] == proven.partition(".")[0] else OTHER
         if self.served.engine == "ready":
             self.served.engine = "unknown"
         return False
@@ -196,7 +198,7 @@ class Outside:
         next_probe = time.monotonic() + self.config.health_every_s
         while True:
             if self.served.engine == "unknown" and not self.served.gate.closed:
-                return OTHER if self._other else "its weights could not be verified"
+                return self._other or "its weights could not be verified"
             if time.monotonic() >= next_probe:
                 answer = await probe(self.control, self.served.health, self.config.health_failures)
                 if answer == "sick":
@@ -204,7 +206,7 @@ class Outside:
                 if self.served.health.probe_failures >= self.config.health_failures:
                     return "it does not answer"
                 if answer == "ok" and not self.known(self.control.named):
-                    return OTHER
+                    return self._other
                 next_probe = time.monotonic() + self.config.health_every_s
             await asyncio.sleep(POLL_S)
 

@@ -87,3 +87,13 @@ def test_a_failure_names_the_whole_command(workspace: Workspace) -> None:
         "db check x": "db check",
     }.items():
         assert json.loads(processes.rtrl(*command.split(), "--json", env=env).stdout)["command"] == name
+
+
+def test_what_the_encoding_of_stdout_lacks_is_escaped(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "grün▁😀", "")
+    text = shell(workspace, "PYTHONIOENCODING=ascii RTRL status")
+    assert (text.returncode, text.stderr) == (0, "")
+    assert "gr\\xfcn\\u2581\\U0001f600" in text.stdout
+    done = shell(workspace, "PYTHONIOENCODING=ascii RTRL show report@v1-grün▁😀 --json")
+    assert done.returncode == 2
+    assert "grün▁😀" in json.loads(done.stdout)["error"]["message"]

@@ -21,7 +21,7 @@ from stages.gateway.errors import ApiError
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
-from stages.serving.outside import OTHER, UNNAMED, Outside
+from stages.serving.outside import OTHER, TAKEN, UNNAMED, Outside
 from stages.target.config import TargetConfig
 
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}], "logprobs": True}).encode()
@@ -154,6 +154,7 @@ async def test_weights_that_somebody_else_loaded_answer_nobody(tmp_path: Path) -
         await load(made, tmp_path / "other")
         with pytest.raises(ApiError, match="engine_unknown"):
             await made.ask()
+        assert await asyncio.wait_for(made.outside.trouble(), 20) == TAKEN
         await made.outside.start()
         assert await made.ask() == voice
         await made.outside.update(made.live)  # its own updates are known
