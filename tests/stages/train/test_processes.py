@@ -15,22 +15,16 @@ from stages.train import shard
 from stages.train.forward import Budget
 from stages.train.parallel import placed
 from stages.train.shard import Sharded
+from tests import processes
 from tests.stages.train.test_update import make_batch, scored
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import TrainWorld
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "rtrl_cli.main"]
-RTRL = [sys.executable, "-m", "rtrl_cli.main"]
 
 
-def run(
-    command: list[str], world: TrainWorld, *options: str, **more: str
-) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
-    arguments = ["train", "-w", str(world.workspace.root), "--json", "--force", *options]
-    return subprocess.run(
-        [*command, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
+def arguments(world: TrainWorld, *options: str) -> tuple[str, ...]:
+    return ("train", "-w", str(world.workspace.root), "--json", "--force", *options)
 
 
 def far_apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
@@ -41,7 +35,9 @@ def far_apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> f
 def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     alone = world.train("train.micro_batch_tokens=16")
-    done = run(TORCHRUN, world, "--set", "train.micro_batch_tokens=16")
+    command = [*TORCHRUN, *arguments(world, "--set", "train.micro_batch_tokens=16")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["metrics"]["processes"] == 2
@@ -63,9 +59,9 @@ def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes
 def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     undisturbed = world.train()
-    options = ("--set", "train.processes=2")
     # not --force's folder of scratch: the same fingerprint as with one process
-    dead = run(RTRL, world, *options, RTRL_FAULT="train.rank1.step.before:3")
+    fault = {"RTRL_FAULT": "train.rank1.step.before:3"}
+    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env=fault)
     assert dead.returncode == 13, dead.stderr
     error = json.loads(dead.stdout)["error"]
     assert "rank 1 ended with -9" in error["message"]
