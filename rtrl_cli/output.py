@@ -29,6 +29,8 @@ PLAIN_EVERY_S = 5.0
 # ours; then what terminals act on (C0, C1), and what turns the order of letters round
 _CONTROL = re.compile("(\x1b\\[(?:0|1|31|33|36)m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
 
 def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
     """The JSON document of a command that is no stage's run."""
@@ -50,8 +52,11 @@ def envelope(command: str, status: str, **fields: Any) -> dict[str, Any]:
 def print_json(document: Mapping[str, Any]) -> None:
     """One document on stdout. Raises DependencyDownError as `_put`."""
     text = json.dumps(document, indent=2, ensure_ascii=not _is_unicode(sys.stdout.encoding))
-    # JSON itself escapes the first 32; the others are escaped its way, so that what reads it gets them back
-    _put(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    # JSON itself escapes the first 32; the others are escaped its way, so that what reads it gets them back;
+    # so are the bytes of a path that is no UTF-8, which Python has surrogates for
+    for escaped in (_CONTROL, _SURROGATES):
+        text = escaped.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    _put(text + "\n")
 
 
 def visible(text: str) -> str:
@@ -99,8 +104,8 @@ def open_closed_streams() -> None:
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """Have stdout show a letter that its encoding lacks (a terminal of Latin-1, say) as `\\u2581`."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and not _is_unicode(sys.stdout.encoding):
+    """Have stdout show what its encoding lacks, a letter or a byte of a path, as `\\u2581`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

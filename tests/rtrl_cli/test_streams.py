@@ -97,3 +97,16 @@ def test_what_the_encoding_of_stdout_lacks_is_escaped(tmp_path: Path) -> None:
     done = shell(workspace, "PYTHONIOENCODING=ascii RTRL show report@v1-grün▁😀 --json")
     assert done.returncode == 2
     assert "grün▁😀" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_a_path_that_is_no_utf8_leaves_the_document_one(workspace: Workspace) -> None:
+    done = shell(workspace, "PYTHONIOENCODING=utf-8:strict RTRL status -w $'no-\\xff' --json")
+    assert done.returncode == 10
+    assert "no-\udcff" in json.loads(done.stdout)["error"]["message"]
+    assert "Traceback" not in done.stderr
+    folder = workspace.root.rename(workspace.root.with_name("no-\udcff"))
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    strict["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    command = [sys.executable, "-m", "rtrl_cli.main", "status"]
+    told = subprocess.run(command, cwd=folder, env=strict, capture_output=True, text=True, check=False)
+    assert (told.returncode, "no-\\udcff" in told.stdout) == (0, True), told.stderr
