@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,28 @@ def test_an_environment_is_current_when_made_from_the_same(setup: ModuleType, tm
     assert not setup.is_current({"cpu"}, wanted + "x")
     setup.STAMP.write_text("half writ")
     assert not setup.is_current({"cpu"}, wanted)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_bytecode_is_made_at_once_where_python_is_told_to_leave_none(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / "one.py").write_text("x = 1\n")
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(sys, "dont_write_bytecode", told)
+    setup.compile_ours()
+    assert len(list(tmp_path.rglob("*.pyc"))) == told
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, stdout="")
+
+    monkeypatch.setattr(setup.subprocess, "run", run)
+    assert setup.install_with_uv("here")
+    assert ("--compile-bytecode" in asked[-1]) is told
 
 
 def test_what_breaks_vllm_is_left_out_by_both_installers(setup: ModuleType) -> None:
