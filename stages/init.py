@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from stages.errors import InputMissingError, UsageError
+from stages.registry import ballast
 from stages.stage import Artifact, Output
 from stages.workspace import SETTINGS_FILE, Workspace
 
@@ -129,6 +130,7 @@ def init_bare(root: Path) -> Workspace:
 
     workspace = _begun(root) or Workspace.create(root, BARE_SETTINGS)
     Vault.create(workspace.keys_dir)
+    ballast.lay(workspace.store_dir)
     return workspace
 
 
@@ -187,6 +189,7 @@ def _make(root: Path, settings: str, folder: Path, scratch: Path) -> Made:
     # live last: with it the workspace is finished
     for name in ("anchor", "live"):
         store.move_alias(line, name, checkpoint.digest, reason="first checkpoint of the line", by="init")
+    ballast.lay(workspace.store_dir)
     return Made(workspace, checkpoint, published["line_state"], key_file)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stages.collect.retention import Retention
     from stages.registry.gc import Plan
     from stages.registry.store import Store
+    from stages.workspace import Workspace
 
 
 def command(
@@ -39,17 +40,35 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Remove artifacts, and old parts of the spool, that nothing needs. Without --yes, only say which."""
-    from stages.collect import retention
-    from stages.inbox.reader import delete_segments
-    from stages.registry import gc
+    from stages.registry import ballast
+    from stages.workspace import Workspace
 
-    found, store = open_store(workspace)
-    if pin is not None or unpin is not None:
+    with ballast.given(Workspace.find(workspace).store_dir):
+        found, store = open_store(workspace)
+        if pin is None and unpin is None:
+            _collect(found, store, keep_days, keep_spool_days, yes=yes, as_json=as_json, quiet=quiet)
+            return
         known = _pins(store, found.settings.workspace.line, pin, unpin, reason)
         if not known and not quiet:
             message(f"{unpin} was not pinned")
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
-        return
+
+
+def _collect(
+    found: Workspace,
+    store: Store,
+    keep_days: float,
+    keep_spool_days: float,
+    *,
+    yes: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Of artifacts, spool and what was received: the plan, or with `yes` what was removed."""
+    from stages.collect import retention
+    from stages.inbox.reader import delete_segments
+    from stages.registry import gc
+
     by = getpass.getuser()
     plan = gc.collect(store, keep_days, by=by) if yes else gc.plan(store, keep_days)
     if yes:
