@@ -28,6 +28,7 @@ from stages.errors import LockedError
 
 POLL_S = 0.05
 GRACE_S = 0.5
+SERVE, SERVE_S = "serve", 10.0  # the gateway, bringing what is served and the registry together
 WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
 RUN_AGAIN = "wait for it to end, then run the command again"  # where that flag is not, or does not count
 
@@ -102,19 +103,21 @@ def acquire(
         run: the holder's run id, if it has one.
         hint: what whoever finds it taken can do.
 
+    The running gateway is always waited for: nobody asked it for anything, and it is soon done.
+
     Raises:
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
     """
     fd = _open(path)
     # a moment at least: `is_free` holds a lock while it looks, a killed holder's child until its exec
-    deadline = time.monotonic() + max(timeout, GRACE_S)
+    begun, patience = time.monotonic(), max(timeout, GRACE_S)
     try:
         while not _try(fd, shared):
-            if time.monotonic() >= deadline:
-                raise LockedError(
-                    f"{what} is locked by {describe(holder_of(path))}",
-                    hint=hint,
-                )
+            waited = time.monotonic() - begun
+            if waited >= patience:
+                holder = holder_of(path)
+                if waited >= SERVE_S or holder.get("what") != SERVE:
+                    raise LockedError(f"{what} is locked by {describe(holder)}", hint=hint)
             time.sleep(POLL_S)
         if not shared:
             _write_holder(fd, what, run)

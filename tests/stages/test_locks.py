@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,19 @@ def test_what_a_killed_holder_was_just_starting_is_waited_for(tmp_path: Path) ->
         assert not locks.is_free(tmp_path / "a.lock")
         locks.acquire(tmp_path / "a.lock", what="a").release()
     assert locks.is_free(tmp_path / "a.lock")
+
+
+def test_the_running_gateway_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "target.lock"
+    held = locks.acquire(path, what=locks.SERVE)
+    ends = threading.Timer(2 * locks.GRACE_S, held.release)
+    ends.start()
+    locks.acquire(path, what="target").release()
+    ends.join()
+
+
+def test_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "SERVE_S", 0.7)
+    path = tmp_path / "target.lock"
+    with locks.acquire(path, what=locks.SERVE).held(), pytest.raises(LockedError, match="locked by serve"):
+        locks.acquire(path, what="target")
