@@ -28,7 +28,7 @@ from stages.errors import LockedError
 
 POLL_S = 0.05
 GRACE_S = 0.5
-SERVE, SERVE_S = "serve", 10.0  # the gateway, bringing what is served and the registry together
+BRIEF_S = 10.0
 WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
 RUN_AGAIN = "wait for it to end, then run the command again"  # where that flag is not, or does not count
 
@@ -95,6 +95,7 @@ def acquire(
     shared: bool = False,
     run: str = "",
     hint: str = WAIT_HERE,
+    brief: bool = False,
 ) -> FileLock:
     """Take the lock at `path`, waiting at most `timeout` seconds.
 
@@ -102,8 +103,8 @@ def acquire(
         what: what the lock protects, for the message of whoever finds it taken.
         run: the holder's run id, if it has one.
         hint: what whoever finds it taken can do.
-
-    The running gateway is always waited for: nobody asked it for anything, and it is soon done.
+        brief: whether the holder will soon be done; whoever finds it taken then waits for `BRIEF_S` at least,
+            for somebody asked for their work and nobody for the holder's.
 
     Raises:
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
@@ -116,21 +117,22 @@ def acquire(
             waited = time.monotonic() - begun
             if waited >= patience:
                 holder = holder_of(path)
-                if waited >= SERVE_S or holder.get("what") != SERVE:
+                if waited >= BRIEF_S or not holder.get("brief"):
                     raise LockedError(f"{what} is locked by {describe(holder)}", hint=hint)
             time.sleep(POLL_S)
         if not shared:
-            _write_holder(fd, what, run)
+            _write_holder(fd, what, run, brief)
     except BaseException:
         os.close(fd)
         raise
     return FileLock(fd, path)
 
 
-def _write_holder(fd: int, what: str, run: str) -> None:
+def _write_holder(fd: int, what: str, run: str, brief: bool) -> None:
     text = {
         "what": what,
         "run": run,
+        "brief": brief,
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),

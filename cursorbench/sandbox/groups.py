@@ -48,8 +48,10 @@ class Groups:
         found: dict[str, dict[str, Path]] = {}
         for kind, place in self.places.items():
             top = next(folder for folder in (place, *place.parents) if folder.parent in (MOUNT, MOUNT.parent))
-            for folder in top.rglob(f"{PREFIX}*"):
-                found.setdefault(folder.name.removeprefix(PREFIX), {})[kind] = folder
+            for folder, names, _ in os.walk(top):  # unlike rglob goes on where others' groups end meanwhile
+                for name in names:
+                    if name.startswith(PREFIX):
+                        found.setdefault(name.removeprefix(PREFIX), {})[kind] = Path(folder, name)
         return [(name.rpartition("-")[0], Group(self.version, folders)) for name, folders in found.items()]
 
 

@@ -34,9 +34,11 @@ def sweep(groups: Groups, folders: Path | None = None) -> int:
             count += 1
     for folder in (folders or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
         text = folder.name.removeprefix(FOLDER).partition("-")[0]
-        if text.isdigit() and not Path(f"/proc/{text}").exists() and folder.lstat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
-            count += 1
+        if text.isdigit() and not Path(f"/proc/{text}").exists():
+            with contextlib.suppress(FileNotFoundError):  # another keeper sweeps too
+                if folder.lstat().st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    count += 1
     return count
 
 

@@ -23,7 +23,7 @@ EVERY_S = 5.0
 
 def target_lock(store: Store, line: str) -> locks.FileLock:
     """The lock that deploy and rollback of the line hold. Raises LockedError at once when they do."""
-    return locks.acquire(store.lock_path(f"target-{line}"), what=locks.SERVE)
+    return locks.acquire(store.lock_path(f"target-{line}"), what="serve", brief=True)
 
 
 def live_checkpoint(store: Store, line: str) -> Checkpoint | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_waiting_ends_at_the_timeout(tmp_path: Path) -> None:
-    import time
-
     path = tmp_path / "a.lock"
     with locks.hold(path, what="a"):
         began = time.monotonic()
@@ -68,17 +67,38 @@ def test_what_a_killed_holder_was_just_starting_is_waited_for(tmp_path: Path) ->
     assert locks.is_free(tmp_path / "a.lock")
 
 
-def test_the_running_gateway_is_waited_for(tmp_path: Path) -> None:
+def test_a_brief_holder_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "target.lock"
-    held = locks.acquire(path, what=locks.SERVE)
-    ends = threading.Timer(2 * locks.GRACE_S, held.release)
+    held = locks.acquire(path, what="serve", brief=True)
+    freed: list[float] = []
+
+    def end() -> None:
+        freed.append(time.monotonic())
+        held.release()
+
+    ends = threading.Timer(2 * locks.GRACE_S, end)
     ends.start()
-    locks.acquire(path, what="target").release()
+    with locks.acquire(path, what="target").held():
+        assert freed
+        assert time.monotonic() >= freed[0]
+        assert not locks.holder_of(path)["brief"]
     ends.join()
 
 
 def test_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "SERVE_S", 0.7)
+    monkeypatch.setattr(locks, "BRIEF_S", 0.7)
     path = tmp_path / "target.lock"
-    with locks.acquire(path, what=locks.SERVE).held(), pytest.raises(LockedError, match="locked by serve"):
+    with (
+        locks.acquire(path, what="serve", brief=True).held(),
+        pytest.raises(LockedError, match="locked by serve"),
+    ):
         locks.acquire(path, what="target")
+
+
+def test_others_are_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "target.lock"
+    with locks.hold(path, what="serve", run="rollback-1"):
+        began = time.monotonic()
+        with pytest.raises(LockedError):
+            locks.acquire(path, what="target")
+        assert time.monotonic() - began < locks.BRIEF_S / 2

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -131,6 +132,27 @@ def test_folders_of_dead_callers(tmp_path: Path) -> None:
     assert not dead.exists()
     assert alive.exists()
     assert other.exists()
+
+
+def test_groups_that_end_while_they_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other keepers make and remove theirs at any moment, here between a folder's listing and its own."""
+    monkeypatch.setattr(groups, "MOUNT", tmp_path)
+    place = tmp_path / "memory"
+    names = [f"{groups.PREFIX}7-{number}-1" for number in range(4)]
+    for name in ["another", *names]:
+        (place / name).mkdir(parents=True)
+    real = os.scandir
+
+    def scandir(path: str) -> Any:
+        if Path(path) != place:
+            for name in ("another", names[0]):
+                with contextlib.suppress(FileNotFoundError):
+                    (place / name).rmdir()
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = groups.Groups(1, {"memory": place}).left_over()
+    assert sorted(name for name, _ in found) == [f"7-{number}" for number in range(4)]
 
 
 def test_who_is_alive() -> None:
