@@ -28,7 +28,7 @@ from stages.errors import LockedError
 
 POLL_S = 0.05
 GRACE_S = 0.5
-BRIEF_S = 10.0
+BRIEF_S = 20.0
 WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
 RUN_AGAIN = "wait for it to end, then run the command again"  # where that flag is not, or does not count
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
-from stages.gateway.errors import ApiError, invalid, unavailable
+from stages.gateway.errors import ApiError, SwapError, invalid, unavailable
 from stages.gateway.http import (
     Receive,
     Scope,
@@ -31,7 +31,7 @@ from stages.gateway.line_control import CanaryControl, LineControl, Others, Pati
 from stages.gateway.metrics import Metrics
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 from stages.spool import SpoolWriter
 
 log = logging.getLogger("rtrl.gateway")

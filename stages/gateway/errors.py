@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stages.errors import RtrlError
+
 
 class ApiError(Exception):
     """One HTTP error answer.
@@ -45,6 +47,22 @@ class ApiError(Exception):
         """The JSON document of the answer; with the id of the request it answers, where that is known."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error, "request_id": request_id} if request_id else {"error": error}
+
+
+class SwapError(Exception):
+    """A swap that did not work. What is served then is in `ServedState`.
+
+    Attributes:
+        code: "swap_running", "drain_timeout", "swap_failed" (the old weights are served) or
+            "engine_unknown" (they could not be loaded again; nothing is served).
+        cause: the error of the update, if that is what failed.
+    """
+
+    def __init__(self, code: str, message: str, cause: RtrlError | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.cause = cause
 
 
 def invalid(message: str, *, param: str | None = None, code: str = "invalid_value") -> ApiError:

@@ -11,9 +11,25 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from stages.gateway.errors import ApiError, unavailable
+from stages.gateway.errors import ApiError, SwapError, unavailable
 
 log = logging.getLogger("rtrl.gateway")
+
+OTHERS_S = 10.0  # for a swap that is under way: of a command that was killed, it goes on to its end
+
+
+@asynccontextmanager
+async def alone(busy: asyncio.Lock) -> AsyncIterator[None]:
+    """Holds `busy`. Raises SwapError when another swap goes on for OTHERS_S."""
+    try:
+        async with asyncio.timeout(OTHERS_S):
+            await busy.acquire()
+    except TimeoutError:
+        raise SwapError("swap_running", f"another swap is running, for {OTHERS_S:g} s and more") from None
+    try:
+        yield
+    finally:
+        busy.release()
 
 
 class DrainTimeoutError(Exception):

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from stages.engine.remembered import is_there
 from stages.errors import RtrlError
 from stages.gateway.arms import Arms
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint
-from stages.gateway.swapper import SwapError, Swapped, Swapper
+from stages.gateway.swapper import Swapped, Swapper
 
 
 class CanaryControl(Protocol):

@@ -13,9 +13,10 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, SwapError
+from stages.gateway.gate import alone
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapped, Swapper, Told
+from stages.gateway.swapper import Swapped, Swapper, Told
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,7 @@ class Rolling:
     async def _swap(
         self, target: Checkpoint, drain_timeout_s: float | None, cut: bool, limit_s: float | None
     ) -> Swapped:
-        if self._busy.locked():
-            raise SwapError("swap_running", "another swap is running")
-        async with self._busy:
+        async with alone(self._busy):
             patience: dict[str, Any] = {"drain_timeout_s": drain_timeout_s, "cut": cut, "limit_s": limit_s}
             if len(self._swappers) == 1:
                 done = await self._swappers[0].swap(target, **patience)

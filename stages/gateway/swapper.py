@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.ahead import Ahead, Stager
 from stages.gateway.beside import Beside, DamagedError, HungError, turn
-from stages.gateway.errors import ApiError
-from stages.gateway.gate import DrainTimeoutError
+from stages.gateway.errors import ApiError, SwapError
+from stages.gateway.gate import DrainTimeoutError, alone
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.turns import UNPROVEN
 
@@ -45,22 +45,6 @@ class Swapped:
 
 
 RESTARTING = "restarting"
-
-
-class SwapError(Exception):
-    """A swap that did not work. What is served then is in `ServedState`.
-
-    Attributes:
-        code: "swap_running", "drain_timeout", "swap_failed" (the old weights are served) or
-            "engine_unknown" (they could not be loaded again; nothing is served).
-        cause: the error of the update, if that is what failed.
-    """
-
-    def __init__(self, code: str, message: str, cause: RtrlError | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.cause = cause
 
 
 class Keeper(Protocol):
@@ -170,10 +154,8 @@ class Swapper:
         return done
 
     async def _swap(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
-        if self._busy.locked():
-            raise SwapError("swap_running", "another swap is running")
         began = time.monotonic()
-        async with self._busy:
+        async with alone(self._busy):
             await self._ahead.end()
             try:
                 if (turned := await self._turned(target, limit_s, began)) is not None:

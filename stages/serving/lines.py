@@ -19,9 +19,9 @@ from typing import Any
 from stages.engine.process import EngineProcess
 from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.arms import Arms
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.served import Checkpoint
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store

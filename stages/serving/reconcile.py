@@ -9,10 +9,10 @@ from pathlib import Path
 
 from stages import locks
 from stages.errors import LockedError, RtrlError, classified
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 from stages.registry.store import Store
 from stages.target.completed import complete
 from stages.target.intent import read_intent

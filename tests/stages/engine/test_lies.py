@@ -13,8 +13,9 @@ from stages.engine.config import Dtype, EngineConfig
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
 from stages.errors import IntegrityError
+from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 from tests.stages.engine.liars import LIES, Liar, nudged, random_weights, write
 
 STEP = 0.02  # of every weight: 4 % of its size

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
+from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint
-from stages.gateway.swapper import RESTARTING, SwapError, Swapper
+from stages.gateway.swapper import RESTARTING, Swapper
 from tests.stages.gateway.rig import Rig, until
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from stages.errors import IntegrityError
 from stages.gateway.arms import Arm, Arms
-from stages.gateway.errors import ApiError
+from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.pool import SLACK, Pool
 from stages.gateway.rolling import Rolling, Way
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 
 OLD, NEW = (Checkpoint(f"sha256:{name}", Path(f"/{name}"), f"d-{name}") for name in ("old", "new"))
 

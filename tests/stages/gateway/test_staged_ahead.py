@@ -9,8 +9,9 @@ import pytest
 
 from stages.errors import DependencyDownError
 from stages.gateway import ahead
+from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 
 A, B, C = (Checkpoint(name, Path(name)) for name in "abc")
 

@@ -86,7 +86,19 @@ async def test_nothing_is_served_when_the_way_back_fails_too(rig: Rig) -> None:
     assert (await rig.chat("x")).status_code == 200
 
 
-async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path) -> None:
+async def test_another_swap_is_waited_for(rig: Rig) -> None:
+    """Of a command that was killed, say: it goes on, and the same command again finds it under way."""
+    long = asyncio.create_task(rig.chat("stub:delay=0.4"))
+    await until(lambda: rig.served.gate.in_flight == 1)
+    answers = await asyncio.gather(swap(rig, "bbb"), swap(rig, "ccc"))
+    assert [each.status_code for each in answers] == [200, 200]
+    assert rig.loaded == [rig.root / "bbb", rig.root / "ccc"]
+    assert rig.served.checkpoint.digest == "sha256:ccc"
+    assert (await long).status_code == 200
+
+
+async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.gateway.gate.OTHERS_S", 0.05)
     async with running(tmp_path, drain_timeout_s=0.2) as rig:
         long = asyncio.create_task(rig.chat("stub:delay=2"))
         await until(lambda: rig.served.gate.in_flight == 1)

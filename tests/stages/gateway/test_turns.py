@@ -17,10 +17,11 @@ from stages.engine.config import EngineConfig
 from stages.engine.under_way import Sampled, Watch
 from stages.engine.update import EngineControl
 from stages.errors import IntegrityError
+from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint
 from stages.gateway.stub_script import logprob
 from stages.gateway.stub_weights import salt_of
-from stages.gateway.swapper import SwapError, Swapped, Swapper
+from stages.gateway.swapper import Swapped, Swapper
 from stages.gateway.turns import DEFECT, UNPROVEN, Turns, defect_of, spans_of
 from stages.records import Span
 from tests.stages.gateway.rig import Rig, running, until, url_of

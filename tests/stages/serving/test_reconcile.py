@@ -8,8 +8,9 @@ import pytest
 
 from stages import locks
 from stages.errors import IntegrityError
+from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import SwapError, Swapper
+from stages.gateway.swapper import Swapper
 from stages.serving.reconcile import live_checkpoint, reconcile_once
 from tests.stages.serving.conftest import StubWorld
 
