@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cursorbench.sessions import otel_claude
-from cursorbench.sessions.calls import arguments_of
-from cursorbench.sessions.chat import Answer, Call, Conversation, Message, Result, message_of, plain_text
+from cursorbench.sessions.calls import Call, Result, arguments_of
+from cursorbench.sessions.chat import Answer, Conversation, Message, message_of, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
 from cursorbench.sessions.otlp import ENVELOPES, Record, exported
