@@ -77,8 +77,8 @@ def message_of(value: object) -> Message | None:
     for call in map(table_of, list_of(value.get("tool_calls"))):
         if call:
             _add_call(message, {**call, **table_of(call.get("function")), **table_of(call.get("custom"))})
-    if isinstance(call := value.get("function_call"), dict):  # the older form, whose result bears the name
-        _add_call(message, {"id": call.get("name"), **call})
+    if older := table_of(value.get("function_call")):  # its result bears its name
+        _add_call(message, {"id": older.get("name"), **older})
     if message.role == "tool" and not message.results:
         one = first_text(value, "tool_call_id", "id", "name")
         message.results.append(Result(one, texts))
@@ -96,9 +96,9 @@ def content_of(message: Message, content: object) -> str:
 def _add(message: Message, part: dict[str, Any]) -> None:
     kind = text_of(part.get("type"))
     if kind in responses_items.KINDS:
-        asked, given = responses_items.told(part)
+        asked, ended = responses_items.told(part)
         message.calls += asked
-        message.results += given
+        message.results += ended
     elif kind in _CALL:
         _add_call(message, part)
     elif kind in _RESULT:
