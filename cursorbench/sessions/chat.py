@@ -115,6 +115,11 @@ def _add(message: Message, part: dict[str, Any]) -> None:
         summary = "\n".join(text_of(table_of(each).get("text")) for each in listed)
         thought = first_text(part, "thinking", "content", "text") or summary
         message.thinking = "\n".join(filter(None, [message.thinking, thought]))
+    elif not kind and isinstance(part.get("toolUse"), dict):  # Bedrock's blocks are named by their only key
+        _add_call(message, {**part["toolUse"], "id": part["toolUse"].get("toolUseId")})
+    elif not kind and isinstance(block := part.get("toolResult"), dict):
+        one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
+        message.results.append(Result(one, plain_text(block.get("content")), wrong))
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))
