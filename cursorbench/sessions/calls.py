@@ -40,6 +40,24 @@ class Arguments(msgspec.Struct, frozen=True):
     invalid: str = ""
 
 
+class Call(msgspec.Struct, frozen=True):
+    """The agent asks for a tool."""
+
+    id: str
+    name: str
+    arguments: Arguments
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a tool gave, or that a person refused the call: `reason` is what they said then."""
+
+    id: str
+    text: str
+    wrong: bool = False
+    refused: bool = False
+    reason: str = ""
+
+
 class Change(msgspec.Struct, frozen=True):
     """One file a call changes; see `items.Edit`."""
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from cursorbench.sessions import calls, spoken
-from cursorbench.sessions.calls import Arguments, Open, arguments_of, changes_of, edits
+from cursorbench.sessions import calls, responses_items, spoken
+from cursorbench.sessions.calls import Arguments, Call, Open, Result, arguments_of, changes_of, edits
 from cursorbench.sessions.definitions import Checked, Definitions
-from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, ToolEnd, ToolUse
+from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
 from cursorbench.sessions.seen import Seen
@@ -25,22 +25,6 @@ _CALL = {"tool_call", "function_call", "tool_use", "custom_tool_call"}
 _RESULT = {"tool_call_response", "tool_result", "function_call_output", "custom_tool_call_output"}
 _THINKING = {"reasoning", "thinking"}
 _DISTINCT = 8  # characters; shorter ids ("call_0") are given again and again
-
-
-class Call(msgspec.Struct, frozen=True):
-    """The agent asks for a tool."""
-
-    id: str
-    name: str
-    arguments: Arguments
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What a tool gave."""
-
-    id: str
-    text: str
-    wrong: bool = False
 
 
 class Message(msgspec.Struct):
@@ -63,6 +47,7 @@ class Answer(msgspec.Struct, kw_only=True):
     """What the model answered to a request, with what the log tells of it."""
 
     message: Message | None
+    parts: list[Message] = []  # what it is put together from, as a later request repeats it
     id: str = ""
     span: str = ""
     model: str = ""
@@ -75,20 +60,25 @@ def message_of(value: object) -> Message | None:
     if not isinstance(value, dict):
         return None
     role, kind = text_of(value.get("role")), text_of(value.get("type"))
-    if not role and kind not in _CALL | _RESULT | _THINKING:
+    own = responses_items.KINDS.get(kind, "")
+    if not role and kind not in _CALL | _RESULT | _THINKING and not own:
         return None
-    default = "tool" if kind in _RESULT else "assistant"
+    default = own or ("tool" if kind in _RESULT else "assistant")
     message = Message({"developer": "system", "function": "tool"}.get(role, role) or default)
     if not role:
         _add(message, value)
         return message
     texts = content_of(message, value.get("parts") if "parts" in value else value.get("content"))
+    if refusal := text_of(value.get("refusal")):
+        _add(message, {"refusal": refusal})
     message.thinking = "\n".join(
         filter(None, [first_text(value, "reasoning_content", "reasoning"), message.thinking])
     )
-    for call in [*list_of(value.get("tool_calls")), value.get("function_call")]:
-        if isinstance(call, dict):
+    for call in map(table_of, list_of(value.get("tool_calls"))):
+        if call:
             _add_call(message, {**call, **table_of(call.get("function")), **table_of(call.get("custom"))})
+    if older := table_of(value.get("function_call")):  # its result bears its name
+        _add_call(message, {"id": older.get("name"), **older})
     if message.role == "tool" and not message.results:
         one = first_text(value, "tool_call_id", "id", "name")
         message.results.append(Result(one, texts))
@@ -105,7 +95,11 @@ def content_of(message: Message, content: object) -> str:
 
 def _add(message: Message, part: dict[str, Any]) -> None:
     kind = text_of(part.get("type"))
-    if kind in _CALL:
+    if kind in responses_items.KINDS:
+        asked, ended = responses_items.told(part)
+        message.calls += asked
+        message.results += ended
+    elif kind in _CALL:
         _add_call(message, part)
     elif kind in _RESULT:
         one = first_text(part, "tool_use_id", "call_id", "id")
@@ -114,9 +108,18 @@ def _add(message: Message, part: dict[str, Any]) -> None:
         wrong = part.get("is_error") is True
         message.results.append(Result(one, plain_text(given), wrong))
     elif kind in _THINKING:
-        summary = "\n".join(text_of(table_of(each).get("text")) for each in list_of(part.get("summary")))
+        listed = [
+            *list_of(part.get("content")),
+            *list_of(part.get("summary")),
+        ]  # Responses: in full, or short
+        summary = "\n".join(text_of(table_of(each).get("text")) for each in listed)
         thought = first_text(part, "thinking", "content", "text") or summary
         message.thinking = "\n".join(filter(None, [message.thinking, thought]))
+    elif not kind and isinstance(part.get("toolUse"), dict):  # Bedrock's blocks are named by their only key
+        _add_call(message, {**part["toolUse"], "id": part["toolUse"].get("toolUseId")})
+    elif not kind and isinstance(block := part.get("toolResult"), dict):
+        one, wrong = text_of(block.get("toolUseId")), block.get("status") == "error"
+        message.results.append(Result(one, plain_text(block.get("content")), wrong))
     elif kind in _TEXT:
         text = first_text(part, "text", "content", "refusal")
         message.text = "\n".join(filter(None, [message.text, text]))
@@ -174,6 +177,8 @@ class Conversation:
             return
         # the same words again answer what is asked for the first time
         new = self._new(session, answer.message, times) or asked
+        for part in answer.parts:
+            self._new(session, part, times)
         if self._seen.first(session, f"{self._kind}:answer:{answer.id}") if answer.id else new:
             yield from self._said(answer.message, session, at, place, answer, tools, offered=True)
 
@@ -196,12 +201,14 @@ class Conversation:
         """A tool call's end, unless its id is told already. What it was to change is changed then."""
         if not self._seen.first(session, self._key("end", result.id)):
             return
+        common: dict[str, Any] = {"session": session, "at": at, "place": place}
         wrong = result.wrong or result.text.startswith("Error:")
-        outcome: Outcome = "error" if wrong else "ok"
-        yield ToolEnd(session=session, id=result.id, at=at, place=place, outcome=outcome, text=result.text)
+        outcome: Outcome = "rejected" if result.refused else "error" if wrong else "ok"
+        yield ToolEnd(id=result.id, outcome=outcome, text=result.text, reason=result.reason, **common)
         changes = self._open.take(f"{session}\0{result.id}")
-        if not wrong:
-            yield from edits(changes, "applied", session=session, call=result.id, at=at, place=place)
+        if result.refused or not wrong:
+            status: Status = "rejected" if result.refused else "applied"
+            yield from edits(changes, status, call=result.id, **common)
 
     def _new(self, session: str, message: Message, times: Counter[str]) -> bool:
         key = message.key()
@@ -222,8 +229,10 @@ class Conversation:
         *,
         offered: bool = False,
     ) -> Iterator[Read]:
+        own = {call.id for call in message.calls}  # called and ended in one message, by the service itself
         for result in message.results:
-            yield from self.result(session, result, at, place)
+            if result.id not in own:
+                yield from self.result(session, result, at, place)
         if message.role == "user" and (message.text or not message.results):
             yield from spoken.turns(message.text, session=session, at=at, place=place)
         if message.role == "assistant":
@@ -237,3 +246,6 @@ class Conversation:
             for call in message.calls:
                 fit = tools.check(call.name, call.arguments.text, offered=offered) if tools else ""
                 yield from self.call(session, call, at, place, "" if call.arguments.invalid else fit)
+            for result in message.results:
+                if result.id in own:
+                    yield from self.result(session, result, at, place)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cursorbench.sessions.chat import Answer, Message, message_of
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.records import first_text
 
 
 def answer_of(response: object) -> Answer | None:
@@ -18,10 +19,15 @@ def answer_of(response: object) -> Answer | None:
     if isinstance(response, list):
         return _of_chunks([one for one in response if isinstance(one, dict)])
     told = table_of(response)
-    message = _message(told)
+    message, parts = _message(told), _items(told)
     if message is None:
         return None
-    return Answer(message=message, id=text_of(told.get("id")), model=text_of(told.get("model")))
+    return Answer(
+        message=message,
+        parts=parts if len(parts) > 1 else [],
+        id=text_of(told.get("id")),
+        model=text_of(told.get("model")),
+    )
 
 
 def chunks_of(body: str) -> list[Any]:
@@ -41,16 +47,20 @@ def _message(response: dict[str, Any]) -> Message | None:
         text = choice.get("text")
         return Message("assistant", text=text) if isinstance(text, str) else None
     if isinstance(response.get("output"), list):
-        return _of_output(response["output"])
+        return _of_output(_items(response))
     if text_of(response.get("role")) == "assistant":
         return message_of(response)
     content = response.get("content")
     return Message("assistant", text=content) if isinstance(content, str) and content else None
 
 
-def _of_output(output: list[Any]) -> Message | None:
+def _items(response: dict[str, Any]) -> list[Message]:
+    """The items of a Responses answer."""
+    return [found for one in list_of(response.get("output")) if (found := message_of(one)) is not None]
+
+
+def _of_output(found: list[Message]) -> Message | None:
     """The items of a Responses answer as one message."""
-    found = [one for one in map(message_of, output) if one is not None]
     if not found:
         return None
     whole = Message("assistant")
@@ -58,13 +68,14 @@ def _of_output(output: list[Any]) -> Message | None:
         whole.text = "\n".join(filter(None, [whole.text, one.text]))
         whole.thinking = "\n".join(filter(None, [whole.thinking, one.thinking]))
         whole.calls = [*whole.calls, *one.calls]
+        whole.results = [*whole.results, *one.results]
     return whole
 
 
 def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
-    """The message that the chunks of a stream add up to; of the Responses API, that of its last event."""
-    if chunks and isinstance(done := chunks[-1].get("response"), dict):
-        return answer_of(done)
+    """The message that the chunks of a stream add up to."""
+    if any(text_of(chunk.get("type")).startswith("response.") for chunk in chunks):
+        return answer_of(_of_events(chunks))
     texts: list[str] = []
     calls: dict[int, dict[str, Any]] = {}
     message: dict[str, Any] = {"role": "assistant"}
@@ -72,15 +83,38 @@ def _of_chunks(chunks: list[dict[str, Any]]) -> Answer | None:
     for chunk in chunks:
         choice = _first(chunk.get("choices"))
         delta = table_of(choice.get("delta"))
-        texts.append(text_of(delta.get("content")) or text_of(choice.get("text")))
+        texts.append(first_text(delta, "content", "refusal") or text_of(choice.get("text")))
         thinking.append(text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")))
         for part in map(table_of, list_of(delta.get("tool_calls"))):
             _add(calls, part)
+        if isinstance(older := delta.get("function_call"), dict):
+            _add(calls, {"id": older.get("name"), "function": older})
     if not any(texts) and not any(thinking) and not calls:
         return None
     message |= {"content": "".join(texts), "reasoning": "".join(thinking), "tool_calls": list(calls.values())}
     first = next((chunk for chunk in chunks if text_of(chunk.get("id"))), {})
     return Answer(message=message_of(message), id=text_of(first.get("id")), model=text_of(first.get("model")))
+
+
+def _of_events(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answer of a stream of Responses: its last event's, or so much as came before a cut."""
+    told = [found for event in events if (found := table_of(event.get("response")))]
+    if told and told[-1].get("output"):
+        return told[-1]
+    items: dict[int, dict[str, Any]] = {}
+    for event in events:
+        kind, place = text_of(event.get("type")), event.get("output_index")
+        place = place if isinstance(place, int) else 0
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            items[place] = table_of(event.get("item"))
+        elif kind == "response.output_text.delta":
+            item = items.setdefault(place, {"type": "message", "role": "assistant"})
+            item["content"] = [{"text": _text(item) + text_of(event.get("delta"))}]
+    return {**(told[-1] if told else {}), "output": [one for _, one in sorted(items.items())]}
+
+
+def _text(item: dict[str, Any]) -> str:
+    return "".join(text_of(table_of(part).get("text")) for part in list_of(item.get("content")))
 
 
 def _add(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:

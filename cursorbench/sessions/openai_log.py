@@ -166,9 +166,22 @@ def _response(record: dict[str, Any]) -> object:
         if isinstance(value, dict) and isinstance(value.get("body"), dict | str):
             body = value["body"]
             value = _table(body) or (chunks_of(body) if isinstance(body, str) else []) or body
+        if isinstance(value, list) and not _is_stream(value):
+            value = {**(record if _is_answer(record) else {}), "output": value}
         if value:
             return value
     return record if isinstance(record.get("choices"), list) else None
+
+
+def _is_stream(chunks: list[Any]) -> bool:
+    """Whether a list is what a stream sent, and no list of what was answered."""
+    tables = [one for one in chunks if isinstance(one, dict)]
+    return any("choices" in one or text_of(one.get("type")).startswith("response.") for one in tables)
+
+
+def _is_answer(record: dict[str, Any]) -> bool:
+    """Whether the record is a Responses answer, with what was asked beside it."""
+    return record.get("object") == "response" or text_of(record.get("id")).startswith("resp_")
 
 
 def _messages(request: dict[str, Any]) -> list[Message]:

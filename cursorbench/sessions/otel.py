@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from cursorbench.sessions import otel_claude
-from cursorbench.sessions.calls import arguments_of
-from cursorbench.sessions.chat import Answer, Call, Conversation, Message, Result, message_of, plain_text
+from cursorbench.sessions.calls import Call, Result, arguments_of
+from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
-from cursorbench.sessions.otlp import ENVELOPES, Record, exported
+from cursorbench.sessions.otel_messages import blocks, indexed, message_of_event, messages
+from cursorbench.sessions.otlp import ENVELOPES, Record, event_of, exported
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
-from cursorbench.sessions.records import first_objects, first_text, json_text, number, opening, records
+from cursorbench.sessions.records import first_objects, first_text, number, opening, records
 from cursorbench.sessions.seen import Seen
 
 KIND = "otel"
@@ -27,7 +27,6 @@ KIND = "otel"
 _HEAD = re.compile(
     rb'^[\s\xef\xbb\xbf]*[\[{][\s\[{]*"(?:resource_?(?:Spans|Logs|Metrics|spans|logs|metrics))"'
 )
-_INDEXED = re.compile(r"gen_ai\.(prompt|completion)\.([0-9]{1,4})\.(.+)")
 _DETAILS = "gen_ai.client.inference.operation.details"
 _ROLES = {
     "gen_ai.system.message": "system",
@@ -63,7 +62,7 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
         if not any(isinstance(export.get(name), list) for name in ENVELOPES):
             yield Quarantined(place, "not an OTLP export")
             continue
-        for record in exported(export):
+        for record in _in_time(exported(export)):
             if record is None:
                 yield Quarantined(place, "a span or log record is no object")
             else:
@@ -83,8 +82,9 @@ class _Told:
         """The items of a span with its events, or of a log record."""
         if record.is_span:
             yield from self._generation(record, place)
-            for event in record.events:
-                yield from self._event(event, place)
+            if not _is_tool(record):  # in whose span messages are what it was asked and gave
+                for event in [*_listed(record), *record.events]:
+                    yield from self._event(event, place)
         elif otel_claude.is_event(record):
             yield from otel_claude.event(record, place, self._seen)
         else:
@@ -97,11 +97,11 @@ class _Told:
         elif name == "gen_ai.evaluation.result":
             yield from self._evaluation(record, place)
         elif name in _ROLES:
-            message = _message_of_event(record, _ROLES[name])
+            message = message_of_event(record, _ROLES[name])
             yield from self._single(record, message, place)
         elif name in _IN_ATTRIBUTES:
             role = "assistant" if name.endswith("completion") else "user"
-            for message in _messages(record.attributes.get(_IN_ATTRIBUTES[name]), role):
+            for message in messages(record.attributes.get(_IN_ATTRIBUTES[name]), role):
                 yield from self._single(record, message, place)
         elif name.startswith("gen_ai.") and name not in _PASSED_OVER:
             yield Quarantined(place, "unknown_type")
@@ -112,18 +112,21 @@ class _Told:
         if not any(key.startswith("gen_ai.") for key in told):
             return
         session = _session(record)
-        if text_of(told.get("gen_ai.operation.name")) == "execute_tool":
+        if _is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
             return
-        asked = _messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
-        answers = _messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
+        asked = messages(told.get("gen_ai.input.messages"), "user") + indexed(told, "prompt")
+        answers = messages(told.get("gen_ai.output.messages"), "assistant") + indexed(told, "completion")
         if not asked and not answers:
             return
         yield from self._opening(session, record, place)
         answer = _answer(record, answers[0] if answers else None)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
-        yield from self._conversation.request(session, asked, answer, at=record.at, place=place, tools=tools)
+        times = None if record.is_span else self._counted(record)
+        yield from self._conversation.request(
+            session, asked, answer, at=record.at, place=place, times=times, tools=tools
+        )
 
     def _single(self, record: Record, message: Message | None, place: Place) -> Iterator[Read]:
         """A message that is a record of its own: a span's come one after the other, repeated ones counted."""
@@ -133,18 +136,23 @@ class _Told:
         answers = record.name in ("gen_ai.choice", "gen_ai.content.completion")
         if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
             return  # another choice, which was not the answer
-        session, request = _session(record), record.span or record.trace
+        session = _session(record)
         yield from self._opening(session, record, place)
-        if request != self._request or len(self._times) >= _MORE:
-            self._request, self._times = request, Counter()
         yield from self._conversation.request(
             session,
             [] if answers else [message],
             _answer(record, message) if answers else None,
             at=record.at,
             place=place,
-            times=self._times,
+            times=self._counted(record),
         )
+
+    def _counted(self, record: Record) -> Counter[str]:
+        """How often each message came in the records of this one's span so far."""
+        request = record.span or record.trace
+        if request != self._request or len(self._times) >= _MORE:
+            self._request, self._times = request, Counter()
+        return self._times
 
     def _tool(self, session: str, record: Record, place: Place) -> Iterator[Read]:
         told = record.attributes
@@ -152,11 +160,12 @@ class _Told:
         if not name:
             yield Quarantined(place, "a tool's span without its name")
             return
-        call = Call(one, name, arguments_of(told.get("gen_ai.tool.call.arguments")))
-        yield from self._conversation.call(session, call, record.at, place)
+        events = {event.name: event.attributes for event in record.events}
+        asked = told.get("gen_ai.tool.call.arguments", events.get("gen_ai.tool.message", {}).get("content"))
+        yield from self._conversation.call(session, Call(one, name, arguments_of(asked)), record.at, place)
         failed = record.failed or bool(told.get("error.type"))
-        given = told.get("gen_ai.tool.call.result")
-        result = Result(one, plain_text(given) if given is not None else "", failed)
+        given = told.get("gen_ai.tool.call.result", events.get("gen_ai.choice", {}).get("message"))
+        result = Result(one, plain_text(blocks(given)) if given is not None else "", failed)
         yield from self._conversation.result(session, result, record.at, place)
 
     def _evaluation(self, record: Record, place: Place) -> Iterator[Read]:
@@ -182,6 +191,37 @@ class _Told:
         yield from opening(self._seen, session, place, record.at, agent=agent, version=version)
 
 
+def _is_tool(record: Record) -> bool:
+    return text_of(record.attributes.get("gen_ai.operation.name")) == "execute_tool"
+
+
+def _listed(record: Record) -> list[Record]:
+    """Message events that a span has as one attribute of JSON, `events` (Logfire, Pydantic AI)."""
+    listed = record.attributes.get("events")
+    entries = list_of(parsed(listed.encode(errors="replace")) if isinstance(listed, str) else listed)
+    names = [(text_of(one.get("event.name")), one) for one in entries if isinstance(one, dict)]
+    return [event_of(record, name, one, record.at) for name, one in names if name in _ROLES]
+
+
+def _ended(record: Record | None, before: float) -> float:
+    """When a record was whole, as exporters order them; one without a time stays where it is."""
+    if record is None or record.at is None:
+        return before
+    return record.at + (record.duration_ms or 0 if record.is_span else 0)
+
+
+def _in_time(found: Iterable[Record | None]) -> Iterator[Record | None]:
+    """The records of an export in the order in which they ended.
+
+    It lists them by the library that told them, an agent's tools before or behind the model's calls.
+    """
+    ends, last = list[tuple[float, Record | None]](), 0.0
+    for record in found:
+        last = _ended(record, last)
+        ends.append((last, record))
+    yield from (record for _, record in sorted(ends, key=lambda one: one[0]))
+
+
 def _session(record: Record) -> str:
     return first_text(record.attributes, "gen_ai.conversation.id", "session.id") or record.trace
 
@@ -197,59 +237,3 @@ def _answer(record: Record, message: Message | None) -> Answer:
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )
-
-
-def _messages(value: object, role: str) -> list[Message]:
-    """The messages of an attribute, which spans have as JSON text and events as values."""
-    if isinstance(value, str):
-        text, value = value, parsed(value.encode(errors="replace"))
-        if isinstance(value, str):
-            return [Message(role, text=text)] if text else []
-    entries = value if isinstance(value, list) else [value]
-    return [
-        found
-        for entry in entries
-        if (found := message_of({"role": role, **table_of(entry)})) is not None and entry
-    ]
-
-
-def _indexed(told: dict[str, Any], which: str) -> list[Message]:
-    """gen_ai.prompt.0.role, gen_ai.prompt.0.content, ...: messages as OpenLLMetry wrote them."""
-    found: dict[int, dict[str, Any]] = {}
-    for key, value in told.items():
-        parts = _INDEXED.fullmatch(key)
-        if parts and parts[1] == which:
-            entry = found.setdefault(int(parts[2]), {})
-            call = re.fullmatch(r"tool_calls\.([0-9]{1,4})\.(id|name|arguments)", parts[3])
-            if call:
-                calls = entry.setdefault("\0calls", {})
-                calls.setdefault(int(call[1]), {})[call[2]] = value
-            else:
-                entry[parts[3]] = value
-    role = "user" if which == "prompt" else "assistant"
-    messages = []
-    for _, entry in sorted(found.items()):
-        calls = entry.pop("\0calls", {})
-        value = {"role": role, **entry, "tool_calls": [call for _, call in sorted(calls.items())]}
-        if isinstance(value.get("content"), str) and value["content"].startswith("["):
-            value["content"] = list_of(parsed(value["content"].encode(errors="replace"))) or value["content"]
-        messages.append(message_of(value))
-    return [message for message in messages if message is not None]
-
-
-def _message_of_event(record: Record, role: str) -> Message | None:
-    """A message event of the conventions before 1.37; its fields are the body's, or attributes."""
-    told = {**record.attributes, **table_of(record.body)}
-    message = told.get("message")
-    inner = {**told, **table_of(message)} if isinstance(message, dict) else told
-    inner = {key: inner[key] for key in ("content", "tool_calls", "id", "role") if key in inner}
-    if isinstance(message, str) and "content" not in inner:
-        inner["content"] = message
-    if isinstance(inner.get("tool_calls"), str):
-        inner["tool_calls"] = parsed(inner["tool_calls"].encode(errors="replace"))
-    if not inner.keys() - {"role", "id"}:
-        return None
-    content = inner.get("content")
-    if isinstance(content, dict):
-        inner["content"] = json_text(content)
-    return message_of({**inner, "role": text_of(inner.get("role")) or role})

@@ -108,13 +108,18 @@ def _span(span: dict[str, Any], common: dict[str, Any]) -> Record:
         **ids,
     )
     for event in filter(None, map(table_of, list_of(span.get("events")))):
-        own = attributes_of(event.get("attributes"))
-        at = _time(event, "timeUnixNano")
-        shared = {key: record.attributes[key] for key in SESSIONS if key in record.attributes}
-        record.events.append(
-            Record(name=text_of(event.get("name")), attributes={**shared, **own}, at=at, **ids)
-        )
+        own, at = attributes_of(event.get("attributes")), _time(event, "timeUnixNano")
+        record.events.append(event_of(record, text_of(event.get("name")), own, at))
     return record
+
+
+def event_of(span: Record, name: str, own: dict[str, Any], at: int | None) -> Record:
+    """An event of a span: its own attributes, and what the span tells of session, agent and answer."""
+    shared = {key: span.attributes[key] for key in _OF_EVENTS if key in span.attributes}
+    return Record(
+        name=name, attributes={**shared, **own}, at=at, duration_ms=span.duration_ms, trace=span.trace,
+        span=span.span,
+    )  # fmt: skip
 
 
 def _log(log: dict[str, Any], common: dict[str, Any]) -> Record:
@@ -131,7 +136,10 @@ def _log(log: dict[str, Any], common: dict[str, Any]) -> Record:
     )
 
 
-SESSIONS = ("gen_ai.conversation.id", "session.id", "gen_ai.response.id", "gen_ai.response.model")
+_OF_EVENTS = (
+    "gen_ai.conversation.id", "session.id", "gen_ai.response.id", "gen_ai.response.model",
+    "gen_ai.request.model", "gen_ai.agent.name", "gen_ai.agent.version", "service.name", "service.version",
+)  # fmt: skip
 
 
 def _ids(record: dict[str, Any]) -> dict[str, Any]:

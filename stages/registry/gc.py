@@ -12,6 +12,7 @@ Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -94,8 +95,9 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
     for folder, _ in decided.rebuilt:
         rebuilt.remove(store, folder, kept)
     for folder in (store.dir / "scratch").iterdir():
-        if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
-            shutil.rmtree(folder)
+        with contextlib.suppress(FileNotFoundError):  # another gc, or whoever made it, removes it too
+            if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
+                shutil.rmtree(folder)
     return decided
 
 

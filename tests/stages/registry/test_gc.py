@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -139,3 +142,23 @@ def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) ->
     (store.dir / "reads-from").write_text(str(store.dir))
     with pytest.raises(UsageError):
         gc.collect(Store.open(store.dir), 0.0, by="me")
+
+
+def test_old_scratch_folders_go_also_when_two_remove_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = store.dir / "scratch"
+    long_ago = time.time() - (gc.SCRATCH_DAYS + 1) * 86400
+    for name in ("old", "older", "young"):
+        (place / name / "inner").mkdir(parents=True)
+        if name != "young":
+            os.utime(place / name, (long_ago, long_ago))
+    remove = shutil.rmtree
+
+    def after_another(folder: Path) -> None:
+        remove(folder)
+        remove(folder)
+
+    monkeypatch.setattr(shutil, "rmtree", after_another)
+    gc.collect(store, 0, by="t")
+    assert [folder.name for folder in place.iterdir()] == ["young"]

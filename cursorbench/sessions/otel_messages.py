@@ -1,0 +1,91 @@
+"""Messages in the attributes of GenAI spans and events, in the spellings of the instrumentations in use.
+
+One attribute with all messages as JSON, an event a message, or an attribute a field. Events of spans can only
+have texts, so what is a table or a list by the conventions is JSON there: as `gen_ai.event.content` (Azure's
+SDKs), as the blocks of Bedrock (Strands), or as `message.content`. For `otel`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cursorbench.sessions.chat import Message, message_of
+from cursorbench.sessions.otlp import Record
+from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
+from cursorbench.sessions.records import json_text
+
+_INDEXED = re.compile(r"gen_ai\.(prompt|completion)\.([0-9]{1,4})\.(.+)")
+_BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
+_FIELDS = ("content", "tool_calls", "id", "role")
+
+
+def messages(value: object, role: str) -> list[Message]:
+    """The messages of an attribute, which spans have as JSON text and events as values."""
+    if isinstance(value, str):
+        text, value = value, _json(value)
+        if isinstance(value, str):
+            return [Message(role, text=text)] if text else []
+    found = []
+    for entry in value if isinstance(value, list) else [value]:
+        if isinstance(entry, str):  # an array of texts is all that some exporters can write
+            found += messages(entry, role)
+        elif (told := table_of(entry)) and (message := message_of({"role": role, **told})) is not None:
+            found.append(message)
+    return found
+
+
+def indexed(told: dict[str, Any], which: str) -> list[Message]:
+    """gen_ai.prompt.0.role, gen_ai.prompt.0.content, ...: messages as OpenLLMetry wrote them."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in told.items():
+        parts = _INDEXED.fullmatch(key)
+        if parts and parts[1] == which:
+            entry = found.setdefault(int(parts[2]), {})
+            call = re.fullmatch(r"tool_calls\.([0-9]{1,4})\.(id|name|arguments)", parts[3])
+            if call:
+                calls = entry.setdefault("\0calls", {})
+                calls.setdefault(int(call[1]), {})[call[2]] = value
+            else:
+                entry[parts[3]] = value
+    role = "user" if which == "prompt" else "assistant"
+    told_of = []
+    for _, entry in sorted(found.items()):
+        calls = entry.pop("\0calls", {})
+        value = {"role": role, **entry, "tool_calls": [call for _, call in sorted(calls.items())]}
+        told_of.append(message_of({**value, "content": blocks(value.get("content"))}))
+    return [message for message in told_of if message is not None]
+
+
+def message_of_event(record: Record, role: str) -> Message | None:
+    """A message event of the conventions before 1.37; its fields are the body's, or attributes."""
+    told = {**record.attributes, **table_of(record.body)}
+    told |= table_of(_json(told.get("gen_ai.event.content")))
+    told |= {key: told[f"message.{key}"] for key in _FIELDS if f"message.{key}" in told}
+    message = told.get("message")
+    if isinstance(message, str):
+        message = _json(message) if isinstance(_json(message), dict) else message
+    inner = {**told, **table_of(message)} if isinstance(message, dict) else told
+    inner = {key: inner[key] for key in _FIELDS if key in inner}
+    if isinstance(message, str) and "content" not in inner:
+        inner["content"] = message
+    if isinstance(inner.get("tool_calls"), str):
+        inner["tool_calls"] = _json(inner["tool_calls"])
+    if not inner.keys() - {"role", "id"}:
+        return None
+    content = blocks(inner.get("content"))
+    inner["content"] = json_text(content) if isinstance(content, dict) else content
+    return message_of({**inner, "role": text_of(inner.get("role")) or role})
+
+
+def blocks(content: object) -> object:
+    """The parts of a message, also where an attribute has them as JSON; a person's own JSON stays a text."""
+    if isinstance(content, str) and content.startswith("["):
+        found = list_of(_json(content))
+        if found and all(isinstance(one, dict) and one.keys() & _BLOCKS for one in found):
+            return found
+    return content
+
+
+def _json(value: object) -> Any:
+    return parsed(value.encode(errors="replace")) if isinstance(value, str) else None
