@@ -7,9 +7,9 @@
 
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
 episode, the same number. So each call gets a copy of its own, which it may change without anybody noticing,
-and the first episodes are asked about twice. The digest of its module's source is recorded with the run and the artifact; a
-repeated run refuses other source. Of an exception that it raises only the class is told, for the message
-may quote a person. Not for: the signals that are shipped (`signals/`).
+and the first episodes are asked about twice. The digest of its module's source is recorded with the run and
+the artifact; a repeated run refuses other source. Of an exception that it raises only the class is told, for
+the message may quote a person. Not for: the signals that are shipped (`signals/`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from stages.distill.facts import Episode
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, UsageError
 from stages.records import Event
-
 
 TWICE = 20  # episodes that a function is asked about once more
 
