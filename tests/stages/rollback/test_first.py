@@ -87,13 +87,13 @@ def wait_for(digest: str, world: StubWorld, seconds: float = 30) -> None:
 
 
 def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> None:
-    world, third = deployed, deployed.checkpoint("third", deployed.second.digest)
-    world.report(third, world.second)
+    world, later = deployed, deployed.checkpoint("later", deployed.second.digest)
+    world.report(later, world.second)
     command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "-w", str(world.workspace.root), "--quiet"]
     with ThreadPoolExecutor(20) as threads:
         long = threads.submit(world.ask, "stub:delay=600")
         until(lambda: (light.served(world.endpoint) or {})["in_flight"])
-        deploy = subprocess.Popen([*command, "--input", third.ref], stdout=subprocess.DEVNULL)
+        deploy = subprocess.Popen([*command, "--input", later.ref], stdout=subprocess.DEVNULL)
         asked: list[Future[httpx.Response]] = []
 
         def held() -> object:
@@ -107,7 +107,7 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
         assert deploy.wait(60) == 11
     assert digest_of_answer(world) == world.first.digest[7:23]
     by_age = {each.checkpoint: each.state for each in reversed(world.store.deployments.history("auto"))}
-    assert (by_age[third.digest], by_age[world.first.digest]) == ("failed", "live")
+    assert (by_age[later.digest], by_age[world.first.digest]) == ("failed", "live")
 
 
 def test_users_are_back_while_another_program_writes_to_the_registry(deployed: StubWorld) -> None:
