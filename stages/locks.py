@@ -104,7 +104,7 @@ def acquire(
         run: the holder's run id, if it has one.
         hint: what whoever finds it taken can do.
         brief: whether the holder will soon be done; whoever finds it taken then waits for `BRIEF_S` at least,
-            for somebody asked for their work and nobody for the holder's.
+            for somebody asked for their work and nobody for the holder's; another brief one does not.
 
     Raises:
         LockedError: (exit 11) still held by somebody else after `timeout`; names the holder.
@@ -117,7 +117,7 @@ def acquire(
             waited = time.monotonic() - begun
             if waited >= patience:
                 holder = holder_of(path)
-                if waited >= BRIEF_S or not holder.get("brief"):
+                if brief or waited >= BRIEF_S or not holder.get("brief"):
                     raise LockedError(f"{what} is locked by {describe(holder)}", hint=hint)
             time.sleep(POLL_S)
         if not shared:

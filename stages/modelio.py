@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.delta import SUFFIX as DELTA
-from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.errors import InputMissingError, IntegrityError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -184,6 +184,7 @@ def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") ->
             hint="config.json and the weights must belong together",
         ) from error
     _refuse_partial_load(folder, info)
+    _refuse_untied(folder, model)
     return model.to(device).eval()
 
 
@@ -195,6 +196,16 @@ def _refuse_partial_load(folder: Path, info: Mapping[str, Any]) -> None:
                 f"the weights of {folder} do not fit its config.json: {what.replace('_', ' ')} {names[:3]}",
                 hint="config.json and the weights must belong together",
             )
+
+
+def _refuse_untied(folder: Path, model: PreTrainedModel) -> None:
+    """A tied head that files hold with values of its own: transformers takes it, vLLM does not."""
+    tied = model.get_expanded_tied_weights_keys(all_submodels=True)
+    for name in sorted(tied.keys() - model.all_tied_weights_keys.keys()):
+        raise IntegrityError(
+            f"{folder} has an output head of its own ({name}), but config.json ties it to {tied[name]}",
+            hint="one matrix is served for both: leave the head out, or set tie_word_embeddings to false",
+        )
 
 
 def load_masters(model: PreTrainedModel, path: Path) -> None:
@@ -262,17 +273,24 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
             )
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable_progress_bar()
-    if dtype == "float32":
-        with disk_errors():
-            model.save_pretrained(folder)
-    elif dtype == "bfloat16":
-        with disk_errors():
-            model.save_pretrained(folder, state_dict=_in_bfloat16(model))
+    _save(model, folder, _in_bfloat16(model) if dtype == "bfloat16" else None)
+    if dtype == "bfloat16":
         config = read_config(folder)
         config["dtype"] = dtype
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    else:
-        raise UsageError(f"cannot export weights as {dtype}", hint="float32 or bfloat16")
     for name in _COMPANIONS:
         if (companions / name).is_file() and companions != folder:
             shutil.copyfile(companions / name, folder / name)
+
+
+def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:
+    """transformers does not write every generation_config.json that it reads (a temperature without
+    do_sample, say): a plain one is written, which the companions' own replaces."""
+    from transformers import GenerationConfig
+
+    known, model.generation_config = model.generation_config, GenerationConfig.from_model_config(model.config)
+    try:
+        with disk_errors():
+            model.save_pretrained(folder, state_dict=state)
+    finally:
+        model.generation_config = known

@@ -41,7 +41,7 @@ from stages.serving.canary import keep_canary
 from stages.serving.edge import Edge
 from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
-from stages.serving.reconcile import keep_reconciled, live_checkpoint, moved_to, target_lock
+from stages.serving.reconcile import keep_reconciled, live_checkpoint, lock_now, moved_to
 from stages.serving.supervisor import Say
 from stages.target.completed import complete
 from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
@@ -120,7 +120,7 @@ class _Host:
         self.certificate = Certificate.of(self.config, workspace.root)
         line = settings.workspace.line
         try:
-            with target_lock(store, line).held():
+            with lock_now(store, line).held():
                 complete(store, workspace.run_dir, line)
                 end_interrupted(store, line)
         except LockedError:  # a deploy is going on: it needs no repair

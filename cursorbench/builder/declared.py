@@ -1,7 +1,7 @@
-"""What pyproject.toml, setup.cfg and setup.py declare, read as text: nothing of the repository is run.
+"""What pyproject.toml, setup.cfg, setup.py and tox.ini declare, read as text.
 
-What only running tells, a setup.py that computes for one, is not known. Not for: where the code is and which
-version it has (`project.py`).
+Nothing of the repository is run: what only running tells, a setup.py that computes for one, is not known.
+Not for: where the code is and which version it has (`project.py`).
 """
 
 from __future__ import annotations
@@ -92,6 +92,16 @@ def of_setup_py(text: str) -> dict[str, Any]:
                         value = of_setup_cfg(f"[options.entry_points]\n{value}").get("scripts")
                     told[wanted[keyword.arg]] = value
     return {key: value for key, value in told.items() if value}
+
+
+def of_tox(text: str) -> tuple[str, ...]:
+    """What tox installs into its usual environment; no options, no other files."""
+    parser = configparser.RawConfigParser(strict=False)
+    with contextlib.suppress(configparser.Error):
+        parser.read_string(text)
+    rows = rows_of(parser.get("testenv", "deps", fallback=""))
+    plain = (row.split(" #")[0].strip() for row in rows)
+    return tuple(row for row in plain if row[0] not in "-.{:" and not re.match(r"[\w{},.!-]+\s*:(?!//)", row))
 
 
 def _literal(node: ast.AST, names: Mapping[str, ast.AST]) -> Any:

@@ -17,6 +17,7 @@ from cursorbench.builder.declared import (
     of_pyproject,
     of_setup_cfg,
     of_setup_py,
+    of_tox,
     table_of,
     texts_of,
     toml,
@@ -25,6 +26,7 @@ from cursorbench.history.repository import FILES, Repository
 
 _FILES_OF_REQUIREMENTS = re.compile(
     r"(dev-?|test-?)?requirements([-_](dev|tests?|testing))?\.txt|requirements/(base|main|dev|tests?|testing)\.txt"
+    r"|tests?/(test-?)?requirements\.txt"
 )
 _NAME = re.compile(r"^\s*([A-Za-z0-9][\w.-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*(?:[-._]?(?:a|b|rc|dev|post)\.?\d*)*)")
@@ -40,7 +42,7 @@ class Project:
     Attributes:
         name: as distributions are called, normalised.
         dependencies, extras, groups: requirements as written.
-        files: requirements of files such as requirements-dev.txt, by path.
+        files: requirements of files such as requirements-dev.txt and of tox's usual environment, by path.
         scripts: entry points by group, as `name = module:function` lines.
         import_paths: folders that Python imports the code from, `src` or `.`.
         modules: top-level packages and modules of it.
@@ -118,16 +120,16 @@ def has_pytest(repository: Repository, commit: str, project: Project) -> bool:
 
 def _requirement_files(repository: Repository, root: str) -> dict[str, tuple[str, ...]]:
     found = {}
-    folders = {
-        "": root,
-        "requirements/": next((e.oid for e in repository.tree(root) if e.name == "requirements"), ""),
-    }
+    inner = {e.name: e.oid for e in repository.tree(root) if e.mode == "40000"}
+    folders = {"": root} | {f"{name}/": inner.get(name, "") for name in ("requirements", "tests", "test")}
     for folder, tree in folders.items():
         for entry in repository.tree(tree):
             if entry.mode in FILES and _FILES_OF_REQUIREMENTS.fullmatch(folder + entry.name):
                 rows = repository.text(entry.oid).splitlines()
                 plain = (row.split(" #")[0].strip() for row in rows)
                 found[folder + entry.name] = tuple(row for row in plain if row and row[0] not in "#-.")
+    if told := of_tox(repository.text(repository.find(root, "tox.ini"))):
+        found["tox.ini"] = told
     return found
 
 

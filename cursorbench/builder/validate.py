@@ -277,6 +277,7 @@ def _first_words(ran: Ran) -> str:
     """Of a run's output the line that most likely says what is wrong, for people; masked by who writes it."""
     lines = [line.strip() for line in ran.done.output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E ", "ERROR", "error:", "Error"))]
+    errors = [line for line in lines if ": error: " in line] if "usage: " in "".join(errors[:1]) else errors
     if not errors and lines and lines[0].startswith("Traceback "):
         errors = lines[-1:]
     counted = Counter(ran.outcomes.values())

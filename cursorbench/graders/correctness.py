@@ -25,6 +25,7 @@ from typing import Literal
 from cursorbench.errors import IntegrityError, SandboxError
 from cursorbench.graders import canaries, flags, infrastructure, patch, restoring
 from cursorbench.graders.running import Ran, run_tests
+from cursorbench.graders.sabotage import sabotage
 from cursorbench.sandbox.protocol import Backend, Environment, Limits, Sandbox
 from cursorbench.tasks.task import ExpectedTests, Task
 
@@ -134,7 +135,7 @@ def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Se
         return result
     if lie := _lie(ran, planted, is_pytest(told)):
         return replace(result, passed=False, reason="forged", detail=lie)
-    broken, must_fail = canaries.sabotage(tests, told.fail_to_pass, told.pass_to_pass)
+    broken, must_fail = sabotage(tests, told.fail_to_pass, told.pass_to_pass)
     if not must_fail:
         return result
     planted = canaries.plant(broken, expected, sources)

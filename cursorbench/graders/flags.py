@@ -19,7 +19,10 @@ from cursorbench.graders import infrastructure, patch
 _WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "exit": ((r"\bos\.(_exit|abort|kill)\b|\bposix\._exit\b",), (r"from os import ", r"\b_exit\b")),
     "atexit": ((r"\batexit\b",),),
-    "pytest": ((r"\b_pytest\b|\bpytest_[a-z]+_[a-z_]+\b|(import|from)\s{1,9}(pytest|pluggy)\b",),),
+    "pytest": (
+        (r"\b_pytest\b|\bpytest_[a-z]+_[a-z_]+\b|(import|from)\s{1,9}(pytest|pluggy|unittest)\b",),
+        (r"\bTestCase\.\w{1,99}\s{0,9}=",),
+    ),
     "modules": (
         (r"sys\.modules\b", r"\b(_?pytest|unittest|conftest|pluggy)"),
         (r"\bgc\.get_objects\b",),

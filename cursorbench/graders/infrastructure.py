@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -98,10 +99,20 @@ def _toml(text: str) -> Any:
 def _ini(*sections: str) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         parser = configparser.RawConfigParser(strict=False)
-        parser.read_string(text)
+        parser.read_string("\n".join(_ini_lines(text)))
         return {name: dict(parser[name]) for name in sections if parser.has_section(name)}
 
     return read
+
+
+def _ini_lines(text: str) -> Iterator[str]:
+    """Lines as pytest's reader (iniconfig) sees them, where configparser sees others.
+
+    They end at a form feed too, or a line separator, and a section's name ends before a comment: what is one
+    comment to the one, or a section of another name, is pytest's settings to the other.
+    """
+    for line in text.splitlines():
+        yield re.split("[#;]", line)[0].rstrip() if line.startswith("[") else line
 
 
 def _package(text: str) -> Any:

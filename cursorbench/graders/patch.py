@@ -70,13 +70,13 @@ def _header(change: FileChange, line: str, left: list[int]) -> None:
     elif line.startswith("deleted file mode"):
         change.removed = True
     elif line.startswith("rename to "):
-        change.path = _unquoted(line.removeprefix("rename to "))
+        change.path = unquoted(line.removeprefix("rename to "))
     elif line.startswith("rename from "):
-        change.old = _unquoted(line.removeprefix("rename from "))
+        change.old = unquoted(line.removeprefix("rename from "))
     elif line.startswith("+++ ") and line != "+++ /dev/null":
-        change.path = _unquoted(line[4:]).removeprefix("b/")
+        change.path = unquoted(line[4:]).removeprefix("b/")
     elif line.startswith("--- ") and line != "--- /dev/null" and change.removed:
-        change.path = _unquoted(line[4:]).removeprefix("a/")
+        change.path = unquoted(line[4:]).removeprefix("a/")
     elif line.startswith("GIT binary patch"):
         change.binary = True
 
@@ -85,18 +85,21 @@ def _after(line: str) -> str:
     """The new path of a `diff --git` line; right when both are equal, which is when nothing else says it."""
     paths = line.removeprefix("diff --git ")
     if paths.startswith('"'):
-        return _unquoted(paths[paths.rfind(' "') + 1 :]).removeprefix("b/")
+        return unquoted(paths[paths.rfind(' "') + 1 :]).removeprefix("b/")
     half = len(paths) // 2
     return paths[half + 1 :].removeprefix("b/")
 
 
-def _unquoted(path: str) -> str:
-    """A path as git writes it: in quotes with octal escapes where it has odd bytes, maybe a tab behind."""
+def unquoted(path: str, errors: str = "replace") -> str:
+    """A path as git writes it: in quotes with octal escapes where it has odd bytes, maybe a tab behind.
+
+    `errors` is for bytes that are no UTF-8, as of `bytes.decode`.
+    """
     path = path.rstrip("\t")
     if not (path.startswith('"') and path.endswith('"') and len(path) > 1):
         return path
     try:
         raw = path[1:-1].encode("latin-1", "replace").decode("unicode_escape")
-        return raw.encode("latin-1", "replace").decode("utf-8", "replace")
+        return raw.encode("latin-1", "replace").decode("utf-8", errors)
     except UnicodeDecodeError:
         return path[1:-1]

@@ -49,7 +49,7 @@ def apply(sandbox: Sandbox, diff: str) -> set[str]:
         return set()
     text = diff.encode("utf-8", "surrogateescape")
     text += b"" if text.endswith(b"\n") else b"\n"
-    named = _git_apply(sandbox, text, _CLEAN_GIT, "--numstat", "-z")
+    named = _git_apply(sandbox, text, _CLEAN_GIT, "--numstat")
     plain = f"/tmp/{secrets.token_hex(16)}"
     _do(sandbox, "git", "init", "-q", "--bare", "--template=", plain)
     _write(sandbox, f"{plain}/info/attributes", _NO_ATTRIBUTES)
@@ -59,7 +59,8 @@ def apply(sandbox: Sandbox, diff: str) -> set[str]:
     except PatchError:
         _git_apply(sandbox, text, _CLEAN_GIT, *how)
     _do(sandbox, "rm", "-rf", plain)
-    touched = {row.split("\t", 2)[2] for row in named.split("\0") if row.count("\t") >= 2}
+    rows = (row.split("\t", 2) for row in named.split("\n") if row.count("\t") >= 2)
+    touched = {patch.unquoted(row[2], "surrogateescape") for row in rows}
     for change in patch.files(diff):
         touched |= {change.path, change.old} - {""}
     return touched
@@ -105,7 +106,7 @@ def put_back(
         for path in sorted({*paths, *_deciding(root)})
         if path not in tests and _concerns(path, root, folders)
     ]
-    linked = _linked(sandbox, doubtful)
+    linked = _linked(sandbox, doubtful) | {path for path in doubtful if not path.isprintable()}
     _clear_above(sandbox, root, doubtful)
     changed = [path for path in doubtful if _differs(sandbox, root, path, path in linked)]
     _restore(sandbox, root, changed)
@@ -120,7 +121,12 @@ def put_back(
     for path in wrong:
         _write(sandbox, path, tests[path])
     make_programs(sandbox, tests)
-    return sorted({*changed, *(paths & set(tests))})
+    return sorted({_shown(path) for path in [*changed, *(paths & set(tests))]})
+
+
+def _shown(path: str) -> str:
+    """A path that can be printed, whatever bytes a model put into it."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def make_programs(sandbox: Sandbox, tests: Mapping[str, bytes]) -> None:

@@ -14,7 +14,7 @@ import orjson
 
 from cursorbench.sessions.automatic import is_notice
 from stages.gateway.errors import invalid
-from stages.gateway.http import Scope
+from stages.gateway.http import Scope, is_deep
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
@@ -41,7 +41,7 @@ def attribute(scope: Scope, body: Mapping[str, Any], key_id: str, *, client_cloc
     said.update(_headers(scope))
     names = {field: _name(one.value, one.place) for field, one in said.items()}
     fallback = body.get("user")
-    user = names.get("user") or (_name(fallback, "user") if fallback else key_id)
+    user = names.get("user") or (_name(fallback, "user") if fallback not in (None, "") else key_id)
     at = None
     if client_clock and "at" in names:
         try:
@@ -221,7 +221,10 @@ def _gist(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _canonical(arguments: Any) -> Any:
+    if not isinstance(arguments, str):
+        return arguments
     try:
-        return orjson.loads(arguments) if isinstance(arguments, str) else arguments
+        value = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return arguments
+    return arguments if is_deep(value) else value

@@ -53,7 +53,7 @@ class SwapError(Exception):
     """A swap that did not work. What is served then is in `ServedState`.
 
     Attributes:
-        code: "swap_running", "drain_timeout", "swap_failed" (the old weights are served) or
+        code: "swap_running", "drain_timeout", "overtaken", "swap_failed" (the old weights are served) or
             "engine_unknown" (they could not be loaded again; nothing is served).
         cause: the error of the update, if that is what failed.
     """

@@ -11,29 +11,17 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from stages.gateway.errors import ApiError, SwapError, unavailable
+from stages.gateway.errors import ApiError, unavailable
 
 log = logging.getLogger("rtrl.gateway")
-
-OTHERS_S = 10.0  # for a swap that is under way: of a command that was killed, it goes on to its end
-
-
-@asynccontextmanager
-async def alone(busy: asyncio.Lock) -> AsyncIterator[None]:
-    """Holds `busy`. Raises SwapError when another swap goes on for OTHERS_S."""
-    try:
-        async with asyncio.timeout(OTHERS_S):
-            await busy.acquire()
-    except TimeoutError:
-        raise SwapError("swap_running", f"another swap is running, for {OTHERS_S:g} s and more") from None
-    try:
-        yield
-    finally:
-        busy.release()
 
 
 class DrainTimeoutError(Exception):
     """Generations in flight did not finish in time; the gate is open again and nothing was changed."""
+
+
+class OvertakenError(Exception):
+    """A swap that cannot wait was asked for; the gate is open again and nothing was changed."""
 
 
 class CutShortError(Exception):
@@ -61,6 +49,8 @@ class Gate:
         self._cutting: ApiError | None = None
         self._shut: ApiError | None = None
         self._limits: set[asyncio.Timeout] = set()
+        self._patience: asyncio.Timeout | None = None  # of the swap that waits for those in flight
+        self._cuts = self._hurried = False
 
     @property
     def closed(self) -> bool:
@@ -121,12 +111,16 @@ class Gate:
 
         Raises:
             DrainTimeoutError: they were not done after `timeout` seconds.
+            OvertakenError: `hurry` was called, and nobody may be cut.
         """
         self._open.clear()
+        self._cuts = cut
         try:
             try:
-                await self._drain(timeout)
+                await self._drain(timeout, patience=True)
             except DrainTimeoutError:
+                if not cut and self._hurried:
+                    raise OvertakenError from None
                 if not cut:
                     raise
                 log.warning("%d generations in flight are cut short by a weight swap", self.in_flight)
@@ -153,20 +147,34 @@ class Gate:
         with suppress(DrainTimeoutError):
             await self._drain(timeout)
 
+    def hurry(self, patience: float) -> None:
+        """A swap that waits for those in flight gives up; one that may cut them does so after `patience`
+        seconds at most."""
+        limit = self._patience
+        if limit is None or limit.expired():
+            return
+        self._hurried = True
+        now, end = asyncio.get_running_loop().time(), limit.when() or 0.0
+        limit.reschedule(min(end, now + patience) if self._cuts else now)
+
     def shut(self, error: ApiError) -> None:
         """For good: those in flight are cut short; `error` for them, for those that wait, from now on."""
         self._shut = error
         self._cut(error)
         self._open.set()
 
-    async def _drain(self, timeout: float) -> None:
+    async def _drain(self, timeout: float, *, patience: bool = False) -> None:
+        self._hurried = False
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
+                self._patience = limit if patience else None
                 while self.in_flight:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
             raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
+        finally:
+            self._patience = None
 
     def _cut(self, error: ApiError) -> None:
         """End what is being sampled now, and what would still begin to."""

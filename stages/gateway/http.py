@@ -27,6 +27,7 @@ _ONCE = {
 }
 
 JSON_TYPE = (b"content-type", b"application/json")
+MAX_DEPTH = 200
 
 
 class ClientGoneError(Exception):
@@ -133,10 +134,24 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 def parse_json(body: bytes) -> Any:
     """The JSON value in `body`. Raises ApiError 400: what is wrong and where, nothing of the content."""
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:  # its texts are fixed
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
         raise invalid(f"the body is not valid JSON: {where}", code="invalid_json") from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_deep(value):
+        raise invalid(f"the body is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
+    return value
+
+
+def is_deep(value: Any) -> bool:
+    """Whether JSON has more than MAX_DEPTH levels: it is read to 1024, and could not be written again."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        holders = [each for each in level if isinstance(each, dict | list)]
+        if not holders:
+            return False
+        level = [one for each in holders for one in (each.values() if isinstance(each, dict) else each)]
+    return True
 
 
 def parse_object(body: bytes) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from stages.gateway.errors import ApiError, SwapError
-from stages.gateway.gate import alone
+from stages.gateway.haste import alone
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.swapper import Swapped, Swapper, Told
 
@@ -112,7 +113,8 @@ class Rolling:
     async def _swap(
         self, target: Checkpoint, drain_timeout_s: float | None, cut: bool, limit_s: float | None
     ) -> Swapped:
-        async with alone(self._busy):
+        hurry = partial(self.hurry, drain_timeout_s, limit_s) if cut else None
+        async with alone(self._busy, limit_s, hurry):
             patience: dict[str, Any] = {"drain_timeout_s": drain_timeout_s, "cut": cut, "limit_s": limit_s}
             if len(self._swappers) == 1:
                 done = await self._swappers[0].swap(target, **patience)
@@ -120,6 +122,11 @@ class Rolling:
             if limit_s is not None:
                 return await self._all_at_once(target, patience)
             return await self._one_by_one(target, patience)
+
+    def hurry(self, drain_timeout_s: float | None, limit_s: float | None) -> None:
+        """As `Swapper.hurry`, of every engine."""
+        for each in self._swappers:
+            each.hurry(drain_timeout_s, limit_s)
 
     async def _one_by_one(self, target: Checkpoint, patience: dict[str, Any]) -> Swapped:
         done: dict[int, Swapped] = {}

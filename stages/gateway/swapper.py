@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,13 +18,14 @@ from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.ahead import Ahead, Stager
 from stages.gateway.beside import Beside, DamagedError, HungError, turn
 from stages.gateway.errors import ApiError, SwapError
-from stages.gateway.gate import DrainTimeoutError, alone
+from stages.gateway.gate import DrainTimeoutError, OvertakenError
+from stages.gateway.haste import Haste, alone
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.turns import UNPROVEN
 
 Update = Callable[..., Awaitable[Any]]
 Told = Callable[[str, Checkpoint, float], None]
-BACK = "the previous weights are served"
+BACK, SAME = "the previous weights are served", "the same weights are served"
 LEAVING_S = 2.0  # for answers that are cut short, before other weights are loaded
 
 
@@ -92,6 +94,7 @@ class Swapper:
         self.told: Told = lambda _outcome, _target, _seconds: None
         self._busy = asyncio.Lock()
         self._ahead = Ahead(stager)
+        self._haste = Haste(served.gate)
 
     @property
     def served(self) -> ServedState:
@@ -141,6 +144,10 @@ class Swapper:
         """
         return await asyncio.shield(self._noted(target, drain_timeout_s or self._timeout, cut, limit_s))
 
+    def hurry(self, drain_timeout_s: float | None, limit_s: float | None) -> None:
+        """Somebody who cannot wait comes next, with this patience."""
+        self._haste.hurry(drain_timeout_s or self._timeout, limit_s)
+
     async def _noted(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
         began = time.monotonic()
         try:
@@ -155,7 +162,7 @@ class Swapper:
 
     async def _swap(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
         began = time.monotonic()
-        async with alone(self._busy):
+        async with alone(self._busy, limit_s, partial(self.hurry, timeout, limit_s) if cut else None):
             await self._ahead.end()
             try:
                 if (turned := await self._turned(target, limit_s, began)) is not None:
@@ -174,6 +181,8 @@ class Swapper:
                         verification = await self._replace_or_restart(target, before, limit_s)
             except DrainTimeoutError as error:
                 raise SwapError("drain_timeout", str(error)) from None
+            except OvertakenError:
+                raise SwapError("overtaken", f"a rollback came before; {SAME}") from None
         seconds = time.monotonic() - began
         restarting = verification is RESTARTING
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)
@@ -200,13 +209,13 @@ class Swapper:
         """Raises SwapError; nothing is changed then."""
         assert self._prepare is not None
         try:
-            async with asyncio.timeout(limit_s):
+            async with self._haste.preparing(limit_s):
                 await self._prepare(target.path)
         except TimeoutError:
             if limit_s is None:
                 raise
         except RtrlError as error:
-            raise SwapError("swap_failed", f"{error.message}; the same weights are served", error) from error
+            raise SwapError("swap_failed", f"{error.message}; {SAME}", error) from error
 
     async def _replace_or_restart(self, target: Checkpoint, before: Checkpoint, limit_s: float) -> Any:
         """Alone at the gate: `_replace`, if the engine can; else only say what it is to be started on."""
@@ -231,7 +240,8 @@ class Swapper:
         """Alone at the gate: load `target`; on failure go back."""
         self._served.engine = "unknown"
         try:
-            verification = await self._updated(target)
+            async with self._haste.updating():
+                verification = await self._updated(target)
         except BaseException as error:
             raise await self._failed(error, before) from error
         self._served.checkpoint = target
@@ -254,6 +264,8 @@ class Swapper:
 
     async def _failed(self, error: BaseException, before: Checkpoint) -> SwapError:
         """The old weights again, and what to tell of it. Raises SwapError when they do not load either."""
+        if isinstance(error, SwapError):
+            return error
         cause = error if isinstance(error, RtrlError) else None
         what = cause.message if cause else type(error).__name__
         await self._go_back(before, what, cause)
@@ -262,7 +274,8 @@ class Swapper:
     async def _go_back(self, before: Checkpoint, what: str, cause: RtrlError | None) -> None:
         """The engine may hold anything now: load the old weights and verify them."""
         try:
-            await self._update(before.path)
+            async with self._haste.updating():
+                await self._update(before.path)
         except RtrlError as error:
             if self._recover is not None:
                 await self._recover(before.path)

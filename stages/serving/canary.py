@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
@@ -136,10 +137,10 @@ async def reconcile_canary(
     if _serves(arms, found):
         return False
     try:
-        lock = await asyncio.to_thread(target_lock, store, line)
+        lock = await target_lock(store, line)
     except LockedError:
         return False
-    opening: asyncio.Task[Verification] | None = None
+    following: asyncio.Task[Any] | None = None
     try:
         await asyncio.to_thread(complete, store, run_dir, line)
         await asyncio.to_thread(end_interrupted, store, line)
@@ -148,8 +149,11 @@ async def reconcile_canary(
             return False
         if arms.canary is not None:
             say(f"canary {arms.canary.deployment} ends: the registry says so")
-            await engine.close(drain_s)
+            following = asyncio.create_task(engine.close(drain_s))
+            await asyncio.sleep(0)  # its users have left it
         if found is not None:
+            if following is not None:
+                await following
             artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
             folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
@@ -157,12 +161,12 @@ async def reconcile_canary(
                 Checkpoint(found.checkpoint, folder, found.id),
                 float(found.data["canary"]["share"]),
             )
-            opening = asyncio.create_task(engine.open(checkpoint, salt=found.salt, share=share))
+            following = asyncio.create_task(engine.open(checkpoint, salt=found.salt, share=share))
             await asyncio.sleep(0)  # it has begun: whoever closes it waits for it
     finally:
-        lock.release()  # an engine takes long to start, and a rollback must not wait for that
-    if opening is not None:
-        await opening
+        lock.release()  # an engine takes long to start or end, and a rollback must not wait for that
+    if following is not None:
+        await following
     return True
 
 

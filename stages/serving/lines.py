@@ -170,25 +170,25 @@ class Lines:
         wanted, canary = await asyncio.to_thread(self._registered, line)
         if (line in self._hosts) == (self._is_apart(wanted) or canary):
             return
-        try:
-            lock = target_lock(self._store, line)
-        except LockedError:
-            return  # somebody deploys it
-        try:
-            async with self._busy:
+        async with self._busy:
+            try:
+                lock = await target_lock(self._store, line)
+            except LockedError:
+                return  # somebody deploys it
+            try:
                 await asyncio.to_thread(complete, self._store, self._workspace.run_dir, line)
                 await asyncio.to_thread(end_interrupted, self._store, line)
                 wanted, canary = await asyncio.to_thread(self._registered, line)
-                if (line in self._hosts) == (self._is_apart(wanted) or canary):
-                    return  # so it is since the rollback is on record
-                if line in self._hosts:
-                    self._say(f"line {line} serves what the main line serves: its engine ends")
-                    await self._close(line, self._drain_s)
-                elif wanted is not None:
-                    self._say(f"line {line} has an engine of its own from now on")
-                    await self._open(line, wanted)
-        finally:
-            lock.release()
+            finally:
+                lock.release()  # an engine takes long to start or end, and a rollback must not wait for that
+            if (line in self._hosts) == (self._is_apart(wanted) or canary):
+                return  # so it is since the rollback is on record
+            if line in self._hosts:
+                self._say(f"line {line} serves what the main line serves: its engine ends")
+                await self._close(line, self._drain_s)
+            elif wanted is not None:
+                self._say(f"line {line} has an engine of its own from now on")
+                await self._open(line, wanted)
 
     def _is_apart(self, wanted: Checkpoint | None) -> bool:
         return wanted is not None and wanted.digest != self._arms.live.served.checkpoint.digest

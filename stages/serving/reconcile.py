@@ -12,18 +12,34 @@ from stages.errors import LockedError, RtrlError, classified
 from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.rolling import Rolling
 from stages.gateway.served import Checkpoint, ServedState
-from stages.gateway.swapper import Swapper
+from stages.gateway.swapper import Swapped, Swapper
 from stages.registry.store import Store
 from stages.target.completed import complete
 from stages.target.intent import read_intent
 from stages.target.switch import end_interrupted, interrupted
 
 EVERY_S = 5.0
+BEGUN_S = 0.05  # a swap that was asked for so long ago has its turn, or waits for it
 
 
-def target_lock(store: Store, line: str) -> locks.FileLock:
-    """The lock that deploy and rollback of the line hold. Raises LockedError at once when they do."""
+def lock_now(store: Store, line: str) -> locks.FileLock:
+    """The lock that deploy and rollback of the line hold. Raises LockedError after a moment when they do."""
     return locks.acquire(store.lock_path(f"target-{line}"), what="serve", brief=True)
+
+
+async def target_lock(store: Store, line: str) -> locks.FileLock:
+    """`lock_now` without stopping the event loop for that moment. Nobody's when the caller is cancelled."""
+    asked = asyncio.ensure_future(asyncio.to_thread(lock_now, store, line))
+    try:
+        return await asyncio.shield(asked)
+    except asyncio.CancelledError:
+        asked.add_done_callback(_free)
+        raise
+
+
+def _free(asked: asyncio.Future[locks.FileLock]) -> None:
+    if not asked.cancelled() and asked.exception() is None:
+        asked.result().release()
 
 
 def live_checkpoint(store: Store, line: str) -> Checkpoint | None:
@@ -74,8 +90,9 @@ async def reconcile_once(
     left = differs or read_intent(run_dir, served.line) is not None
     if not left and not await asyncio.to_thread(interrupted, store, served.line):
         return False
-    try:  # in a thread: it waits a moment for a lock that is held
-        lock = await asyncio.to_thread(target_lock, store, served.line)
+    swap: asyncio.Task[Swapped] | None = None
+    try:
+        lock = await target_lock(store, served.line)
     except LockedError:
         return False
     try:
@@ -87,9 +104,11 @@ async def reconcile_once(
             return False
         why = f"deployment {ended[0]} was interrupted" if ended else "the registry says so"
         say(f"serving {wanted.digest[:19]} again: {why}")
-        await swapper.swap(wanted)
+        swap = asyncio.create_task(swapper.swap(wanted))
+        await asyncio.wait({swap}, timeout=BEGUN_S)
     finally:
-        lock.release()
+        lock.release()  # answers in flight may take long, and a rollback must not wait for them
+    await swap
     return True
 
 

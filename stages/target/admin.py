@@ -170,6 +170,7 @@ _KINDS: dict[object, type[RtrlError]] = {
     12: IntegrityError,
     13: DependencyDownError,
     "swap_running": LockedError,
+    "overtaken": LockedError,
     "drain_timeout": DependencyDownError,
 }
 

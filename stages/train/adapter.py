@@ -77,6 +77,30 @@ def attach(model: PreTrainedModel, shape: Shape, seed: int) -> None:
     model.eval()
 
 
+def require_sound(model: PreTrainedModel, shape: Shape) -> None:
+    """Raise UsageError for a new adapter that is not what its targets say, or cannot be merged.
+
+    PEFT passes over names that no layer has, as long as another one is found. Where output head and input
+    embedding are one matrix, merging an adapter of one of them changes both.
+    """
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = {name: each for name, each in model.named_modules() if isinstance(each, BaseTunerLayer)}
+    names = [] if shape.targets == (ALL_LINEAR,) else shape.targets
+    if strangers := [one for one in names if not any(f".{layer}".endswith(f".{one}") for layer in layers)]:
+        raise UsageError(
+            f"train.lora_targets: no layer is called {', '.join(strangers)}",
+            hint='"all-linear" suits any model',
+        )
+    tied = model.all_tied_weights_keys
+    shared = {name.replace(".base_layer.", ".").rpartition(".")[0] for name in (*tied, *tied.values())}
+    if shared & layers.keys():
+        raise UsageError(
+            f"train.lora_targets: {' and '.join(sorted(shared))} are one matrix in this model",
+            hint="an adapter of one of them cannot be merged without changing the other: leave it out",
+        )
+
+
 def detach(model: PreTrainedModel) -> None:
     """Merge the adapter of `model` into its weights in place; it is a plain model again."""
     from peft.tuners.tuners_utils import BaseTunerLayer

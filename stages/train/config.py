@@ -104,7 +104,7 @@ class TrainConfig(BaseModel):
     )
 
     # Optimizer
-    learning_rate: float = Field(1e-6, gt=0, description="of AdamW")
+    learning_rate: float = Field(1e-6, gt=0, le=1e30, description="of AdamW")
     optimizer_steps: int = Field(
         4, ge=1, description="steps per run, over equal parts of the batch; every episode is in exactly one"
     )
@@ -201,4 +201,12 @@ class TrainConfig(BaseModel):
                     raise ValueError(
                         f"{name} belongs to the correction {correction}; the chosen one is {self.correction}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _targets(self) -> Self:
+        """ "all-linear" beside names would be the name of a layer."""
+        names = [name.strip() for name in self.lora_targets.split(",") if name.strip()]
+        if not names or ("all-linear" in names and len(names) > 1):
+            raise ValueError('lora_targets is "all-linear", or names of layers with commas between them')
         return self

@@ -127,6 +127,7 @@ class Models:
             exact = masters == "checkpoint" or self.parent.meta.get("dtype") == "float32"
             adapted = Adapted(wanted, self.parent.digest, masters=not exact)
             adapter.attach(model, wanted, self.seed)
+            adapter.require_sound(model, wanted)
             self.other_weights = True
         return model, adapted
 

@@ -85,6 +85,15 @@ def test_a_brief_holder_is_waited_for(tmp_path: Path) -> None:
     ends.join()
 
 
+def test_one_brief_holder_does_not_wait_for_another(tmp_path: Path) -> None:
+    path = tmp_path / "target.lock"
+    with locks.acquire(path, what="serve", brief=True).held():
+        began = time.monotonic()
+        with pytest.raises(LockedError):
+            locks.acquire(path, what="serve", brief=True)
+        assert time.monotonic() - began < locks.BRIEF_S / 2
+
+
 def test_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "BRIEF_S", 0.7)
     path = tmp_path / "target.lock"

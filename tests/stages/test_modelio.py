@@ -44,6 +44,18 @@ def test_bfloat16_export_rounds_the_file_and_not_the_model(tmp_path: Path) -> No
         assert torch.equal(exported[name], value.bfloat16().float())
 
 
+def test_generation_settings_that_transformers_does_not_write_are_carried(tmp_path: Path) -> None:
+    """As many models on the Hub have them: a temperature, and no do_sample."""
+    folder = write_checkpoint(tmp_path / "a")
+    (folder / "generation_config.json").write_text('{"temperature": 0.6, "top_p": 0.9}')
+    model = modelio.load_model(folder)
+    for dtype in ("float32", "bfloat16"):
+        modelio.save_checkpoint(model, tmp_path / dtype, companions=folder, dtype=dtype)
+        found = json.loads((tmp_path / dtype / "generation_config.json").read_text())
+        assert found == {"temperature": 0.6, "top_p": 0.9}
+    assert model.generation_config.temperature == 0.6
+
+
 def test_weights_that_are_not_finite_are_never_written(tmp_path: Path) -> None:
     model = tiny_model()
     with torch.no_grad():

@@ -85,14 +85,8 @@ def examine(
     said = check_tokenizer(folder, parent)
     said += check_template(folder, parent)
     said += check_config(folder, parent, serving)
-    weights = examine_weights(folder, tied=_is_tied(parent), progress=ctx.progress)
+    weights = examine_weights(folder, progress=ctx.progress)
     return load_as_child(folder, parent, ctx.scratch), weights, said
-
-
-def _is_tied(folder: Path) -> bool:
-    from transformers import AutoConfig
-
-    return bool(AutoConfig.from_pretrained(folder, local_files_only=True).tie_word_embeddings)
 
 
 def plan_import(folder: Path, inputs: Mapping[str, Artifact], ctx: RunContext) -> dict[str, Any]:

@@ -59,24 +59,20 @@ def require_layout(folder: Path) -> None:
     modelio.weight_files(folder)
 
 
-def examine_weights(folder: Path, *, tied: bool, progress: Progress) -> Weights:
+def examine_weights(folder: Path, *, progress: Progress) -> Weights:
     """Read every tensor once, one in memory at a time.
 
-    Args:
-        tied: the parent's output head is its input embedding.
-
     Raises:
-        IntegrityError: (exit 12) a file is torn, a value is not finite, a tensor is of a dtype that is no
-            floating point, or a tied head is stored with other values than the embedding.
+        IntegrityError: (exit 12) a file is torn, a value is not finite, or a tensor is of a dtype of
+            quantised weights.
     """
     import torch
 
     progress.start("reading weights")
     sizes: dict[str, int] = {}
     count = 0
-    ends: dict[str, torch.Tensor] = {}
     for name, tensor in modelio.tensors(folder):
-        if not tensor.is_floating_point():
+        if not tensor.is_floating_point() or tensor.element_size() < 2:  # fp8 and fp4 are quantised, too
             raise IntegrityError(
                 f"weight {name} of {folder} is {tensor.dtype}", hint="import weights that are not quantised"
             )
@@ -89,23 +85,17 @@ def examine_weights(folder: Path, *, tied: bool, progress: Progress) -> Weights:
         dtype = str(tensor.dtype).removeprefix("torch.")
         sizes[dtype] = sizes.get(dtype, 0) + tensor.numel()
         count += 1
-        if tied and name.endswith(("lm_head.weight", "embed_tokens.weight")):
-            ends[name.rsplit(".", 2)[-2]] = tensor
         progress.advance(note=name)
     if not count:
         raise IntegrityError(f"the weights of {folder} hold no tensor", hint="save the model again")
-    if len(ends) == 2 and not torch.equal(ends["lm_head"], ends["embed_tokens"]):
-        raise IntegrityError(
-            f"{folder} has an output head of its own, but its parent's is tied to the embedding",
-            hint="train with tie_word_embeddings as the parent has it: one matrix is served for both",
-        )
     return Weights(count, sum(sizes.values()), max(sizes, key=lambda name: sizes[name]))
 
 
 def load_as_child(folder: Path, parent: Path, scratch: Path) -> PreTrainedModel:
     """The model in float32: the parent's configuration with the weights of `folder`.
 
-    Raises IntegrityError (exit 12) when names or shapes of the weights are not the parent's.
+    Raises IntegrityError (exit 12) when names or shapes of the weights are not the parent's, or a head that
+    the parent's configuration ties to the embedding has other values.
     """
     staged = scratch / "imported"
     shutil.rmtree(staged, ignore_errors=True)

@@ -95,6 +95,36 @@ def test_setup_py_and_requirement_files(tmp_path: Path) -> None:
     assert lock.wanted(("auto",), found) == ("black", "click", "pytest", "pytest-cov", "six")
 
 
+TOX = """
+[tox]
+envlist = py3
+[testenv]
+extras = test
+deps =
+    # for coverage
+    pytest-cov >=4 # and its report
+    -r tests/requirements.txt
+    {[base]deps}
+    django42: Django>=4.2,<5
+    time-machine; python_version > "3.8"
+[testenv:docs]
+deps = sphinx
+"""
+
+
+def test_what_tox_and_a_file_beside_the_tests_ask_for(tmp_path: Path) -> None:
+    """pytest's settings name options of pytest-cov; a run without it ends with pytest's usage."""
+    files: dict[str, str | None] = {
+        "setup.py": "x",
+        "tox.ini": TOX,
+        "tests/requirements.txt": "pytest\nodfpy\n",
+    }
+    found, _ = project(tmp_path, files)
+    told = ("pytest-cov >=4", 'time-machine; python_version > "3.8"')
+    assert found.files == {"tests/requirements.txt": ("pytest", "odfpy"), "tox.ini": told}
+    assert lock.wanted(("auto",), found) == ("odfpy", "pytest", *told)
+
+
 def test_setup_cfg_and_versions_in_code(tmp_path: Path) -> None:
     files: dict[str, str | None] = {
         "setup.cfg": "[metadata]\nname = w\nversion = attr: w.__version__\n[options]\ninstall_requires =\n"

@@ -179,3 +179,21 @@ def test_what_is_said_of_a_runner_that_broke() -> None:
     trace = "Traceback (most recent call last):\n  File 'a.py', line 1\nImportError: no such thing\n"
     said = validate._first_words(Ran(Done("exited", 1, trace, 0.0), defect="no report was written"))
     assert said == "status 1: ImportError: no such thing"
+
+
+def test_what_is_said_of_options_that_pytest_does_not_know() -> None:
+    """It said "ERROR: usage: pytest [options] ...", and not which option."""
+    usage = (
+        "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --cov\n  inifile: tox.ini\n"
+    )
+    said = validate._first_words(Ran(Done("exited", 4, usage, 0.0), defect="no report was written"))
+    assert said == "status 4: pytest: error: unrecognized arguments: --cov"
+
+
+def test_what_a_linter_says_of_a_test_file_is_no_test() -> None:
+    """The grader writes canaries into the file, and its style is another then."""
+    base: Outcomes = {"tests/test_a.py::test_x": "failed", "tests/test_a.py::ruff": "failed"}
+    items = ("ruff", "ruff::format", "mypy", "mypy-status", "BLACK", "FLAKE8", "flake-8", "PYLINT")
+    told: Outcomes = {f"tests/test_a.py::{name}": "passed" for name in ("test_x", "test_ruff", *items)}
+    found = stable([base], [told])
+    assert found.fail_to_pass == ("tests/test_a.py::test_ruff", "tests/test_a.py::test_x")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 
 import pytest
 
-from cursorbench.graders import canaries, junit
+from cursorbench.graders import canaries, junit, means
+from cursorbench.graders.sabotage import SABOTAGED, sabotage
 
 BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 MODULE = b"""\
@@ -77,7 +80,8 @@ IDS = [
 def test_canaries_have_the_outcome_they_must(tmp_path: Path) -> None:
     tests = {FILE: MODULE.replace(b"pytestmark = []", b"")}
     planted = canaries.plant(tests, IDS, ["/work/src/core.py"])
-    assert len(planted.must_fail) == len(planted.must_pass) == canaries.PER_FILE
+    assert len(planted.must_fail) == canaries.PER_FILE + 2, "one by unittest, one by pytest.raises"
+    assert len(planted.must_pass) == canaries.PER_FILE + 1
     found = {
         name.rpartition("::")[2]: outcome for name, outcome in run(tmp_path, dict(planted.files)).items()
     }
@@ -101,7 +105,7 @@ def test_names_are_never_the_same_twice() -> None:
 def test_sabotaged_tests_fail_and_no_others(tmp_path: Path) -> None:
     seen: set[str] = set()
     for _ in range(4):
-        files, must_fail = canaries.sabotage({FILE: MODULE}, IDS)
+        files, must_fail = sabotage({FILE: MODULE}, IDS)
         found = run(tmp_path, files)
         assert must_fail
         assert {name for name in IDS if found[name] == "failed"} == must_fail
@@ -115,9 +119,9 @@ def test_what_tells_is_sabotaged_however_many_other_tests_there_are() -> None:
     text = "".join(f"def {name}():\n    assert True\n\n\n" for name in [*others, "test_new"])
     ids = [f"{FILE}::{name}" for name in others]
     for _ in range(4):
-        _, must_fail = canaries.sabotage({FILE: text.encode()}, [f"{FILE}::test_new"], ids)
+        _, must_fail = sabotage({FILE: text.encode()}, [f"{FILE}::test_new"], ids)
         assert f"{FILE}::test_new" in must_fail
-        assert len(must_fail) == canaries.SABOTAGED
+        assert len(must_fail) == SABOTAGED
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,17 @@ def test_ids_are_located(name: str, place: tuple[str, tuple[str, ...], str] | No
         ("assert 6 == f()", False),
         ("assert f() == 'six'", False),
         ("assert f() == b'six'", False),
-        ("assert f() == 0.5", True),  # what is added to a float may vanish in it
+        ("assert f() == -6", False),
+        ("assert f() == 0.5", False),
+        ("assert f() == 1e300", True),  # what is added to such a float vanishes in it
+        ("assert f() == [1, None]", False),
+        ("assert [f()] == [(None, 6)]", False),
+        ("assert f() == []", False),
+        ("assert f() == {'a': None}", False),
+        ("assert f() == {'a': x}", False),
+        ("assert f() == pytest.approx(0.5)", False),
+        ("assert f() == approx([0.5, 1])", False),
+        ("assert f() == approx(0.5, abs=1e9)", True),
         ("assert f() == True", True),
         ("assert f() == g()", True),
         ("assert f() != 6", True),
@@ -152,8 +166,42 @@ def test_ids_are_located(name: str, place: tuple[str, tuple[str, ...], str] | No
 )
 def test_an_equality_gets_another_constant(line: str, kept: bool) -> None:
     text = f"def test_x():\n    {line}\n"
-    files, _ = canaries.sabotage({FILE: text.encode()}, [f"{FILE}::test_x"])
+    files, _ = sabotage({FILE: text.encode()}, [f"{FILE}::test_x"])
     made = files[FILE].decode().splitlines()[-1].strip()
     assert made != line
     assert made.startswith("assert not (") == kept
     assert ("==" in made) or kept
+
+
+class Everything:
+    """Equal to whatever it is compared with."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "line", ["assert [f()] == [6]", "assert (1, f()) == (1, 'a')", "assert f() == 0.5", "assert f() == {}"]
+)
+def test_what_equals_everything_passes_where_it_could_not(line: str) -> None:
+    files, _ = sabotage({FILE: f"def test_x():\n    {line}\n".encode()}, [f"{FILE}::test_x"])
+    space: dict[str, object] = {"f": Everything}
+    exec(files[FILE], space)
+    try:
+        space["test_x"]()  # type: ignore[operator]
+    except AssertionError:
+        assert line.startswith("assert (1"), "the constant beside it may be the one that was changed"
+
+
+@pytest.mark.parametrize("name", [f"self.{name}" for name in means._UNITTEST] + ["pytest.raises"])
+def test_a_statement_fails_by_its_means_just_where_it_must(name: str) -> None:
+    for holds in (True, False):
+        lines = means.statement(name, means.condition(holds, random.SystemRandom()))
+        try:
+            exec("\n".join(lines), {"self": unittest.TestCase(), "pytest": pytest})
+        except (AssertionError, pytest.fail.Exception):
+            assert not holds
+        else:
+            assert holds

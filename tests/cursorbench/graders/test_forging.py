@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from cursorbench.graders.correctness import grade
 from cursorbench.sandbox import open_backend
 from cursorbench.tasks.task import ExpectedTests
+from tests.cursorbench.graders import forging
 from tests.cursorbench.graders.forgeries import FORGERIES, UNKNOWN, UNWATCHED, Forgery, patched
 from tests.cursorbench.graders.forging import BASE, COMMAND, CORE, FILE, LIMITS, SOLVED, World
 
@@ -117,3 +119,63 @@ def test_the_patch_itself_is_what_lies(world: World) -> None:
     files: dict[str, str | bytes] = {"calc/core.py": SOLVED["calc/core.py"] + patched()}
     found = grade(world.task, world.environment, world.diff(files), world.backend, LIMITS)
     assert (found.passed, found.reason) == (False, "forged")
+
+
+CASE = """\
+import unittest
+
+import pytest
+
+from calc.core import largest, total
+
+
+class TestTotal(unittest.TestCase):
+    def test_total(self):
+        self.assertEqual(total([1, 2, 3]), 6)
+
+
+def test_largest():
+    assert largest([1, 3, 2]) == 3
+
+
+def test_total_of_words():
+    with pytest.raises(TypeError):
+        total(["a"])
+"""
+NO_ASSERTION = "\nimport unittest\nunittest.TestCase.assertEqual = lambda *a, **k: None\n"
+NO_RAISES = """
+import sys
+if "pytest" in sys.modules:
+    type(sys.modules["pytest"].raises(OSError)).__exit__ = lambda *a: True
+"""
+
+
+def test_an_assertion_that_was_made_to_do_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report was true of such runs, plain assertions failed as they must, and both were believed."""
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    monkeypatch.setattr(forging, "TEST_NEW", CASE)
+    world = World(tmp_path, open_backend())
+    words = f"{FILE}::test_total_of_words"
+    for tells, lie in ((f"{FILE}::TestTotal::test_total", NO_ASSERTION), (words, NO_RAISES)):
+        task = replace(
+            world.task, tests=ExpectedTests(COMMAND, (tells,), (f"{FILE}::test_largest",), (FILE,))
+        )
+        found = grade(task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
+        assert (found.passed, found.flags) == (True, ()), found
+        diff = world.diff({"calc/core.py": CORE + lie})
+        found = grade(task, world.environment, diff, world.backend, LIMITS)
+        assert (found.passed, found.reason) == (False, "forged"), found
+        assert {"source:pytest", "source:modules"} & set(found.flags)
+
+
+def test_a_plugin_below_a_name_that_is_no_text(world: World) -> None:
+    """Its files were looked for by the name as it is shown, not found, and so not taken away."""
+    folder = world.folder / "base" / os.fsdecode(b"\xff.egg-info")
+    folder.mkdir()
+    for name in ("PKG-INFO", "entry_points.txt"):
+        (folder / name).write_text("[pytest11]\nforge = forge\n")
+    found = grade(world.task, world.environment, world.diff({**SOLVED}), world.backend, LIMITS)
+    assert found.passed, found
+    assert found.restored == ("\ufffd.egg-info/PKG-INFO", "\ufffd.egg-info/entry_points.txt")
+    assert "deciding" in found.flags

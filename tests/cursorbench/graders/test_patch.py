@@ -144,3 +144,15 @@ def test_no_line_takes_hours(word: str) -> None:
     line = word * (1_000_000 // len(word))
     head = "diff --git a/x.py b/x.py\nnew file mode 100644\n--- /dev/null\n+++ b/x.py\n@@ -0,0 +1 @@\n+"
     assert flags.of_diff(f"{head}{line}\n") == set()
+
+
+HIDDEN = [f"# x{end}[pytest]{end}addopts = -p evil" for end in ("\x0c", "\r", "\u2028")]
+
+
+@pytest.mark.parametrize("hidden", [*HIDDEN, "[pytest] # ]\naddopts = -p evil"])
+def test_settings_that_pytest_reads_and_configparser_does_not(hidden: str) -> None:
+    """pytest's reader ends lines at a form feed too, and a section's name before a comment."""
+    base = b"[tox]\nenvlist = py3\n"
+    assert infrastructure.same_settings("tox.ini", base, base + b"# mine\n")
+    assert not infrastructure.same_settings("tox.ini", base, base + hidden.encode())
+    assert not infrastructure.same_settings("tox.ini", None, hidden.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -41,6 +42,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata": 5}, "metadata", "invalid_value"),
     ({"user": "x" * 201}, "user", "invalid_value"),
     ({"user": "a\nb"}, "user", "invalid_value"),
+    ({"user": []}, "user", "invalid_value"),
+    ({"user": False}, "user", "invalid_value"),
 ]
 
 
@@ -138,6 +141,40 @@ async def test_where_a_body_is_no_json_is_told_without_its_content(rig: Rig) -> 
         assert told == "the body is not valid JSON: no low surrogate in string, line 2 column 28"
     traces = await rig.http.post("/v1/traces", content=b"{", headers={"content-type": "application/json"})
     assert "unexpected end" in traces.text
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+async def test_what_is_nested_too_deeply_is_refused_before_anybody_stumbles_over_it(rig: Rig) -> None:
+    deep = {"type": "function", "function": {"name": "f", "parameters": nested(300)}}
+    part = {"role": "user", "content": [{"type": "text", "text": "x", "more": nested(300)}]}
+    for fields in (
+        {"tools": [deep]},
+        {"anything": nested(300)},
+        {"messages": [part]},
+        {"anything": nested(200)},
+    ):
+        answer = await rig.chat("x", **fields)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json"), fields
+    assert not rig.stub.requests
+    assert (await rig.chat("x", anything=nested(199))).status_code == 200
+    event = {"id": "e", "generation_id": "gen_" + 32 * "0", "type": "user_message", "data": nested(900)}
+    assert (await rig.http.post("/v1/events", json=event)).json()["error"]["code"] == "invalid_json"
+
+
+async def test_a_call_that_the_model_nests_deeply_is_an_answer(rig: Rig) -> None:
+    arguments = json.dumps({"a": nested(300)})
+    answer = await rig.chat(f"stub:call read_file {arguments}", tools=[TOOL])
+    (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["arguments"] == arguments
+    said = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]
+    assert (await rig.chat("", messages=[*said, {"role": "user", "content": "go on"}])).status_code == 200
+    assert len(rig.generations()) == 2
 
 
 async def test_an_empty_list_of_tools_is_none(rig: Rig) -> None:

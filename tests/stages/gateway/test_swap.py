@@ -98,7 +98,7 @@ async def test_another_swap_is_waited_for(rig: Rig) -> None:
 
 
 async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.gateway.gate.OTHERS_S", 0.05)
+    monkeypatch.setattr("stages.gateway.haste.OTHERS_S", 0.05)
     async with running(tmp_path, drain_timeout_s=0.2) as rig:
         long = asyncio.create_task(rig.chat("stub:delay=2"))
         await until(lambda: rig.served.gate.in_flight == 1)

@@ -54,6 +54,31 @@ def test_a_new_adapter_changes_nothing_and_a_merged_one_adds_b_a() -> None:
     assert {name for name, _ in model.named_parameters()} == {name for name, _ in plain.named_parameters()}
 
 
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_one_half_of_a_tied_pair_has_no_adapter(target: str) -> None:
+    """Merged, it changed both: what was published was not what had been trained."""
+    shape = Shape(2, 4.0, ("q_proj", target))
+    apart, tied = tiny_model(1), tiny_model(1, tie_word_embeddings=True)
+    for model in (apart, tied):
+        adapter.attach(model, shape, seed=0)
+    adapter.require_sound(apart, shape)
+    with pytest.raises(UsageError, match=r"lm_head and model\.embed_tokens are one matrix"):
+        adapter.require_sound(tied, shape)
+
+
+def test_names_that_no_layer_has_are_refused(world: TrainWorld) -> None:
+    world.experience(world.episodes(8))
+    for targets, message in (
+        ("q_proj,k_prj", "no layer is called k_prj"),
+        ("proj", "not found"),
+        ("all-linear,lm_head", "names of layers"),
+        (",", "names of layers"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            world.train("train.lora_rank=2", f"train.lora_targets={targets}")
+
+
 def test_the_same_seed_gives_the_same_adapter() -> None:
     one, two = tiny_model(1), tiny_model(1)
     adapter.attach(one, SHAPE, seed=3)

@@ -26,6 +26,7 @@ from stages.runner import run_stage
 from stages.train.outside.handover import export_experience
 from stages.train.outside.likeness import chat_template
 from stages.train.run import STAGE
+from tests.stages.train.strangers import TRAINED, stranger
 from tests.stages.train.tiny import WORDS, tiny_model, write_checkpoint, write_tokenizer
 from tests.stages.train.world import SPEC, TrainWorld, other_model
 
@@ -276,6 +277,9 @@ def test_torn_foreign_and_unchanged_weights_are_refused(world: TrainWorld, folde
     save_file({**good, "lm_head.weight": torch.zeros(64, 32, dtype=torch.int8)}, path)
     with pytest.raises(IntegrityError, match=r"is torch\.int8"):
         adopt(world, folder)
+    save_file({**good, "lm_head.weight": good["lm_head.weight"].to(torch.float8_e4m3fn)}, path)
+    with pytest.raises(IntegrityError, match=r"is torch\.float8_e4m3fn"):
+        adopt(world, folder)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(IntegrityError, match="damaged"):
         adopt(world, folder)
@@ -284,18 +288,18 @@ def test_torn_foreign_and_unchanged_weights_are_refused(world: TrainWorld, folde
         adopt(world, folder)
 
 
-def test_an_untied_head_under_a_tied_parent_is_refused(world: TrainWorld, tmp_path: Path) -> None:
-    tied = world.checkpoint(1, parent=world.live, model=tiny_model(1, tie_word_embeddings=True))
+@pytest.mark.parametrize("name", ["llama-tied", "gpt2"])  # an embedding has as many names as there are models
+def test_an_untied_head_under_a_tied_parent_is_refused(world: TrainWorld, tmp_path: Path, name: str) -> None:
+    tied = world.checkpoint(1, parent=world.live, model=stranger(*TRAINED[name]))
     folder = tmp_path / "tied"
-    model = tiny_model(2, tie_word_embeddings=True)
+    model = stranger(*TRAINED[name], seed=4)
     modelio.save_checkpoint(model, folder, companions=tied.path, dtype="float32")
     weights = load_file(folder / "model.safetensors")
-    save_file(
-        {**weights, "lm_head.weight": weights["model.embed_tokens.weight"] + 1}, folder / "model.safetensors"
-    )
+    (embedding,) = (one for one in weights if one.endswith(("embed_tokens.weight", "wte.weight")))
+    save_file({**weights, "lm_head.weight": weights[embedding] + 1}, folder / "model.safetensors")
     with pytest.raises(IntegrityError, match="output head of its own"):
         adopt(world, folder, parent=tied.digest)
-    save_file(weights, folder / "model.safetensors")
+    save_file({**weights, "lm_head.weight": weights[embedding].clone()}, folder / "model.safetensors")
     assert adopt(world, folder, parent=tied.digest).status == "succeeded"
 
 
