@@ -127,7 +127,7 @@ def _checked(path: Path) -> None:
 
 
 def _with(text: str, found: dict[str, Any], ours: dict[str, Any]) -> str:
-    """The text with our tables at its end; written anew, as what it says, where TOML lets none be added there.
+    """The text with our tables at its end; written anew where TOML lets none be added there.
 
     That is: `metadata = {...}` in one line, which is closed.
     """
