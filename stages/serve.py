@@ -245,8 +245,8 @@ class _Host:
         return cut
 
     def _signalled(self, stop: asyncio.Future[int], number: int) -> None:
-        """The first one asks for a clean end, the second one does not wait for it (what was answered is with the
-        operating system); SIGHUP is no second one: a shell says it, and the kernel."""
+        """The first one asks for a clean end, the second one does not wait for it: what was answered is with
+        the operating system. SIGHUP is no second one: a shell says it, and the kernel."""
         if not stop.done():
             stop.set_result(number)
         elif number != signal.SIGHUP:
