@@ -131,7 +131,7 @@ _FIRST_OF_WHOLES = frozenset("CF[<@/IT#")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
-    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins"
+    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
 )
 _BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
 _BLANK = re.compile(r"\s*")
