@@ -83,6 +83,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Implement the following plan:",
         "PLEASE IMPLEMENT THIS PLAN:",
         "Implement the plan as specified, it is attached for your reference.",  # Cursor's button
+        "Implement the plan as specified. To-do's from the plan have already been created.",
         "Implement the following to-dos from the plan (the plan is attached for your reference).",
     ),
     "sub_agent": ("<subagent_notification>",),
