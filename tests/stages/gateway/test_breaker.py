@@ -122,12 +122,10 @@ async def test_where_nobody_listens_others_are_asked_first(clock: Clock, tmp_pat
         with pytest.raises(ApiError) as caught:
             await client.post("/v1/completions", b"{}")
     assert caught.value.code == "engine_down"
-    health = Health(breaker=breaker)
+    what = Checkpoint("sha256:a", tmp_path)
     dead, well = (
-        Arm(
-            ServedState("auto", "rtrl", Checkpoint(name, tmp_path), engine="ready", name=name, **more), client
-        )
-        for name, more in (("dead", {"health": health}), ("well", {}))
+        Arm(ServedState("auto", "rtrl", what, engine="ready", name=name, health=health), client)
+        for name, health in (("dead", Health(breaker=breaker)), ("well", Health()))
     )
     pool = Pool(dead)
     pool.members.append(well)
