@@ -104,7 +104,9 @@ def grade(
             return Correctness(
                 False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
             )
-        restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
+        restored = restoring.put_back(
+            sandbox, environment.root, touched, tests, task.tests.removed, task.environment.import_paths
+        )
         found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
         suspicious = any(flag.startswith("source:") for flag in found)
