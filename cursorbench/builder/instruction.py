@@ -106,4 +106,4 @@ def wish(message: str) -> str:
 
 def _says(text: str) -> bool:
     """Enough words to want something by: of letters, links and numbers apart."""
-    return words(re.sub(r"https?://\S+", "", text), r"[^\W\d_]{2,}") >= LEAST_WORDS
+    return words(re.sub(r"https?://\S+", "", text), letters_alone=True) >= LEAST_WORDS

@@ -10,9 +10,14 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 _PER_WORD = 2  # of these letters
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
-def words(text: str, word: str = r"\S*\w\S*") -> int:
-    """Words by blanks, as `word` matches them; where a script has none, two letters are counted as one."""
+def words(text: str, letters_alone: bool = False) -> int:
+    """Words by blanks, or runs of letters; where a script has no blanks, two letters are counted as one."""
     rest, letters = _UNSPACED.subn(" ", text)
-    return len(re.findall(word, rest)) + letters // _PER_WORD
+    if letters_alone:
+        found = len(_LETTERS.findall(rest))
+    else:
+        found = sum(any(map(str.isalnum, word)) for word in rest.split())
+    return found + letters // _PER_WORD
