@@ -12,10 +12,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 _ROLES = re.compile(r"^<(system|user|assistant|tool|thinking)>\n", re.MULTILINE)
-_OPENED = re.compile(r"\s*```(?:\w+ )?[^\s`]*[./][^\s`]*(?: \(\d+-\d+\))?\r?\n")  # a file, or lines of one
-_FENCE = re.compile(r"^ {0,3}```[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
+_OPENED = re.compile(  # a file, or lines of one
+    r"\s*+```(?:\w++ )?(?=[^\s`./]*+[./])[^\s`]++(?: \(\d+-\d+\))?\r?\n"
+)
+_FENCE = re.compile(r"^ {0,3}```[ \t]*+([^\s`]*+)[^\n`]*+$", re.MULTILINE)
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://[^/]*(?:/([A-Za-z](?::|%3[Aa])/.*)|(/.*))")  # of Windows, of others
-_SYSTEM = re.compile(r"\s*<<SYS>>.*?<</SYS>>", re.DOTALL)
 
 
 class _Template(NamedTuple):
@@ -83,6 +84,7 @@ def _templated(prompt: str) -> str:
     for one in _TEMPLATES:
         before, waits, _ = whole.rpartition(one.answer.rstrip())
         if waits and whole.endswith(waits) and (start := before.rfind(one.user)) >= 0:
-            text = before[start + len(one.user) :].rstrip()
-            return _SYSTEM.sub("", text.removesuffix(one.end.rstrip()), count=1)
+            text = before[start + len(one.user) :].strip().removesuffix(one.end.rstrip())
+            behind = text.partition("<</SYS>>")[2] if text.startswith("<<SYS>>") else ""
+            return behind or text
     return prompt

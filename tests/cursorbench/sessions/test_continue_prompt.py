@@ -121,3 +121,17 @@ def test_an_answer_that_edits_a_file_twice_made_two_edits(tmp_path: Path) -> Non
     edits = [one for one in read(tmp_path, first, second, first) if isinstance(one, Edit)]
     assert [(one.before, one.after) for one in edits] == [("a", "b"), ("b", "c")]
     assert len({one.id for one in edits}) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```" + "." * 300_000,
+        "```a.py\n```" + "b" * 300_000 + "`",
+        "```" + "a " * 200_000,
+        " " * 300_000 + "[INST] " * 50_000 + "<<SYS>>" * 50_000 + "[/INST]",
+    ],
+)
+def test_long_texts_take_no_longer_than_they_are(tmp_path: Path, text: str) -> None:
+    """Each took minutes with expressions that go back."""
+    assert said(tmp_path, text)
