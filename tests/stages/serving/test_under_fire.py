@@ -118,6 +118,21 @@ async def test_a_canary_put_on_record_while_the_gateway_waited_for_the_lock_stay
     assert arms.canary is not None
 
 
+async def test_a_rollback_can_have_the_line_while_a_canarys_answers_end(world: StubWorld) -> None:
+    """The registry says that there is none: its command was killed between registry and traffic."""
+    arms = arms_with(world, "deployment-gone")
+    assert arms.canary is not None
+    gate = arms.canary.arm.served.gate
+    await gate.enter(1)
+    engine = CanaryEngine(EngineConfig(), GatewayConfig(), arms, Path("/dev/null"), print)
+    looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 60, print, world.root))
+    await until(lambda: arms.canary is None)
+    (await asyncio.to_thread(lock_now, world.store, "auto")).release()
+    assert not looking.done()
+    gate.leave()
+    assert await looking
+
+
 async def test_a_canary_whose_rollback_is_not_on_record_yet_is_not_opened_again(world: StubWorld) -> None:
     made = verifying(world)
     world.store.deployments.transition(made.id, "verifying", "canary", canary={"share": 0.5})
