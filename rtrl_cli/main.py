@@ -27,6 +27,7 @@ from rtrl_cli.output import (
 )
 
 _NO_PATH = ("Symlink loop from", "Could not determine home directory")  # pathlib's, of what a user named
+_SIGNALLED = {129: "hung up", 130: "interrupted", 143: "terminated"}
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
 
 
@@ -116,8 +117,7 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
 def _describe(error: BaseException, code: int) -> dict[str, Any]:
     if isinstance(error, RtrlError):
         return {"code": code, "kind": error.kind, "message": error.message, "hint": error.hint}
-    if code in (130, 143):
-        word = "interrupted" if code == 130 else "terminated"
+    if word := _SIGNALLED.get(code):
         return {"code": code, "kind": word, "message": word, "hint": ""}
     from cursorbench.redaction import redact
 

@@ -38,6 +38,7 @@ from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
 from stages.serving.announce import Announcer
 from stages.serving.canary import keep_canary
+from stages.serving.detach import endings
 from stages.serving.edge import Edge
 from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
@@ -69,7 +70,7 @@ class Ready:
 
 
 def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Ready], None]) -> int:
-    """Serve until SIGTERM or SIGINT. Call it from the main thread.
+    """Serve until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
     Returns the exit status: 0 after SIGTERM when every accepted request was answered, else 128 and the
     signal's number.
@@ -129,9 +130,8 @@ class _Host:
             say(f"what was interrupted is not on record yet: {error.message}")
         live = moved_to(store, workspace.run_dir, line) or live_checkpoint(store, line)
         if live is None:
-            raise InputMissingError(
-                f"line {line} has no live checkpoint", hint="`rtrl init` makes a line with one"
-            )
+            hint = "`rtrl init` makes a line with one"
+            raise InputMissingError(f"line {line} has no live checkpoint", hint=hint)
         self.announcer = Announcer(notifier)
         changes = self._engine_started, self.announcer.updating
         self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
@@ -146,7 +146,7 @@ class _Host:
         """Listen, start the engine, serve, shut down. Returns the exit status."""
         begun = time.monotonic()
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        for wanted in (signal.SIGTERM, signal.SIGINT):
+        for wanted in endings():
             asyncio.get_running_loop().add_signal_handler(wanted, self._signalled, stop, wanted)
         quiet_loop(asyncio.get_running_loop())
         keys = ApiKeys.open(self.workspace.keys_dir)
@@ -245,13 +245,14 @@ class _Host:
         return cut
 
     def _signalled(self, stop: asyncio.Future[int], number: int) -> None:
-        """The first signal asks for a clean end; the second one does not wait for it.
-
-        Then nothing is lost that was answered: it is with the operating system, as before a SIGKILL.
-        """
+        """The first one asks for a clean end, the second one does not wait for it: what was answered is with
+        the operating system. SIGHUP is no second one: a shell says it, and the kernel."""
         if not stop.done():
             stop.set_result(number)
-            return
+        elif number != signal.SIGHUP:
+            self._end_now(number)
+
+    def _end_now(self, number: int) -> None:
         self.say("stopping at once")
         for engine in (*self.fleet.own, *(self.edge.beside() if self.edge else ())):
             engine.kill()

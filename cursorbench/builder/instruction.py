@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cursorbench.builder.wording import words
 from cursorbench.errors import InputMissingError, IntegrityError
 from cursorbench.tasks.task import PromptSource
 
@@ -105,4 +106,4 @@ def wish(message: str) -> str:
 
 def _says(text: str) -> bool:
     """Enough words to want something by: of letters, links and numbers apart."""
-    return len(re.findall(r"[^\W\d_]{2,}", re.sub(r"https?://\S+", "", text))) >= LEAST_WORDS
+    return words(re.sub(r"https?://\S+", "", text), letters_alone=True) >= LEAST_WORDS

@@ -23,7 +23,8 @@ _TEST_FILE = re.compile(
 _DOCS_FOLDER = frozenset(
     {"doc", "docs", "documentation", "releasenotes", "changelog.d", "news", "newsfragments"}
 )
-_ASIDE = frozenset({"example", "examples", "benchmark", "benchmarks", "bench", "scripts", "tools", ".github"})
+_ASIDE = frozenset({"example", "examples", "benchmark", "benchmarks", ".github"})
+_BESIDE = frozenset({"bench", "scripts", "tools"})  # in the root; within a package they are its code
 _DOCS = frozenset({".md", ".rst", ".txt", ".adoc", ".org", ".pod"})
 _VENDORED = frozenset(
     {
@@ -68,7 +69,8 @@ def kind_of(path: str) -> Kind:
     suffix = PurePosixPath(name).suffix.lower()
     if not _DOCS_FOLDER.isdisjoint(folders) or suffix in _DOCS:
         return "docs"
-    if _CODE.fullmatch(suffix) and _ASIDE.isdisjoint(folders) and name != "setup.py":
+    aside = not _ASIDE.isdisjoint(folders) or bool(folders and folders[0] in _BESIDE)
+    if _CODE.fullmatch(suffix) and not aside and name != "setup.py":
         return "source"
     return "other"
 

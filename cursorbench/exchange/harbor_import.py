@@ -7,6 +7,7 @@ refused. Not here: tasks of ours that went through Harbor; they are recognised a
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tomllib
@@ -92,9 +93,7 @@ def _take(path: Path, target: Path, suite: Suite, source: Path) -> None:
         text = folder.text(config)
         found = tomllib.loads(text)
         if not settings.table(found, "metadata", "cursorbench"):
-            config.write_text(
-                text.rstrip("\n") + "\n\n" + _ours(path, found, suite, source), encoding="utf-8"
-            )
+            config.write_text(_with(text, found, _ours(path, found, suite, source)), encoding="utf-8")
         folder.read(half)
         target.parent.mkdir(parents=True, exist_ok=True)
         half.rename(target)
@@ -127,8 +126,20 @@ def _checked(path: Path) -> None:
         raise Unfit("no_environment", "neither environment/ nor docker_image")
 
 
-def _ours(path: Path, found: dict[str, Any], suite: Suite, source: Path) -> str:
-    """The tables that are added. Raises Invalid, IntegrityError."""
+def _with(text: str, found: dict[str, Any], ours: dict[str, Any]) -> str:
+    """The text with our tables at its end; written anew where TOML lets none be added there.
+
+    That is: `metadata = {...}` in one line, which is closed.
+    """
+    longer = text.rstrip("\n") + "\n\n" + tomli_w.dumps({"metadata": {"cursorbench": ours}})
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        tomllib.loads(longer)
+        return longer
+    return tomli_w.dumps({**found, "metadata": {**settings.table(found, "metadata"), "cursorbench": ours}})
+
+
+def _ours(path: Path, found: dict[str, Any], suite: Suite, source: Path) -> dict[str, Any]:
+    """The table that is added. Raises Invalid, IntegrityError."""
     instruction = container.without_canary(folder.text(path / "instruction.md"))
     metadata, named = settings.table(found, "metadata"), settings.table(found, "task")
     changes = patches.files(_solution(path))
@@ -153,7 +164,7 @@ def _ours(path: Path, found: dict[str, Any], suite: Suite, source: Path) -> str:
     ours = {key: value for key, value in asdict(fields).items() if value is not None}
     if workdir := _workdir(path):
         environment["workdir"] = workdir
-    return tomli_w.dumps({"metadata": {"cursorbench": ours | {"environment": environment}}})
+    return ours | {"environment": environment}
 
 
 def _workdir(path: Path) -> str:

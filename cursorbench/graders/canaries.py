@@ -49,19 +49,23 @@ class Place:
     function: str
 
 
-def plant(tests: Mapping[str, bytes], first: Sequence[str], sources: Sequence[str]) -> Planted:
+def plant(
+    tests: Mapping[str, bytes], first: Sequence[str], sources: Sequence[str], by_pytest: bool = True
+) -> Planted:
     """Canaries in the task's test files.
 
     Args:
         tests: test files by path.
-        first: ids of tests; their files come before the others.
+        first: ids of tests; the files that these are in get canaries.
         sources: paths of source files, for the frames that exceptions seem to come from.
+        by_pytest: the runner finds functions. Where it may not, and all ids of a file are methods, its
+            canaries are methods of cases as well, which unittest and its like find.
     """
     draw = random.SystemRandom()
     files = dict(tests)
     must_fail: set[str] = set()
     must_pass: set[str] = set()
-    for path in _chosen(tests, first, draw):
+    for path, cases in _chosen(tests, first, draw):
         tree = parsed(tests[path])
         if tree is None:
             continue
@@ -73,13 +77,12 @@ def plant(tests: Mapping[str, bytes], first: Sequence[str], sources: Sequence[st
         ]
         draw.shuffle(wanted)
         text = tests[path].rstrip() + b"\n"
-        for fails, frame in wanted:
+        bodies = [(fails, _body(fails, sources if frame else (), draw)) for fails, frame in wanted]
+        bodies += [(fails, _by(by, fails, draw)) for by, fails in _by_means(tree, marked, draw)]
+        for fails, lines in bodies:
             name = f"{draw.choice(names)}_{secrets.token_hex(4)}"
-            text += _canary(name, fails, draw.choice(sources) if frame and sources else "", draw).encode()
-            (must_fail if fails else must_pass).add(name)
-        for by, fails in _by_means(tree, marked, draw):
-            name = f"{draw.choice(names)}_{secrets.token_hex(4)}"
-            text += _by(name, by, means.condition(not fails, draw)).encode()
+            in_case = lines[0].startswith("self.") or (cases and not by_pytest)
+            text += _written(name, lines, in_case).encode()
             (must_fail if fails else must_pass).add(name)
         files[path] = text
     return Planted(files, frozenset(must_fail), frozenset(must_pass))
@@ -105,12 +108,16 @@ def locate(name: str, files: Collection[str]) -> Place | None:
     return None
 
 
-def _chosen(tests: Mapping[str, bytes], first: Sequence[str], draw: random.Random) -> list[str]:
+def _chosen(tests: Mapping[str, bytes], first: Sequence[str], draw: random.Random) -> list[tuple[str, bool]]:
+    """Files that hold some of the ids, and whether all of theirs are methods."""
     python = sorted(
         path for path in tests if path.endswith(".py") and PurePosixPath(path).name != "conftest.py"
     )
-    places = (locate(name, python) for name in first)
-    with_ids = list(dict.fromkeys(place.file for place in places if place is not None))
+    cases: dict[str, bool] = {}
+    for place in (locate(name, python) for name in first):
+        if place is not None:
+            cases[place.file] = cases.get(place.file, True) and bool(place.classes)
+    with_ids = list(cases.items())
     draw.shuffle(with_ids)
     return with_ids[:FILES]
 
@@ -132,13 +139,26 @@ def _assigns(node: ast.stmt, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in targets)
 
 
-def _canary(name: str, fails: bool, frame: str, draw: random.Random) -> str:
-    """A test that says nothing of its outcome; with a `frame`, it fails where code of that file seems to."""
+def _body(fails: bool, frames: Sequence[str], draw: random.Random) -> list[str]:
+    """Lines that say nothing of their outcome; with `frames`, failing where code of such a file seems to."""
     said = means.condition(not fails, draw)
-    if frame:
-        code = f"if not {said}: raise {draw.choice(_ERRORS)}({secrets.token_hex(8)!r})"
-        return f"\n\ndef {name}():\n    exec(compile({code!r}, {frame!r}, 'exec'), {{}})\n"
-    return f"\n\ndef {name}():\n    assert {said}\n"
+    if not frames:
+        return [f"assert {said}"]
+    code = f"if not {said}: raise {draw.choice(_ERRORS)}({secrets.token_hex(8)!r})"
+    return [f"exec(compile({code!r}, {draw.choice(frames)!r}, 'exec'), {{}})"]
+
+
+def _by(by: str, fails: bool, draw: random.Random) -> list[str]:
+    """The same by what the file asserts by."""
+    return means.statement(by.replace("TestCase.", "self.", 1), means.condition(not fails, draw))
+
+
+def _written(name: str, lines: Sequence[str], in_case: bool) -> str:
+    """A test function, or a case of its own with the test as its method."""
+    if in_case:
+        head = f"class Test{name.title()}(__import__('unittest').TestCase):\n    def {name}(self):\n        "
+        return f"\n\n{head}" + "\n        ".join(lines) + "\n"
+    return f"\n\ndef {name}():\n    " + "\n    ".join(lines) + "\n"
 
 
 def _by_means(tree: ast.Module, marked: bool, draw: random.Random) -> list[tuple[str, bool]]:
@@ -148,15 +168,6 @@ def _by_means(tree: ast.Module, marked: bool, draw: random.Random) -> list[tuple
     wanted = [(by, True) for by in chosen] + [(by, False) for by in chosen[:1] if not marked]
     draw.shuffle(wanted)
     return wanted
-
-
-def _by(name: str, by: str, said: str) -> str:
-    """A test that asserts by `by`; a method of a case in a class of its own."""
-    if by.startswith("TestCase."):
-        lines = means.statement(f"self.{by.removeprefix('TestCase.')}", said)
-        head = f"class Test{name.title()}(__import__('unittest').TestCase):\n    def {name}(self):\n        "
-        return f"\n\n{head}" + "\n        ".join(lines) + "\n"
-    return f"\n\ndef {name}():\n    " + "\n    ".join(means.statement(by, said)) + "\n"
 
 
 def find(tree: ast.Module, place: Place) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -104,7 +104,9 @@ def grade(
             return Correctness(
                 False, "patch", str(error), expected_tests=len(expected), flags=tuple(sorted(found))
             )
-        restored = restoring.put_back(sandbox, environment.root, touched, tests, task.tests.removed)
+        restored = restoring.put_back(
+            sandbox, environment.root, touched, tests, task.tests.removed, task.environment.import_paths
+        )
         found |= flags.of_restored(restored, tests, diff)
         sources = _sources(diff, environment.workdir)
         suspicious = any(flag.startswith("source:") for flag in found)
@@ -127,7 +129,7 @@ def _run(
 def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Sequence[str]) -> Correctness:
     told = task.tests
     expected = told.fail_to_pass + told.pass_to_pass
-    planted = canaries.plant(tests, expected, sources)
+    planted = canaries.plant(tests, expected, sources, is_pytest(told))
     ran = _fork(sandbox, task, tests, planted.files)
     result = _outcome(ran, expected)
     result = replace(result, canaries=len(planted.must_fail) + len(planted.must_pass))
@@ -138,7 +140,7 @@ def _round(sandbox: Sandbox, task: Task, tests: Mapping[str, bytes], sources: Se
     broken, must_fail = sabotage(tests, told.fail_to_pass, told.pass_to_pass)
     if not must_fail:
         return result
-    planted = canaries.plant(broken, expected, sources)
+    planted = canaries.plant(broken, expected, sources, is_pytest(told))
     again = _fork(sandbox, task, tests, planted.files)
     result = replace(result, challenged=len(must_fail), seconds=result.seconds + again.done.seconds)
     if lie := _challenged(again, expected, must_fail) or _lie(again, planted, is_pytest(told)):

@@ -30,6 +30,7 @@ RUNNERS = frozenset(
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
     hypothesis nose nose2""".split()  # noqa: SIM905
 )
+_MOST, _DOTS = 1 << 18, 200  # bytes of settings that are looked into, dots in a line of them
 ROOTS = ("", "src", "lib")  # folders that are usually on the path of imports
 
 
@@ -129,12 +130,22 @@ SHARED: dict[str, Callable[[str], Any]] = {
 
 
 def same_settings(name: str, base: bytes | None, now: bytes | None) -> bool:
-    """Whether a file that only partly is about tests says the same of them. What cannot be read does not."""
+    """Whether a file that only partly is about tests says the same of them. What cannot be read does not.
+
+    It is a model's file that is read here, outside of any sandbox: nothing in it may raise, or take long.
+    """
     read = SHARED[name]
+    if any(_is_bomb(content or b"") for content in (base, now)):
+        return False
     try:
         return bool(_read(read, base) == _read(read, now))
-    except (ValueError, configparser.Error, AttributeError):
+    except (ValueError, configparser.Error, AttributeError, RecursionError):
         return False
+
+
+def _is_bomb(content: bytes) -> bool:
+    """Whether reading it may take what no settings need: a key `a.a.a...` costs the square of its length."""
+    return len(content) > _MOST or any(line.count(b".") > _DOTS for line in content.split(b"\n"))
 
 
 def _read(read: Callable[[str], Any], content: bytes | None) -> Any:

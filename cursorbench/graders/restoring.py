@@ -83,6 +83,7 @@ def put_back(
     touched: Iterable[str],
     tests: Mapping[str, bytes],
     removed: Iterable[str] = (),
+    imports: Iterable[str] = (),
 ) -> list[str]:
     """Make everything that decides how tests run as it was, and put the tests in place.
 
@@ -91,6 +92,7 @@ def put_back(
         touched: paths that the diff may have changed.
         tests: the test files, by path in the working tree.
         removed: test files that are not to be there.
+        imports: folders on Python's import path.
 
     Returns:
         Paths that the diff had changed and that are the base's again, sorted. A test file that is in
@@ -100,11 +102,12 @@ def put_back(
         SandboxError: a file could not be put back.
     """
     folders = infrastructure.test_folders(tests)
+    first = {*folders, *imports, *(_prepended(path, root) for path in tests)} - {"."}
     paths = set(touched)
     doubtful = [
         path
         for path in sorted({*paths, *_deciding(root)})
-        if path not in tests and _concerns(path, root, folders)
+        if path not in tests and _concerns(path, root, folders, first)
     ]
     linked = _linked(sandbox, doubtful) | {path for path in doubtful if not path.isprintable()}
     _clear_above(sandbox, root, doubtful)
@@ -149,12 +152,21 @@ def _deciding(root: Path) -> Iterator[str]:
                 yield str(relative / name)
 
 
-def _concerns(path: str, root: Path, folders: set[str]) -> bool:
+def _prepended(path: str, root: Path) -> str:
+    """The folder that pytest puts before all others on the import path, for a test file to be imported."""
+    folder = PurePosixPath(path).parent
+    while folder.name and (root / folder / "__init__.py").is_file():
+        folder = folder.parent
+    return str(folder)
+
+
+def _concerns(path: str, root: Path, folders: set[str], first: set[str]) -> bool:
+    """`first`: folders that modules are imported from before the library's."""
     if infrastructure.decides(path) or infrastructure.of_tests(path, folders):
         return True
     if PurePosixPath(path).name in infrastructure.SHARED:
         return True
-    shadow = infrastructure.shadows(path, folders)
+    shadow = infrastructure.shadows(path, first)
     return bool(shadow) and not (root / shadow).exists()
 
 

@@ -83,6 +83,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Implement the following plan:",
         "PLEASE IMPLEMENT THIS PLAN:",
         "Implement the plan as specified, it is attached for your reference.",  # Cursor's button
+        "Implement the plan as specified. To-do's from the plan have already been created.",
         "Implement the following to-dos from the plan (the plan is attached for your reference).",
     ),
     "sub_agent": ("<subagent_notification>",),
@@ -131,7 +132,7 @@ _FIRST_OF_WHOLES = frozenset("CF[<@/IT#")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
-    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins"
+    "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
 )
 _BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
 _BLANK = re.compile(r"\s*")

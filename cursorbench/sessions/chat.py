@@ -18,6 +18,7 @@ from cursorbench.sessions.definitions import Checked, Definitions
 from cursorbench.sessions.items import AgentTurn, Outcome, Place, Read, Status, ToolEnd, ToolUse
 from cursorbench.sessions.reading import list_of, table_of, text_of
 from cursorbench.sessions.records import first_text, json_text
+from cursorbench.sessions.refusals import refusal
 from cursorbench.sessions.seen import Seen
 
 _TEXT = {"text", "input_text", "output_text", "refusal", ""}
@@ -203,11 +204,12 @@ class Conversation:
             return
         common: dict[str, Any] = {"session": session, "at": at, "place": place}
         wrong = result.wrong or result.text.startswith("Error:")
-        outcome: Outcome = "rejected" if result.refused else "error" if wrong else "ok"
-        yield ToolEnd(id=result.id, outcome=outcome, text=result.text, reason=result.reason, **common)
+        reason = result.reason if result.refused else refusal(result.text)
+        outcome: Outcome = "rejected" if reason is not None else "error" if wrong else "ok"
+        yield ToolEnd(id=result.id, outcome=outcome, text=result.text, reason=reason or "", **common)
         changes = self._open.take(f"{session}\0{result.id}")
-        if result.refused or not wrong:
-            status: Status = "rejected" if result.refused else "applied"
+        if outcome != "error":
+            status: Status = "applied" if outcome == "ok" else "rejected"
             yield from edits(changes, status, call=result.id, **common)
 
     def _new(self, session: str, message: Message, times: Counter[str]) -> bool:

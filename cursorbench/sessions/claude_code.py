@@ -40,9 +40,11 @@ _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an 
     r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
     r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
     r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot)|atis-latch|bridge-session"
-    r"|compact"
+    r"|compact|frame-link"
 )
-_QUIET_BLOCKS = frozenset({"image", "document", "redacted_thinking", "container_upload", "tool_reference"})
+_QUIET_BLOCKS = frozenset(
+    {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
+)
 _PENDING = 1000  # tool calls without their end
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 

@@ -10,13 +10,14 @@ ids here are digests of what both events repeat.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import arguments_of
+from cursorbench.sessions.continue_prompt import context, last_message, path_of
 from cursorbench.sessions.items import (
     AgentTurn,
     Completion,
@@ -43,7 +44,6 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "continue"
 
-_ROLES = re.compile(r"^<(system|user|assistant|tool|thinking)>\n", re.MULTILINE)
 _FILES = {"chat": "chatFeedback", "tokens_generated": "tokensGenerated"}  # names before 0.1.0
 _SHAPES = (  # what tells a bare event without a name in a file without one; more specific ones first
     ("nextEditOutcome", {"userEdits", "completionId"}),
@@ -133,7 +133,7 @@ def _completion(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Rea
         id=one,
         at=_at(event),
         place=place,
-        path=first_text(event, "filepath", "fileUri"),
+        path=path_of(first_text(event, "filepath", "fileUri")),
         prompt=text_of(event.get("prompt")),
         text=text_of(event.get("completion")),
         accepted=accepted if isinstance(accepted, bool) and event.get("aborted") is not True else None,
@@ -148,24 +148,24 @@ def _chat(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     if not seen.first(session, f"chat:{one}:{at}" if one else ""):
         return
     yield from opening(seen, session, place, at, agent="continue")
-    role, text = _last_message(prompt)
+    role, text = last_message(prompt)
     if role == "user" and text and seen.first(session, f"prompt:{_digest(prompt)}"):
-        yield UserTurn(session=session, at=at, place=place, text=text)
+        yield from _asked(text, session=session, at=at, place=place)
     yield AgentTurn(
         session=session, id=_answer(session, answer), at=at, place=place, text=answer, model=_model(event)
     )
 
 
+def _asked(text: str, *, id: str = "", **own: Any) -> Iterator[Read]:
+    """A person's message, and before it the files that they named in it."""
+    start = context(text)
+    if files := text[:start].strip():
+        yield UserTurn(**own, text=files, automatic="meta")
+    yield from spoken.turns(text[start:].strip() if start else text, id=id, **own)
+
+
 def _answer(session: str, completion: str) -> str:
     return _digest(session, completion) if completion else ""
-
-
-def _last_message(prompt: str) -> tuple[str, str]:
-    """(role, text) of the last message of a prompt, which is all of the conversation as one text."""
-    role, start = "user", 0
-    for header in _ROLES.finditer(prompt):
-        role, start = header[1], header.end()
-    return role, prompt[start:].strip()
 
 
 def _thumb(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
@@ -179,26 +179,28 @@ def _thumb(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
 
 
 def _edit_asked(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
-    at, path, one = _at(event), text_of(event.get("filepath")), _edit_id(event)
+    at, path, one = _at(event), path_of(text_of(event.get("filepath"))), _edit_id(event)
     text, after = text_of(event.get("prompt")), text_of(event.get("completion"))
     if not path:
         yield Quarantined(place, "an edit without a file")
         return
     if not seen.first("continue", f"asked:{one}:{at}" if one else ""):
         return
-    yield UserTurn(session="", id=one, at=at, place=place, text=text)
+    yield from _asked(text, session="", id=one, at=at, place=place)
     yield AgentTurn(session="", id=one, at=at, place=place, text=after, model=_model(event))
     yield Edit(session="", id=one, at=at, place=place, path=path, status="proposed")
 
 
 def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
-    at, path, accepted = _at(event), text_of(event.get("filepath")), event.get("accepted")
+    at, path, accepted = _at(event), path_of(text_of(event.get("filepath"))), event.get("accepted")
     if not path or not isinstance(accepted, bool):
         yield Quarantined(place, "an edit without an outcome" if path else "an edit without a file")
         return
     one = _edit_id(event)
-    if not seen.first("continue", f"decided:{one}:{at}" if one else ""):
+    if not seen.first("continue", f"decided:{one}:{at}:{_digest(*_code(event))}" if one else ""):
         return
+    if not seen.first("continue", f"decided:{one}" if one else ""):
+        one = _digest(one, *_code(event))  # one answer of an agent may edit a file several times
     before, after = event.get("previousCode"), event.get("newCode")
     yield Edit(
         session="",
@@ -212,13 +214,17 @@ def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[R
     )
 
 
+def _code(event: dict[str, Any]) -> tuple[str, str]:
+    return text_of(event.get("previousCode")), text_of(event.get("newCode"))
+
+
 def _edit_id(event: dict[str, Any]) -> str:
     texts = [text_of(event.get(name)) for name in ("prompt", "completion")]
     return _digest(text_of(event.get("filepath")), *texts) if any(texts) else ""
 
 
 def _quick_edit(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
-    at, path = _at(event), text_of(event.get("path"))
+    at, path = _at(event), path_of(text_of(event.get("path")))
     marks = {"new": "+", "old": "-", "same": " "}
     diff = [
         marks[mark] + text_of(line.get("line"))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cursorbench.sessions import spoken
+from cursorbench.sessions import claude_code_tools, spoken
 from cursorbench.sessions.items import (
     AgentTurn,
     Attribution,
@@ -24,6 +24,7 @@ from cursorbench.sessions.items import (
     Place,
     Quarantined,
     Read,
+    ToolEnd,
     ToolUse,
 )
 from cursorbench.sessions.reading import list_of, milliseconds, parsed, table_of, text_of
@@ -35,10 +36,17 @@ MAX_NOTE = 256 << 20  # bytes; the metadata that explains the lines stand at a n
 
 _SCHEMA = re.compile(rb'"schema_version"\s*:\s*"authorship/')
 _KEY = r"(?:[sh]_[0-9a-f]{4,64}(?:::t_[0-9a-f]+)?|[0-9a-f]{7,64})"
-_ENTRY = re.compile(rf"  ({_KEY}) (\S+)")
+_ANY_KEY = r"[\w.:-]{1,200}"  # also `human`, `ai_agent`, and an agent's own ids
+_ENTRY = re.compile(rf"  ({_ANY_KEY}) (\S+)")
 _FIRST_ENTRY = re.compile(rf"\s*\S[^\n]*\n  {_KEY} [0-9][0-9,-]*\r?\n".encode())
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NOBODYS = "ai_agent"  # an agent wrote these lines, whose session nothing tells
+_WITH_RESULTS = (1, 0, 28)  # git-ai's last version that told Claude Code's tool results as a user's messages
+_FAILED = re.compile(
+    r"\s*(?:<tool_use_error>|Exit code [1-9]|Error: |InputValidationError|The user doesn't want to "
+    r"|\[Request interrupted)"
+)
 _STATISTICS = ("total_additions", "total_deletions", "accepted_lines", "overriden_lines")
 
 
@@ -157,7 +165,8 @@ def _told(
         agent = table_of(record.get("agent_id"))
         session = text_of(agent.get("id")) or key
         yield from opening(seen, session, place, None, agent=text_of(agent.get("tool")), version=version)
-        yield from _messages(record, session, text_of(agent.get("model")), place, seen)
+        results = text_of(agent.get("tool")) == "claude" and _is_old(version)
+        yield from _messages(record, session, place, seen, results)
         yield from _statistics(record, session, f"{commit}:{key}", place, seen)
         paths = dict.fromkeys(one.path for one in attested if one.key.partition("::")[0] == key)
         if commit and paths and seen.first(session, f"commit:{commit}"):
@@ -169,11 +178,11 @@ def _told(
 
 def _attribution(one: _Lines, known: dict[str, Any], commit: str) -> Attribution:
     key = one.key.partition("::")[0]
-    human = key.startswith("h_")
+    human = key.startswith("h_") or key == "human"
     agent = table_of(table_of(known.get(key)).get("agent_id"))
     author: Literal["ai", "human"] = "human" if human else "ai"
     return Attribution(
-        session="" if human else text_of(agent.get("id")) or key,
+        session="" if human or key == _NOBODYS else text_of(agent.get("id")) or key,
         id=one.key,
         place=one.place,
         commit=commit,
@@ -186,27 +195,54 @@ def _attribution(one: _Lines, known: dict[str, Any], commit: str) -> Attribution
     )
 
 
-def _messages(record: dict[str, Any], session: str, model: str, place: Place, seen: Seen) -> Iterator[Read]:
-    """Transcripts, in notes of git-ai before 1.3.4. Each note has the whole one up to its commit again."""
+def _messages(
+    record: dict[str, Any], session: str, place: Place, seen: Seen, results: bool
+) -> Iterator[Read]:
+    """Transcripts, in notes of git-ai before 1.3.4. Each note has the whole one up to its commit again.
+
+    Args:
+        results: what tools gave stands there under the role `user`, behind their calls.
+    """
+    model, called = text_of(table_of(record.get("agent_id")).get("model")), list[str]()
     for i, message in enumerate(list_of(record.get("messages"))):
         entry = table_of(message)
-        kind, text = text_of(entry.get("type")), text_of(entry.get("text"))
+        kind, text, one = (text_of(entry.get(name)) for name in ("type", "text", "id"))
+        told: dict[str, Any] = {
+            "session": session,
+            "at": milliseconds(entry.get("timestamp")),
+            "place": place,
+        }
+        ended = called.pop(0) if kind == "user" and results and called else ""
+        if kind == "tool_use":
+            one = one or f"tool-{i}"
+            called.append(one)
+        elif kind != "user":
+            called.clear()  # what has not ended by then gave no text
         if not seen.first(session, f"message:{i}:{kind}:{text}"):
             continue
-        at = milliseconds(entry.get("timestamp"))
-        told: dict[str, Any] = {"session": session, "id": text_of(entry.get("id")), "at": at, "place": place}
         match kind:
+            case "user" if ended:
+                outcome, reason = claude_code_tools.outcome(
+                    {"is_error": bool(_FAILED.match(text))}, None, text
+                )
+                yield ToolEnd(id=ended, outcome=outcome, reason=reason, text=text, **told)
             case "user":
-                yield from spoken.turns(text, **told)
+                yield from spoken.turns(text, id=one, **told)
             case "assistant":
-                yield AgentTurn(text=text, model=model, **told)
+                yield AgentTurn(text=text, model=model, id=one, **told)
             case "thinking" | "plan":
-                yield AgentTurn(text="", thinking=text, model=model, **told)
+                yield AgentTurn(text="", thinking=text, model=model, id=one, **told)
             case "tool_use":
                 name = text_of(entry.get("name"))
-                yield ToolUse(name=name, arguments=json_text(entry.get("input")), **told)
+                yield ToolUse(name=name, arguments=json_text(entry.get("input")), id=one, **told)
             case _:
                 yield Quarantined(place, "unknown_type")
+
+
+def _is_old(version: str) -> bool:
+    """Whether this git-ai told tools' results; the first ones wrote no version."""
+    found = re.match(r"(?:development:)?(\d+)\.(\d+)\.(\d+)", version)
+    return not version or (found is not None and tuple(map(int, found.groups())) <= _WITH_RESULTS)
 
 
 def _statistics(

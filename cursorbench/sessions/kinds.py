@@ -19,7 +19,7 @@ from typing import Protocol
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions.items import Place, Quarantined, Read
-from cursorbench.sessions.reading import BYTE_ORDER_MARK, is_utf_16
+from cursorbench.sessions.reading import BYTE_ORDER_MARK, unreadable
 from cursorbench.sessions.seen import Seen
 
 ADAPTERS = (
@@ -119,8 +119,8 @@ def read(root: Path, kind: str | None = None, seen: Seen | None = None) -> Itera
         try:
             if path.is_dir():
                 os.scandir(path).close()
-            if is_utf_16(path):
-                yield kind or "", Quarantined(Place(str(path)), "the file is UTF-16, not UTF-8: convert it")
+            if why := unreadable(path):
+                yield kind or "", Quarantined(Place(str(path)), why)
                 continue
             found = kind or kind_of(path)
             if found is None:

@@ -5,6 +5,7 @@ For `openai_log`. Only the first choice is read: the others were not the answer.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from cursorbench.sessions.chat import Answer, Message, message_of
@@ -102,19 +103,18 @@ def _of_events(events: list[dict[str, Any]]) -> dict[str, Any]:
     if told and told[-1].get("output"):
         return told[-1]
     items: dict[int, dict[str, Any]] = {}
+    deltas: defaultdict[int, list[str]] = defaultdict(list)
     for event in events:
         kind, place = text_of(event.get("type")), event.get("output_index")
         place = place if isinstance(place, int) else 0
         if kind in ("response.output_item.added", "response.output_item.done"):
             items[place] = table_of(event.get("item"))
         elif kind == "response.output_text.delta":
-            item = items.setdefault(place, {"type": "message", "role": "assistant"})
-            item["content"] = [{"text": _text(item) + text_of(event.get("delta"))}]
+            deltas[place].append(text_of(event.get("delta")))
+    for place, pieces in deltas.items():
+        item = items.setdefault(place, {"type": "message", "role": "assistant"})
+        item["content"] = item.get("content") or [{"text": "".join(pieces)}]
     return {**(told[-1] if told else {}), "output": [one for _, one in sorted(items.items())]}
-
-
-def _text(item: dict[str, Any]) -> str:
-    return "".join(text_of(table_of(part).get("text")) for part in list_of(item.get("content")))
 
 
 def _add(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:

@@ -50,12 +50,23 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
     if isinstance(document, Quarantined):
         yield document
         return
-    for one in document if isinstance(document, list) else [document]:
+    for one in _sessions(document) if isinstance(document, list) else [document]:
         export = table_of(one)
         if isinstance(export.get("messages"), list) and isinstance(export.get("info", {}), dict):
             yield from _Session(path, seen, table_of(export.get("info"))).read(export["messages"])
         else:
             yield Quarantined(Place(str(path)), "not a session with info and messages")
+
+
+def _sessions(document: list[Any]) -> list[Any]:
+    """Sessions; a list of messages, as the server of OpenCode gives it, is put together by session."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in document:
+        info = table_of(table_of(one).get("info"))
+        if "parts" not in table_of(one) or not isinstance(session := info.get("sessionID"), str):
+            return document
+        found.setdefault(session, {"info": {"id": session}, "messages": []})["messages"].append(one)
+    return list(found.values())
 
 
 class _Session:
@@ -65,7 +76,9 @@ class _Session:
         self.info, self.seen, self.place = info, seen, Place(str(path))
         self.session = text_of(info.get("id")) or path.stem
         self.parent = text_of(info.get("parentID"))
-        self.reverted = text_of(table_of(info.get("revert")).get("messageID"))
+        self.reverted, self.reverted_part = (
+            text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
+        )
         self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
 
     def read(self, messages: list[Any]) -> Iterator[Read]:
@@ -149,6 +162,8 @@ class _Session:
         cut = False
         for number, part in enumerate(map(table_of, parts)):
             kind = part.get("type")
+            if self.reverted_part not in _HIDDEN and part.get("id") == self.reverted_part:
+                self.applied = []  # what the message did before it stays
             if kind in ("text", "reasoning"):
                 turn = self._turn(info, part, where, number == last)
                 if turn is not None:

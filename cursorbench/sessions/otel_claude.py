@@ -88,14 +88,16 @@ def _prompt(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterato
 
 
 def _answer(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterator[Read]:
+    """What the user was told; the texts of helpers and of a compaction are left out."""
+    if not _is_main(told):
+        return
     one, model = first_text(told, "request_id", "message.uuid"), text_of(told.get("model"))
     yield AgentTurn(id=one, text=_shown(told.get("response")), model=model, **common)
 
 
 def _request(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterator[Read]:
     """A call of the model: its time and duration, without its text. Those of helpers are left out."""
-    source = text_of(told.get("query_source"))
-    if source and not source.startswith(_MAIN):
+    if not _is_main(told):
         return
     yield AgentTurn(
         id=text_of(told.get("request_id")),
@@ -105,6 +107,11 @@ def _request(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterat
         duration_ms=number(told.get("duration_ms")),
         **common,
     )
+
+
+def _is_main(told: dict[str, Any]) -> bool:
+    source = text_of(told.get("query_source"))
+    return not source or source.startswith(_MAIN)
 
 
 def _decision(told: dict[str, Any], common: dict[str, Any], seen: Seen) -> Iterator[Read]:

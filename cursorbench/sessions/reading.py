@@ -5,6 +5,7 @@ What cannot be read becomes a `Quarantined` with file, line and reason, and read
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,13 +19,22 @@ from cursorbench.sessions.items import Place, Quarantined
 MAX_LINE = 64 << 20  # bytes; longer lines are quarantined, and only so much of one is ever in memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # what some editors and shells put before UTF-8
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")  # its marks; and JSON without one
+_COMPRESSED = re.compile(r"\.(?:jsonl?|ndjson|log|md|txt|traj)\.(?:gz|zstd?|bz2|xz)$")
 _DECODER = msgspec.json.Decoder()
 
 
-def is_utf_16(path: Path) -> bool:
-    """Whether a file is UTF-16, as PowerShell's `>` writes it. Raises OSError when it cannot be read."""
+def unreadable(path: Path) -> str:
+    """Why a file that may be a log is not read; "" for nothing. Raises OSError when it cannot be opened.
+
+    UTF-16 is what PowerShell's `>` writes; Codex and log rotation compress old logs.
+    """
     with path.open("rb") as file:
-        return file.read(2) in _UTF_16
+        head = file.read(4)
+    if head[:2] in _UTF_16:
+        return "the file is UTF-16, not UTF-8: convert it"
+    if _COMPRESSED.search(path.name) and head.startswith((b"\x1f\x8b", b"(\xb5/\xfd", b"BZh", b"\xfd7zX")):
+        return "the file is compressed: unpack it"
+    return ""
 
 
 def lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[Place, bytes] | Quarantined]:
@@ -109,8 +119,9 @@ def parsed(data: bytes) -> Any:
 def milliseconds(value: object) -> int | None:
     """Milliseconds since the epoch of what logs call a time; None for what is none.
 
-    ISO 8601 with or without zone (UTC then), with a blank for the T; numbers by their size: seconds,
-    milliseconds, microseconds or nanoseconds.
+    ISO 8601 with or without zone (UTC then, also where it says so), with a blank for the T; numbers by their
+    size: seconds, milliseconds, microseconds or nanoseconds. What is not after 1970 is a language's zero
+    (Go's is the year 1), no time.
     """
     if isinstance(value, bool):
         return None
@@ -130,15 +141,16 @@ def milliseconds(value: object) -> int | None:
 
 def _iso(text: str) -> int | None:
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
-        return int(moment.timestamp() * 1000)
+        at = int(moment.timestamp() * 1000)
     except (OverflowError, ValueError):
         return None
+    return at if at > 0 else None
 
 
 def text_of(value: object) -> str:

@@ -55,12 +55,22 @@ def _call(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_call(call: dict[str, Any]) -> bool:
-    return isinstance(call.get("metric_name"), str) and any(text_of(call.get(name)) for name in _TARGETS)
+    named = isinstance(call.get("metric_name"), str) or (bool(_name(call)) and "tags" in call)
+    return named and any(text_of(call.get(name)) for name in _TARGETS)
+
+
+def _name(call: dict[str, Any]) -> str:
+    """The metric's name; rows of the tables of comments and demonstrations have none."""
+    if "metric_name" in call or not isinstance(call.get("value"), str):
+        return text_of(call.get("metric_name"))
+    if text_of(call.get("target_type")) in ("inference", "episode"):
+        return "comment"
+    return "demonstration" if text_of(call.get("inference_id")) and text_of(call.get("id")) else ""
 
 
 def _feedback(record: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
     call = _call(record)
-    name = text_of(call.get("metric_name"))
+    name = _name(call)
     value = _value(name, call.get("value"))
     if not name or value is None:
         yield Quarantined(place, "no value of the metric" if name else "no metric_name")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -168,7 +169,7 @@ def walk(folder: Path) -> Iterator[Path]:
     """
     root = folder.resolve()
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() and not path.resolve().is_relative_to(root):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
             raise Invalid(f"{path.relative_to(folder)} is a link that leads out of the task")
         if path.is_file():
             yield path

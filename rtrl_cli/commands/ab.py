@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,10 +25,8 @@ Decide = Annotated[
     bool,
     typer.Option("--decide", help="Act on it: roll back (exit 14), promote at the horizon (0), or hold (4)."),
 ]
-Watch = Annotated[
-    float | None,
-    typer.Option("--watch", min=1.0, metavar="SECONDS", help="Look again every so many seconds."),
-]
+Watch = Annotated[bool, typer.Option("--watch", help="Look again and again.")]
+Every = Annotated[float, typer.Option("--every", min=1, help="Seconds between two looks.")]
 
 
 Holdback = Annotated[
@@ -39,7 +38,8 @@ Holdback = Annotated[
 def command(
     decide: Decide = False,
     holdback: Holdback = False,
-    watch: Watch = None,
+    watch: Watch = False,
+    every: Every = 60.0,
     line: options.Line = None,
     overrides: options.Set = None,
     as_json: options.Json = False,
@@ -55,9 +55,9 @@ def command(
 
     if holdback and decide:
         raise UsageError("--holdback decides nothing", hint="leave --decide away")
-    found, store = open_store(workspace, options.settings(overrides, line))
+    found, store = _opened(workspace, options.settings(overrides, line))
     if holdback:
-        _benefits(found, store, watch, as_json=as_json, quiet=quiet)
+        _benefits(found, store, every if watch else None, as_json=as_json, quiet=quiet)
         return
     watched = ""
     while True:
@@ -78,13 +78,21 @@ def command(
                 show(as_json, result.envelope(), lambda: "promoted: everybody gets it")
                 return
         except RtrlError as error:
-            if watch is None or not isinstance(error, InconclusiveError):
+            if not watch or not isinstance(error, InconclusiveError):
                 result.status = status_of(error.code)
                 attach_result(error, result)
                 raise
-        if watch is None:
+        if not watch:
             return
-        time.sleep(watch)
+        time.sleep(every)
+
+
+def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace, Store]:
+    from stages.populations import require_line
+
+    found, store = open_store(workspace, overrides)
+    require_line(store, found.settings)
+    return found, store
 
 
 def _result(seen: Seen, seconds: float) -> StageResult:
@@ -94,13 +102,13 @@ def _result(seen: Seen, seconds: float) -> StageResult:
     return StageResult("ab", "succeeded", metrics=metrics, duration_s=seconds)
 
 
-def _benefits(found: Workspace, store: Store, watch: float | None, *, as_json: bool, quiet: bool) -> None:
-    """Looks at the holdback: one, or one every `watch` seconds."""
+def _benefits(found: Workspace, store: Store, every: float | None, *, as_json: bool, quiet: bool) -> None:
+    """Looks at the holdback: one, or one in so many seconds."""
     while True:
         _benefit(found, store, as_json=as_json, quiet=quiet)
-        if watch is None:
+        if every is None:
             return
-        time.sleep(watch)
+        time.sleep(every)
 
 
 def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> None:

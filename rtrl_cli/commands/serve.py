@@ -36,7 +36,8 @@ def command(
     """Serve the live checkpoint and capture what is done with it, until SIGTERM or Ctrl-C.
 
     Prints where it listens once it is ready; with --json one document, and then nothing more. SIGTERM lets
-    requests in flight finish: exit 0 when all did, 143 when some were cut short; Ctrl-C likewise: 130.
+    requests in flight finish: exit 0 when all did, 143 when some were cut short; Ctrl-C likewise: 130, a
+    terminal that is closed: 129.
     """
 
     def say(text: str) -> None:

@@ -6,20 +6,22 @@
     unknown = 0.0
 
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
-episode, the same number. The digest of its module's source is recorded with the run and the artifact; a
-repeated run refuses other source. Of an exception that it raises only the class is told, for the message
-may quote a person. Not for: the signals that are shipped (`signals/`).
+episode, the same number. So each call gets a copy of its own, which it may change without anybody noticing,
+and the first episodes are asked about twice. The digest of its module's source is recorded with the run and
+the artifact; a repeated run refuses other source. Of an exception that it raises only the class is told, for
+the message may quote a person. Not for: the signals that are shipped (`signals/`).
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import inspect
 import linecache
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from stages.distill.facts import Episode
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, UsageError
 from stages.records import Event
+
+TWICE = 20  # episodes that a function is asked about once more
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,23 @@ class OwnSignal:
     digest: str
     call: Callable[[Answered], object]
 
-    def values(self, episodes: Iterable[Episode]) -> list[float | None]:
-        """Its value for each episode. Raises UsageError (2) when it fails, or gives no number."""
-        return [self._value(episode) for episode in episodes]
+    def values(self, episodes: Sequence[Episode]) -> list[float | None]:
+        """Its value for each episode.
+
+        Raises UsageError (2) when it fails, gives no number, or another one for the same episode.
+        """
+        found = [self._value(episode) for episode in episodes]
+        for episode, value in zip(episodes[:TWICE], found, strict=False):
+            if self._value(episode) != value:
+                raise self._wrong("gave another number when asked again", episode)
+        return found
 
     def _value(self, episode: Episode) -> float | None:
         seen = Answered(
             episode.request,
             episode.answer,
-            tuple(episode.generations),
-            tuple(sorted(episode.events, key=lambda e: (e.at, e.wall, e.id))),
+            tuple(copy.deepcopy(episode.generations)),
+            tuple(copy.deepcopy(sorted(episode.events, key=lambda e: (e.at, e.wall, e.id)))),
         )
         wrong = ""
         try:
@@ -84,7 +95,7 @@ class OwnSignal:
     def _wrong(self, what: str, episode: Episode) -> UsageError:
         return UsageError(
             f"signal {self.name}: {self.function} {what} for episode {episode.row['id']}",
-            hint="correct the function: a number, or None where it is not known",
+            hint="correct the function: a number, the same each time, or None where it is not known",
         )
 
 

@@ -49,7 +49,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         r"^(?:what|why|how|where|when|which|who|is|are|does|do|can|could|should|explain|describe)\b",
     ),
 }
-_EXTENSION = re.compile(r"[\w/-]+\.([A-Za-z][A-Za-z0-9]{0,5})\b")
+_EXTENSION = re.compile(r"(?<![\w/-])[\w/-]+\.([A-Za-z][A-Za-z0-9]{0,5})\b")
 _FENCE_LANGUAGE = re.compile(r"```([A-Za-z+#]+)")
 _NAMES = """
 python: py pyi python; javascript: js jsx mjs javascript; typescript: ts tsx typescript; go: go;

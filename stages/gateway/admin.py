@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from stages.spool import SpoolWriter
 
 log = logging.getLogger("rtrl.gateway")
 
+Asked = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 _MAX_BODY = 1 << 20
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|\[::1\]|localhost)?(:\d{1,5})?")
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -70,6 +71,14 @@ class Admin:
         self._ahead = ahead
         self._spool = spool
         self._metrics = metrics
+        self._asked: dict[tuple[str, str], tuple[int, Asked]] = {
+            ("POST", "/admin/swap"): (200, self._swap),
+            ("POST", "/admin/hurry"): (200, self._hurry),
+            ("POST", "/admin/prepare"): (202, self._prepare),
+            ("POST", "/admin/canary"): (200, self._open),
+            ("POST", "/admin/canary/share"): (200, self._share),
+            ("POST", "/admin/canary/close"): (200, self._close),
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -106,16 +115,9 @@ class Admin:
             )
         if route == ("GET", "/admin/served"):
             await send_json(send, 200, self._arms.as_dict())
-        elif route == ("POST", "/admin/swap"):
-            await send_json(send, 200, await self._swap(await read_object(scope, receive, _MAX_BODY)))
-        elif route == ("POST", "/admin/prepare"):
-            await send_json(send, 202, self._prepare(await read_object(scope, receive, _MAX_BODY)))
-        elif route == ("POST", "/admin/canary"):
-            await send_json(send, 200, await self._open(await read_object(scope, receive, _MAX_BODY)))
-        elif route == ("POST", "/admin/canary/share"):
-            await send_json(send, 200, self._share(await read_object(scope, receive, _MAX_BODY)))
-        elif route == ("POST", "/admin/canary/close"):
-            await send_json(send, 200, await self._close(await read_object(scope, receive, _MAX_BODY)))
+        elif route in self._asked:
+            status, call = self._asked[route]
+            await send_json(send, status, await call(await read_object(scope, receive, _MAX_BODY)))
         elif route == ("POST", "/admin/spool/flush"):
             await self._spool_call(send, self._spool.flush)
         elif route == ("POST", "/admin/spool/seal"):
@@ -123,7 +125,11 @@ class Admin:
         else:
             raise ApiError(404, "invalid_request_error", "not_found", "there is no such admin route")
 
-    def _prepare(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _hurry(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._control.hurry(self._line(body))
+        return {"served": self._arms.as_dict()}
+
+    async def _prepare(self, body: dict[str, Any]) -> dict[str, Any]:
         ref, override = body.get("checkpoint", ""), body.get("override", False)
         if not isinstance(ref, str) or not isinstance(override, bool):
             raise invalid("checkpoint must be a string, override a boolean", param="checkpoint")
@@ -139,7 +145,7 @@ class Admin:
         verification = await self._control.open_canary(line, target, salt, _share(body))
         return {"served": self._arms.as_dict(), "verification": verification.as_dict()}
 
-    def _share(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _share(self, body: dict[str, Any]) -> dict[str, Any]:
         deployment = str(body.get("deployment", ""))
         arms = self._control.arms(self._line(body))
         try:

@@ -62,7 +62,7 @@ class Breaker:
         self._clock = clock
         self._window: deque[list[float]] = deque()  # [its begin, requests, failures]
         self._pause = config.open_s
-        self._until = 0.0
+        self._until = self._avoided = 0.0
         self._since = 0.0
         self._trials = 0
         self._succeeded = 0
@@ -85,8 +85,13 @@ class Breaker:
         if self.state != "open":
             self._open(reason)
 
+    def nobody_listens(self) -> None:
+        """At the engine's address, just now."""
+        self._avoided = self._clock() + self._config.open_s
+
     def reset(self) -> None:
         """The engine is another one now, or has shown that it works."""
+        self._avoided = 0.0
         self._window.clear()
         self._pause = self._config.open_s
         if self.state != "closed":
@@ -103,6 +108,11 @@ class Breaker:
         if self.state == "half_open":
             return self._trials >= self._config.trials
         return self.state == "open" and self._clock() < self._until
+
+    @property
+    def avoided(self) -> bool:
+        """Whether another engine is to be asked, where there is one."""
+        return self.refusing or self._clock() < self._avoided
 
     @property
     def failing_s(self) -> float:

@@ -18,6 +18,7 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_answer import is_event, is_whole
 from stages.gateway.engine_transport import (
     EngineBrokeOffError,
+    EngineRefusedError,
     EngineUnreachableError,
     Response,
     Transport,
@@ -142,7 +143,11 @@ class EngineClient:
     @asynccontextmanager
     async def _sent(self, path: str, body: bytes, name: str) -> AsyncIterator[Response]:
         transport = self._transport  # another one after `move`
-        response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
+        try:
+            response = await transport.send("POST", path, body, f"x-request-id: {name}\r\n" if name else "")
+        except EngineRefusedError:
+            self.breaker.nobody_listens()
+            raise
         try:
             if not self.known(response.engine):
                 raise _unknown()

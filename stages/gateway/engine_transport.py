@@ -24,6 +24,10 @@ class EngineUnreachableError(Exception):
     """No connection, or it was closed before anything of the answer came."""
 
 
+class EngineRefusedError(EngineUnreachableError):
+    """Nobody listens there."""
+
+
 class EngineBrokeOffError(Exception):
     """The connection was closed, or what came was no HTTP, after the answer had begun."""
 
@@ -264,6 +268,8 @@ class Transport:
             _, connection = await loop.create_connection(
                 lambda: Connection(self), self._host, self._port, ssl=self._tls or None
             )
+        except ConnectionRefusedError as error:
+            raise EngineRefusedError(str(error)) from error
         except OSError as error:
             raise EngineUnreachableError(str(error)) from error
         self._all.add(connection)

@@ -127,6 +127,13 @@ class LineControl:
         assert found is not None
         return await patience.swap(found.swapper, target)
 
+    def hurry(self, line: str) -> None:
+        """A rollback wants the line: a swap of it that has changed nothing yet gives up."""
+        found = self._others.of(line) if self._others is not None and not self._is_main(line) else None
+        swapper = found.swapper if found is not None else self._swapper if self._is_main(line) else None
+        if swapper is not None:
+            swapper.hurry(None, None)
+
     async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
         """Open a canary; its verification. Raises SwapError, ApiError."""
         canary = self._canary

@@ -44,8 +44,8 @@ class Pool:
     def pick(self, key: str) -> Arm:
         """The engine to ask for the conversation `key` now.
 
-        Engines whose weights are changing, that are not ready, or whose breaker is open are asked only
-        when there is no other.
+        Engines whose weights are changing, that are not ready, whose breaker is open, or that did not listen
+        a moment ago are asked only when there is no other.
         """
         if len(self.members) == 1:
             return self.members[0]
@@ -65,7 +65,7 @@ class Pool:
 
 def _usable(arm: Arm) -> bool:
     served = arm.served
-    return served.engine == "ready" and not served.gate.closed and not served.health.breaker.refusing
+    return served.engine == "ready" and not served.gate.closed and not served.health.breaker.avoided
 
 
 def _weight(key: str, name: str) -> bytes:

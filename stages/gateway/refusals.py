@@ -110,6 +110,8 @@ def refused(status: int, content: bytes) -> ApiError:
     by_form = "validation error" in said[:40] and _known_field(param)
     result = full or (None if by_form else _listed(said)) or _of_field(said, param)
     result.status = status
+    if status == 429:  # of a proxy before it
+        result.retry_after = 1
     return result
 
 

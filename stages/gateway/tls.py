@@ -31,10 +31,18 @@ _HINT = "gateway.tls_cert is the certificate with its chain, gateway.tls_key its
 
 @dataclass(frozen=True)
 class Expiry:
-    """Until when a certificate is good, and for which names."""
+    """From when until when a certificate is good, and for which names."""
 
+    since: datetime
     until: datetime
     names: tuple[str, ...]
+
+    @property
+    def now(self) -> str:
+        """Why clients refuse it now, "" where they do not."""
+        if self.days < 0:
+            return "has expired"
+        return f"is not good before {self.since:%Y-%m-%d %H:%M}Z" if self.since > datetime.now(UTC) else ""
 
     @property
     def days(self) -> float:
@@ -77,16 +85,17 @@ class Certificate:
         except x509.ExtensionNotFound:
             names = x509.SubjectAlternativeName([])
         told = [str(one.value) for one in names]
-        return Expiry(found.not_valid_after_utc, tuple(told))
+        return Expiry(found.not_valid_before_utc, found.not_valid_after_utc, tuple(told))
 
     def warning(self) -> str:
         """What clients will soon refuse, or what others can read; "" for nothing."""
-        days = self.expiry().days
-        if days < 0:
-            return f"the TLS certificate {self.cert} has expired: clients refuse it"
+        found = self.expiry()
+        if found.now:
+            return f"the TLS certificate {self.cert} {found.now}: clients refuse it"
         if self.key.stat().st_mode & 0o077:
             return f"others than its owner can read the TLS key {self.key}: chmod 600"
-        return f"the TLS certificate {self.cert} expires in {days:.0f} days" if days < _SOON else ""
+        soon = found.days < _SOON
+        return f"the TLS certificate {self.cert} expires in {found.days:.0f} days" if soon else ""
 
     async def follow(self) -> None:
         """Take a renewed pair; whoever is connected keeps the one before."""
@@ -99,11 +108,17 @@ class Certificate:
             return
         self._stamp = stamp
         try:
-            self.context = await asyncio.to_thread(self._load)
+            self.context = await asyncio.to_thread(self._renewed)
         except RtrlError as error:  # also while two files are being replaced one after the other
             log.warning("the renewed certificate is not taken: %s (%s)", error.message, error.hint)
         else:
             log.warning("the renewed certificate is served from now on")
+
+    def _renewed(self) -> ssl.SSLContext:
+        context = self._load()
+        if why := self.expiry().now:
+            raise UsageError(f"the TLS certificate {self.cert} {why}", hint="the one before is served on")
+        return context
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(path) for path in (self.cert, self.key)]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import getpass
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from stages import posting
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
 
 if TYPE_CHECKING:
@@ -42,29 +42,17 @@ def tell(workspace: Workspace, store: Store) -> list[str]:
 
 def post(url: str, body: dict[str, Any], timeout_s: float, retries: int) -> str:
     """POST; "" when it was taken, else why not, without the address's path. 4xx are not tried again."""
-    import httpx
-
     failed = ""
     for attempt in range(retries + 1):
         if attempt:
             time.sleep(_WAIT_S * 2 ** (attempt - 1))
-        try:
-            answer = httpx.post(url, json=body, timeout=timeout_s)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            failed = f"{host(url)}: {type(error).__name__}"
-            continue
-        if answer.is_success:
+        status, why = posting.post(url, body, timeout_s)
+        if 200 <= status < 300:
             return ""
-        failed = f"{host(url)} answered {answer.status_code}"
-        if answer.status_code < 500 and answer.status_code != 429:
+        failed = f"{posting.host(url)} answered {status}" if status else f"{posting.host(url)}: {why}"
+        if status and status < 500 and status != 429:
             break
     return failed
-
-
-def host(url: str) -> str:
-    """What may be said of an address: scheme and host."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or '?'}"
 
 
 def _note(store: Store, one: Standing, line: str) -> None:

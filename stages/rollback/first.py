@@ -15,20 +15,23 @@ import contextlib
 import sqlite3
 import time
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
 from stages import faults, locks
+from stages.errors import LockedError
 from stages.registry.schema import FILE
 from stages.rollback.away import Asked, from_gateway
 from stages.rollback.patience import Patience
 from stages.rollback.traffic import Moved, canary_in, intend, move, served_now
 from stages.target.endpoint import Endpoint, running_endpoint
 from stages.target.intent import read_intent
-from stages.target.light import settings_of_served
+from stages.target.light import post, settings_of_served
 from stages.workspace import Workspace
 
 BUSY_S = 2.0  # SQLite's patience here
+TOLD_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def move_first(
     try:
         if not (workspace.store_dir / FILE).is_file():  # no lock file is left in the place of a disk
             return from_gateway(workspace.run_dir, endpoint, asked, config, timeout)
-        lock = locks.acquire(workspace.store_dir / "locks" / f"{name}.lock", what=name, timeout=timeout)
+        lock = _locked(workspace.store_dir / "locks" / f"{name}.lock", name, endpoint, asked.line, timeout)
     except OSError:
         return from_gateway(workspace.run_dir, endpoint, asked, config, timeout)
     try:
@@ -104,6 +107,20 @@ def move_first(
         lock.release()
         return None
     return replace(moved, lock=lock, began=began, seconds=round(time.monotonic() - began, 3))
+
+
+def _locked(path: Path, name: str, endpoint: Endpoint, line: str, timeout: float) -> locks.FileLock:
+    """The line's lock. A deploy that waits for answers in flight is told to give up. Raises LockedError."""
+    end = time.monotonic() + timeout
+    while True:
+        left = end - time.monotonic()
+        try:
+            return locks.acquire(path, what=name, timeout=max(0.0, min(left, TOLD_S)))
+        except LockedError:
+            if left <= 0:
+                raise
+        with contextlib.suppress(OSError, HTTPException, ValueError):
+            post(endpoint, "/admin/hurry", {"line": line}, TOLD_S)
 
 
 def _by_registry(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from stages.errors import RtrlError
+from stages.serving.detach import endings
 
 
 def say(text: str) -> None:
@@ -41,6 +42,6 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
-    for ending in (signal.SIGTERM, signal.SIGINT):
+    for ending in endings():
         signal.signal(ending, lambda number, _frame: sys.exit(128 + number))
     main()

@@ -17,7 +17,7 @@ from stages import modelio
 from stages.errors import IntegrityError
 from stages.served_fingerprint import write_fingerprint
 from stages.serving.detach import start_detached, stop
-from stages.serving.reconcile import target_lock
+from stages.serving.reconcile import lock_now
 from stages.spool import Spool
 from stages.stage import Artifact
 from stages.target.admin import Admin
@@ -91,7 +91,7 @@ class Lora(World):
 def lora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lora]:
     made = Lora(tmp_path_factory.mktemp("lora"))
     start_detached(made.workspace)
-    lock = target_lock(made.store, "auto")  # else `rtrl serve` goes back to what the registry says
+    lock = lock_now(made.store, "auto")  # else `rtrl serve` goes back to what the registry says
     yield made
     lock.release()
     stop(made.workspace)

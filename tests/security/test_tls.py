@@ -20,7 +20,7 @@ from stages.errors import UsageError
 from stages.gateway.config import GatewayConfig
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
-from stages.gateway.tls import Certificate
+from stages.gateway.tls import Certificate, Expiry
 from stages.serve import serve
 from stages.serving.detach import start_detached, stop
 from tests.security.wire import head, statuses
@@ -131,6 +131,14 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
         await asyncio.sleep(0.8)
         assert "is not taken" in caplog.text
         assert statuses(await ask(listener.address, before)) == [200], "the one before is served on"
+        write_pair(tmp_path / "old", days=-1)
+        for name in ("cert.pem", "key.pem"):
+            (tmp_path / "old" / name).rename(tmp_path / name)
+        await asyncio.sleep(0.8)
+        assert "has expired" in caplog.text
+        assert statuses(await ask(listener.address, before)) == [200], (
+            "also where clients would refuse the new one"
+        )
         write_pair(tmp_path, "renewed.test")
         await asyncio.sleep(0.8)
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -172,6 +180,8 @@ def test_what_clients_will_refuse_is_told_before(tmp_path: Path) -> None:
         config = write_pair(tmp_path, days=days)
         assert words in Certificate(config, tmp_path).warning() or not words
     assert Certificate(config, tmp_path).warning() == ""
+    to_come = datetime.datetime(2100, 1, 2, tzinfo=datetime.UTC)
+    assert Expiry(to_come, to_come, ()).now == "is not good before 2100-01-02 00:00Z"
     (tmp_path / "key.pem").chmod(0o644)
     assert "chmod 600" in Certificate(config, tmp_path).warning()
 

@@ -26,7 +26,7 @@ _FAMILIES = {
 _MARKS = {
     "#": re.compile(r"^\s*(?:#(?!!)|\"\"\"|''').*|\s#\s.*$"),
     "--": re.compile(r"^\s*--.*|\s--\s.*$"),
-    "//": re.compile(r"^\s*(?://|/\*|\*(?!\w)).*|\s//\s.*$|/\*.*?\*/"),
+    "//": re.compile(r"^\s*(?://|/\*|\*(?!\w)).*|\s//\s.*$|/\*(?:(?!/\*).)*?\*/"),
 }
 _QUOTES = re.compile(r"\"\"\"|'''")
 _FUNCTION = re.compile(
@@ -36,6 +36,7 @@ _FUNCTION = re.compile(
     r"|(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)"
     r"|(?:[\w<>\[\],.&*:]+\s+)+[\w:~]+\s*\([^;]*\)\s*(?:const\s*)?\{\s*$)"
 )
+_HEAD = 500  # characters of a line that are looked at for a function: the pattern costs the square of them
 _NO_FUNCTION = re.compile(r"^\s*(?:if|for|while|switch|catch|else|return|do|try|with|elif)\b")
 
 
@@ -109,7 +110,7 @@ def functions_in(lines: Sequence[str]) -> tuple[int, int]:
         indent = len(line) - len(line.lstrip())
         while open_at and indent <= open_at[-1]:
             open_at.pop()
-        if _FUNCTION.match(line) and not _NO_FUNCTION.match(line):
+        if len(line) - indent <= _HEAD and _FUNCTION.match(line.strip()) and not _NO_FUNCTION.match(line):
             open_at.append(indent)
             count += 1
         inside += bool(open_at)

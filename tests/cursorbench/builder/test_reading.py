@@ -24,6 +24,8 @@ from cursorbench.errors import IntegrityError
         ("core/tests_core/samples/a.md", "test"),
         ("uv.lock", "generated"), ("pkg/_version.py", "generated"), ("setup.py", "other"),
         ("pyproject.toml", "other"), ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
+        ("tools/release.py", "other"), ("scripts/x.py", "other"), ("pkg/tools/parse.py", "source"),
+        ("src/pkg/scripts/cli.py", "source"), ("pkg/examples/use.py", "other"),
     ],
 )  # fmt: skip
 def test_kinds_of_files(path: str, kind: str) -> None:
@@ -121,6 +123,11 @@ def test_the_issue_comes_first(tmp_path: Path) -> None:
     )
     assert of_commit("Count rows once, closes #8", issues) == Instruction("Count rows once", "commit")
     assert of_commit("Fixes #9", issues) is None
+    japanese = "合計関数が常にゼロを返す問題を修正する"
+    assert of_commit(f"{japanese} #9", issues) == Instruction(f"{japanese} #9", "commit"), (
+        "one word by blanks"
+    )
+    assert of_commit("修正する", issues) is None
     (tmp_path / "issues.json").write_text('{"title": "no number"}\n')
     with pytest.raises(IntegrityError, match="no list of issues: KeyError"):
         read_issues(tmp_path / "issues.json")

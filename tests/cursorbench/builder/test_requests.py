@@ -109,6 +109,16 @@ def test_a_sub_agents_edits_are_its_parents(shop: tuple[Git, str, str]) -> None:
     assert found.requests[first].text == "sum up all the rows"
 
 
+@pytest.mark.parametrize("words", ["对所有行求和", "全行を合計してください", "รวมทุกแถว"])
+def test_words_without_blanks_between_them(shop: tuple[Git, str, str], words: str) -> None:
+    """Each was one word, and so an assent to nothing."""
+    git, first, _ = shop
+    _, found = traced(git, user(words, 1_000), edit("e1", 5_000, BASE, FIRST))
+    assert found.requests[first].text == words
+    _, found = traced(git, user("好的，继续", 1_000), edit("e1", 5_000, BASE, FIRST))
+    assert found.silent == {first: "only_assent"}
+
+
 def test_assent_alone_says_nothing(shop: tuple[Git, str, str]) -> None:
     git, first, _ = shop
     _, found = traced(git, user("yes", 1_000), edit("e1", 5_000, BASE, FIRST))

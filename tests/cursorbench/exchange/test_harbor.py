@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     (CONFIG, remove("tests/test.sh"), "no_test_script"),
     (CONFIG, lambda path: shutil.rmtree(path / "environment"), "no_environment"),
     (CONFIG, lambda path: (path / "tests" / "x").symlink_to("/etc/passwd"), "not_a_task"),
+    (CONFIG, lambda path: (path / "tests" / "loop").symlink_to("loop"), "not_a_task"),  # it ended the import
 ]
 
 
@@ -115,6 +117,18 @@ def test_what_a_suite_cannot_hold(
     assert [(one.name, one.reason) for one in done.refused] == [("a", reason)]
     assert done.made == ("b",)
     assert [path.name for path in (suite.path / "tasks").iterdir()] == ["b"]
+
+
+def test_metadata_in_one_line(tmp_path: Path, suite: Suite) -> None:
+    """TOML lets nothing be added to such a table, and the task was refused."""
+    path = harbor_task(
+        tmp_path / "set" / "a", 'version = "1.0"\nmetadata = {category = "files", "a b" = [1]}\n'
+    )
+    done = harbor_import.import_tasks(tmp_path / "set", suite, lambda name: None)
+    assert done.made == (path.name,)
+    task = Suite.open(suite.path).task("a")
+    assert task.fields.cluster == "files"
+    assert tomllib.loads((task.folder / "task.toml").read_text())["metadata"]["a b"] == [1]
 
 
 def test_ours_come_back_as_they_were(tmp_path: Path, suite: Suite) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import unittest
@@ -205,3 +206,16 @@ def test_a_statement_fails_by_its_means_just_where_it_must(name: str) -> None:
             assert not holds
         else:
             assert holds
+
+
+def test_another_runner_finds_canaries_that_are_methods(tmp_path: Path) -> None:
+    """unittest knows no functions: all canaries were missing there, and no change was ever believed."""
+    text = MODULE[: MODULE.index(b"@pytest")].replace(b"pytestmark = []", b"")
+    planted = canaries.plant({FILE: text}, ["test_box.Case::test_unit"], ["/work/a.py"], by_pytest=False)
+    (tmp_path / FILE).write_bytes(planted.files[FILE])
+    command = [sys.executable, "-m", "unittest", "-v", "test_box"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = dict(re.findall(r"^(\w+) \(.*\) \.\.\. (\w+)", done.stderr, re.MULTILINE))
+    assert {ended[name] for name in planted.must_fail} <= {"FAIL", "ERROR"}
+    assert {ended[name] for name in planted.must_pass | {"test_unit"}} == {"ok"}
+    assert len(ended) == 1 + len(planted.must_fail) + len(planted.must_pass)

@@ -209,3 +209,17 @@ def test_a_diff_of_what_git_has_stored_applies_as_well(backend: Backend, attribu
     with backend.start(attributed, LIMITS) as sandbox:
         restoring.apply(sandbox, f"diff --git a/a.py b/a.py\n{diff}")
         assert sandbox.read("a.py") == b"a = 1\r\nb = 3\r\n"
+
+
+def test_modules_that_come_before_the_librarys(world: World) -> None:
+    """On the task's own import path, and beside a test file that lies in no package."""
+    tests = {"calc/test_core.py": b"", "odd/test_a.py": b"", FILE: b""}
+    shadows = ("backend/random.py", "odd/json/__init__.py", "src/enum.py", "pytest.py")
+    fine = ("calc/random.py", "backend/calc/random.py", "other/random.py")
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        for path in (*shadows, *fine):
+            sandbox.write(path, b"x = 1\n")
+        root = world.environment.root
+        restored = restoring.put_back(sandbox, root, (*shadows, *fine), tests, (), (".", "backend"))
+        assert set(restored) & {*shadows, *fine} == set(shadows)
+        assert all(sandbox.read(path) == b"x = 1\n" for path in fine)

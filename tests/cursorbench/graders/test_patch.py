@@ -156,3 +156,17 @@ def test_settings_that_pytest_reads_and_configparser_does_not(hidden: str) -> No
     assert infrastructure.same_settings("tox.ini", base, base + b"# mine\n")
     assert not infrastructure.same_settings("tox.ini", base, base + hidden.encode())
     assert not infrastructure.same_settings("tox.ini", None, hidden.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "a = " + "[" * 100_000),  # a RecursionError, which ended the whole run
+        ("pyproject.toml", "a = " + "[" * 3_000 + "]" * 3_000),
+        ("package.json", "[" * 100_000),
+        ("pyproject.toml", "a." * 100_000 + "a = 1"),  # 40 GB of prefixes, in the process that grades
+        ("tox.ini", "[pytest]\naddopts=" + "a" * 10_000_000),
+    ],
+)
+def test_settings_that_are_bombs_are_not_the_same(name: str, text: str) -> None:
+    assert not infrastructure.same_settings(name, b"{}" if name == "package.json" else b"", text.encode())

@@ -275,6 +275,22 @@ def test_a_number_of_thousands_of_digits_is_no_time() -> None:
     assert milliseconds("9" * 5000) is None
 
 
+@pytest.mark.parametrize("zero", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "0001-01-01", 0, -1])
+def test_the_zero_of_a_language_is_no_time(zero: object) -> None:
+    assert milliseconds(zero) is None
+
+
+def test_a_time_that_says_utc_in_words() -> None:
+    assert milliseconds("2026-08-01 10:00:00.5 UTC") == milliseconds("2026-08-01T10:00:00.500Z")
+
+
+def test_a_model_that_stepped_in_and_a_published_page_say_nothing(log: Log) -> None:
+    log.add("frame-link", frameUrl="https://example.org/a")
+    block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
+    log.add("assistant", message={"model": "b", "content": [block, {"type": "text", "text": "done"}]})
+    assert [type(item).__name__ for item in log.read()] == ["SessionStart", "AgentTurn"]
+
+
 def test_which_files_are_claude_codes(log: Log) -> None:
     def known(*lines: str) -> bool:
         return claude_code.recognises(Path("x"), "\n".join(lines).encode())

@@ -76,7 +76,7 @@ def test_completions(path: Path) -> None:
             model="m",
         ),
         Completion(session="", id="c2", at=AT, place=places[2], accepted=False, model="m"),
-        Completion(session="", id="c3", at=AT, place=places[3], path="file:///a.py", text="y", accepted=None),
+        Completion(session="", id="c3", at=AT, place=places[3], path="/a.py", text="y", accepted=None),
         Quarantined(places[4], "a completion without id, text and outcome"),
     ]
 

@@ -20,6 +20,7 @@ from cursorbench.sessions.items import (
     Quarantined,
     Read,
     SessionStart,
+    ToolEnd,
     ToolUse,
     UserTurn,
 )
@@ -90,7 +91,7 @@ def test_an_old_note_with_its_transcript(tmp_path: Path) -> None:
         UserTurn(at=1769335200000, text="rename it", **told),  # type: ignore[arg-type]
         AgentTurn(text="", thinking="hm", model="m-1", **told),  # type: ignore[arg-type]
         AgentTurn(text="done", model="m-1", **told),  # type: ignore[arg-type]
-        ToolUse(name="edit", arguments='{"a":1}', **told),  # type: ignore[arg-type]
+        ToolUse(id="tool-3", name="edit", arguments='{"a":1}', **told),  # type: ignore[arg-type]
         Quarantined(place, "unknown_type"),
         Feedback(target=f"{SHA}:{OLD}", name="git_ai.accepted_lines", value=3.0, **told),  # type: ignore[arg-type]
         Feedback(target=f"{SHA}:{OLD}", name="git_ai.overriden_lines", value=1.0, **told),  # type: ignore[arg-type]
@@ -108,6 +109,57 @@ def test_the_file_is_named_for_the_commit(tmp_path: Path) -> None:
     folder.mkdir()
     items = read(folder / ("c" * 38), SESSIONS) + read(tmp_path / f"{'d' * 40}.txt", SESSIONS)
     assert {one.commit for one in items if isinstance(one, Attribution)} == {"ab" + "c" * 38, "d" * 40}
+
+
+def said_by_claude(tmp_path: Path, version: str, *messages: dict[str, Any]) -> list[Read]:
+    record = {**agent("claude", "chat"), "messages": list(messages)}
+    told = {"git_ai_version": version} if version else {}
+    return read(tmp_path / "note", note(f"a.py\n  {OLD} 1\n", prompts={OLD: record}, **told))
+
+
+CALL = {"type": "tool_use", "name": "Read", "input": {}}
+NO = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+    "edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nnot there"
+)
+
+
+@pytest.mark.parametrize("version", ["", "1.0.28", "development:1.0.22", "1.0.9"])
+def test_results_of_tools_that_stand_there_as_a_users_messages(tmp_path: Path, version: str) -> None:
+    texts = ["     1\u2192use x;", "<tool_use_error>File does not exist.</tool_use_error>", NO]
+    results = [{"type": "user", "text": text} for text in texts]
+    items = said_by_claude(
+        tmp_path, version,
+        {"type": "user", "text": "look"}, CALL, CALL, CALL, *results, {"type": "user", "text": "why?"},
+        CALL, {"type": "assistant", "text": "ok"}, {"type": "user", "text": "thanks"},
+    )  # fmt: skip
+    assert [one.text for one in items if isinstance(one, UserTurn)] == ["look", "why?", "thanks"]
+    ends = [(one.id, one.outcome, one.reason) for one in items if isinstance(one, ToolEnd)]
+    assert ends == [("tool-1", "ok", ""), ("tool-2", "error", ""), ("tool-3", "rejected", "not there")]
+    assert [one.id for one in items if isinstance(one, ToolUse)] == ["tool-1", "tool-2", "tool-3", "tool-8"]
+
+
+@pytest.mark.parametrize("version", ["1.0.29", "1.3.1", "development:1.1.4"])
+def test_later_notes_have_a_persons_messages_behind_calls(tmp_path: Path, version: str) -> None:
+    items = said_by_claude(
+        tmp_path, version, {"type": "user", "text": "look"}, CALL, {"type": "user", "text": "no"}
+    )
+    assert [one.text for one in items if isinstance(one, UserTurn)] == ["look", "no"]
+
+
+@pytest.mark.parametrize(
+    ("key", "author", "session"),
+    [
+        ("human", "human", ""),
+        ("ai_agent", "ai", ""),
+        ("6f9c2d1e-0a4b-4c7d-9e8f-001122334455", "ai", "6f9c2d1e-0a4b-4c7d-9e8f-001122334455"),
+    ],
+)
+def test_keys_that_are_no_digests(tmp_path: Path, key: str, author: str, session: str) -> None:
+    items = read(tmp_path / "note", note(f"a.py\n  {key} 1-3,5\n  {OLD} 9\n", prompts={}))
+    told = [(one.start, one.end, one.author, one.session) for one in items if isinstance(one, Attribution)]
+    assert told[:2] == [(1, 3, author, session), (5, 5, author, session)]
+    assert not [one for one in items if isinstance(one, Quarantined)]
 
 
 def test_damage(tmp_path: Path) -> None:

@@ -108,3 +108,20 @@ def test_utf_16_is_said_to_be_that(tmp_path: Path, kind: str | None, encoding: s
     path.write_bytes(DOCUMENTS["swe-agent/one.traj"].encode(encoding))
     why = "the file is UTF-16, not UTF-8: convert it"
     assert list(kinds.read(path, kind)) == [(kind or "", Quarantined(Place(str(path)), why))]
+
+
+@pytest.mark.parametrize("kind", [None, "codex"])
+@pytest.mark.parametrize("name", ["rollout-1.jsonl.gz", "rollout-1.jsonl.zst", "a.md.bz2", "a.log.xz"])
+def test_a_compressed_log_is_said_to_be_that(tmp_path: Path, kind: str | None, name: str) -> None:
+    """It was of no known kind, and with one every line was no JSON."""
+    marks = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".bz2": b"BZh", ".xz": b"\xfd7zXZ"}
+    path = tmp_path / name
+    path.write_bytes(marks[path.suffix] + b"\0\1\2")
+    why = "the file is compressed: unpack it"
+    assert list(kinds.read(path, kind)) == [(kind or "", Quarantined(Place(str(path)), why))]
+
+
+def test_a_picture_is_no_compressed_log(tmp_path: Path) -> None:
+    path = tmp_path / "photo.gz"
+    path.write_bytes(b"\x1f\x8b\0")
+    assert list(kinds.read(path)) == [("", Quarantined(Place(str(path)), "unknown_kind"))]

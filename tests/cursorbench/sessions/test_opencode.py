@@ -156,6 +156,29 @@ def test_what_the_user_took_back_is_undone(path: Path) -> None:
     assert [one.path for one in found if isinstance(one, Edit) and one.status == "undone"] == ["gone"]
 
 
+def test_what_the_user_took_back_from_the_middle_of_a_message(path: Path) -> None:
+    def write(name: str) -> dict[str, Any]:
+        made = tool("write", call=name, input={"filePath": name, "content": "x"}, output="ok")
+        return {**made, "id": f"prt_{name}"}
+
+    messages = [user(1, text("a")), agent(2, write("kept"), write("gone"), write("too"))]
+    revert = {"messageID": "msg_2", "partID": "prt_gone"}
+    found = read(path, *messages, info={**INFO, "revert": revert})
+    assert [one.path for one in found if isinstance(one, Edit) and one.status == "undone"] == ["gone", "too"]
+
+
+def test_a_list_of_messages_as_the_server_gives_it(tmp_path: Path) -> None:
+    messages = [user(1, text("a")), agent(2, text("b")), user(3, text("c"))]
+    for message, session in zip(messages, ("ses_1", "ses_1", "ses_2"), strict=True):
+        message["info"]["sessionID"] = session
+    path = tmp_path / "messages.json"
+    path.write_text(json.dumps(messages))
+    found = [item for _, item in kinds.read(path)]
+    turns = [(one.session, one.text) for one in found if isinstance(one, UserTurn | AgentTurn)]
+    assert turns == [("ses_1", "a"), ("ses_1", "b"), ("ses_2", "c")]
+    assert not [one for one in found if isinstance(one, Quarantined)]
+
+
 def test_who_wrote_a_message(path: Path) -> None:
     found = read(
         path,

@@ -154,3 +154,15 @@ def test_the_survey(path: Path) -> None:
 def test_known_and_unknown_events(path: Path) -> None:
     items = read(path, event("api_error", error="x"), event("compaction"), event("dream"))
     assert items == [Quarantined(Place(str(path), 3), "unknown_type")]
+
+
+@pytest.mark.parametrize(
+    ("source", "told"), [("compact", 0), ("Explore", 0), ("repl_main_thread", 1), ("sdk", 1)]
+)
+def test_texts_of_helpers_are_no_answers(path: Path, source: str, told: int) -> None:
+    items = read(
+        path,
+        event("user_prompt", prompt="go"),
+        event("assistant_response", request_id="r", model="m", response="a summary", query_source=source),
+    )
+    assert [one.text for one in items if isinstance(one, AgentTurn)] == ["a summary"] * told

@@ -54,6 +54,23 @@ def test_values_of_every_kind(path: Path) -> None:
     ]
 
 
+def test_rows_of_tables_that_are_named_for_their_metric(path: Path) -> None:
+    comment = {"id": "c", "target_id": "i", "target_type": "inference", "value": "bad", "tags": {}}
+    demonstration = {"id": "d", "inference_id": "i", "value": '[{"type":"text","text":"so"}]', "tags": {}}
+    items = read(
+        path, comment, demonstration, {"id": "x", "target_id": "i", "value": "who knows", "tags": {}}
+    )
+    assert [(one.id, one.target, one.name, one.value) for one in items if isinstance(one, Feedback)] == [
+        ("c", "i", "comment", "bad"),
+        ("d", "i", "demonstration", '[{"type":"text","text":"so"}]'),
+    ]
+    assert [one.reason for one in items if isinstance(one, Quarantined)] == ["no metric_name"]
+    assert tensorzero.recognises(path, json.dumps(comment).encode())
+    assert not tensorzero.recognises(
+        path, json.dumps({"id": "d", "inference_id": "i", "value": "x"}).encode()
+    )
+
+
 def test_envelopes_and_rows(path: Path) -> None:
     answered = {"request": {"body": call(inference_id="i")}, "response": {"feedback_id": ID}}
     row = call("m", 0.5, id="f2", target_id="j")

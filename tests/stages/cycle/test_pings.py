@@ -56,3 +56,12 @@ def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:
     assert result.exit_code == 0
     assert len(result.warnings) == 2
     assert result.warnings[0] == "ping of http://127.0.0.1 failed: ConnectError"
+
+
+def test_a_query_stays_behind_what_is_told(
+    world: tuple[Workspace, Store], monitor: tuple[str, list[str]]
+) -> None:
+    """An address with a slug may say `?create=1`, and `/start` was added to that."""
+    url, heard = monitor
+    run(world, chain(), ping_url=f"{url}?create=1")
+    assert heard == ["/check/start?create=1", "/check?create=1"]

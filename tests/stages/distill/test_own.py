@@ -54,6 +54,19 @@ def interrupted(seen):
 def stopped(seen):
     raise SystemExit(143)
 
+def spoiling(seen):
+    for event in seen.events:
+        event.data.clear()
+    for row in seen.generations:
+        row["tool_calls"].clear()
+    return len(seen.events)
+
+calls = []
+
+def counting(seen):
+    calls.append(1)
+    return len(calls)
+
 def two(seen, more):
     return 0
 """
@@ -88,6 +101,7 @@ def test_its_values_are_numbers_or_not_known(root: Path) -> None:
         ("quoting", "ValueError"),
         ("leaving", "SystemExit"),
         ("huge", "OverflowError"),
+        ("counting", "another number when asked again"),
     ],
 )
 def test_a_function_that_fails_names_the_episode(root: Path, name: str, what: str) -> None:
@@ -99,6 +113,15 @@ def test_a_function_that_fails_names_the_episode(root: Path, name: str, what: st
     told = "".join(traceback.format_exception(caught.value)) + caught.value.message + caught.value.hint
     assert words not in told
     assert "fix it" not in told
+
+
+def test_what_a_function_does_to_its_episode_is_undone(root: Path) -> None:
+    """The next function, a shipped one for instance, saw what was left of it."""
+    told = episode("x")
+    kept = Episode(told.row, [{"tool_calls": [{"name": "bash"}]}], told.events, told.request, told.answer)
+    assert signal(root, "spoiling").values([kept]) == [1.0]
+    assert kept.events[0].data == {"value": 1}
+    assert kept.generations[0]["tool_calls"] == [{"name": "bash"}]
 
 
 @pytest.mark.parametrize(("name", "ends"), [("interrupted", KeyboardInterrupt), ("stopped", SystemExit)])

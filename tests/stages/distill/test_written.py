@@ -71,3 +71,12 @@ def test_functions(lines: list[str], expected: tuple[int, int]) -> None:
 )
 def test_terminals_by_their_names(names: list[str], expected: bool) -> None:
     assert terminal_only([{"name": name} for name in names]) is expected
+
+
+@pytest.mark.parametrize(
+    "line", ["static " * 30_000, "pub " * 30_000, "x" + " /* " * 30_000, "const " * 30_000]
+)
+def test_a_line_made_to_take_hours(line: str) -> None:
+    """The patterns went over it once for each of its words: one such line held up `rtrl distill`."""
+    assert functions_in([line]) == (0, 0)
+    assert comment_chars([line], "//") == 0

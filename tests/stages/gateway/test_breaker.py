@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
+from stages.gateway.arms import Arm
 from stages.gateway.breaker import Breaker
-from stages.gateway.config import BreakerConfig
+from stages.gateway.config import BreakerConfig, GatewayConfig
+from stages.gateway.engine_client import EngineClient
 from stages.gateway.errors import ApiError
+from stages.gateway.health import Health
+from stages.gateway.pool import Pool
+from stages.gateway.served import Checkpoint, ServedState
 from tests.stages.gateway.rig import running
 
 
@@ -105,6 +111,29 @@ def test_answers_to_older_requests_are_no_trials(clock: Clock) -> None:
         old.ok = True
     assert breaker.state == "open"
     assert breaker.failing_s == 2
+
+
+async def test_where_nobody_listens_others_are_asked_first(clock: Clock, tmp_path: Path) -> None:
+    config = GatewayConfig()
+    breaker = Breaker(config.breaker, clock=clock)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        client = EngineClient(f"http://127.0.0.1:{taken.getsockname()[1]}", "", "rtrl", config, breaker)
+        with pytest.raises(ApiError) as caught:
+            await client.post("/v1/completions", b"{}")
+    assert caught.value.code == "engine_down"
+    what = Checkpoint("sha256:a", tmp_path)
+    dead, well = (
+        Arm(ServedState("auto", "rtrl", what, engine="ready", name=name, health=health), client)
+        for name, health in (("dead", Health(breaker=breaker)), ("well", Health()))
+    )
+    pool = Pool(dead)
+    pool.members.append(well)
+    keys = [str(number) for number in range(20)]
+    assert {pool.pick(key).served.name for key in keys} == {"well"}
+    assert (breaker.state, breaker.refusing) == ("closed", False), "alone it would be asked"
+    clock.now += config.breaker.open_s
+    assert {pool.pick(key).served.name for key in keys} == {"dead", "well"}
 
 
 async def test_an_engine_that_fails_is_left_alone_and_found_again(tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ async def test_streams(events: list[bytes], expected: list[object]) -> None:
     [
         (400, b'{"error": {"message": "bad", "param": "top_k"}}', (400, "engine_refused")),
         (422, b"no json", (422, "engine_refused")),
+        (429, b"", (429, "engine_refused")),
         (
             400,
             b'{"error": {"message": "This model\'s maximum context length is 9"}}',
@@ -219,6 +220,7 @@ async def test_what_the_client_is_told(status: int, body: bytes, expected: tuple
         with pytest.raises(ApiError) as caught:
             await client.post("/v1/x", b"{}")
         assert (caught.value.status, caught.value.code) == expected
+        assert (caught.value.retry_after is not None) == (expected[0] in (429, 503))
 
 
 @pytest.mark.parametrize(

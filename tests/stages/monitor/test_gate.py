@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rtrl_cli.app import app
+from stages.cycle.ping import ping
 from stages.deploy.run import DeployStage
 from stages.errors import GateRejectedError, InputMissingError, UsageError
 from stages.eval.run import EvalStage
@@ -178,6 +180,39 @@ def test_a_webhook_that_is_away_costs_a_warning_without_its_path(
     (warning,) = alert.tell(Workspace.find(world.workspace.root), world.store)
     assert "http://127.0.0.1: ConnectError" in warning
     assert "secret-path" not in warning
+
+
+class Dripping(http.server.BaseHTTPRequestHandler):
+    """An answer without an end, a byte at a time; `/body` after its head, else within it."""
+
+    over: ClassVar[threading.Event] = threading.Event()
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        if self.path == "/body":
+            self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"X-More: " if self.path != "/body" else b"x")
+            while not Dripping.over.wait(0.05):
+                self.wfile.write(b"x")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_answer_that_drips_is_not_waited_for() -> None:
+    """Each byte began the time-out anew: `rtrl distill` and `rtrl cycle` hung behind a webhook or a ping."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        assert alert.post(f"{url}/body", {}, 0.5, 0) == "", "it was taken; nobody reads what follows"
+        assert alert.post(f"{url}/head", {}, 0.5, 0) == "http://127.0.0.1: TimeoutError"
+        assert ping(f"{url}/head", "fail", {}, 0.5) == "ping of http://127.0.0.1 failed: TimeoutError"
+    finally:
+        Dripping.over.set()
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_populations_line_is_looked_at_and_acknowledged_by_its_name(

@@ -11,10 +11,12 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from stages import locks
@@ -70,11 +72,42 @@ def waits(pid: int, name: str) -> bool:
     return False
 
 
+def until(true: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def wait_for(digest: str, world: StubWorld, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while digest_of_answer(world) != digest.removeprefix("sha256:")[:16]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> None:
+    world, later = deployed, deployed.checkpoint("later", deployed.second.digest)
+    world.report(later, world.second)
+    command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "-w", str(world.workspace.root), "--quiet"]
+    with ThreadPoolExecutor(20) as threads:
+        long = threads.submit(world.ask, "stub:delay=600")
+        until(lambda: (light.served(world.endpoint) or {})["in_flight"])
+        deploy = subprocess.Popen([*command, "--input", later.ref], stdout=subprocess.DEVNULL)
+        asked: list[Future[httpx.Response]] = []
+
+        def held() -> object:
+            asked.append(threads.submit(world.ask))
+            return (light.served(world.endpoint) or {})["held"]
+
+        until(held)
+        assert rollback(world).wait(60) == 0
+        assert long.result().json()["error"]["code"] == "weights_updating"
+        assert {each.result().status_code for each in asked} == {200}
+        assert deploy.wait(60) == 11
+    assert digest_of_answer(world) == world.first.digest[7:23]
+    by_age = {each.checkpoint: each.state for each in reversed(world.store.deployments.history("auto"))}
+    assert (by_age[later.digest], by_age[world.first.digest]) == ("failed", "live")
 
 
 def test_users_are_back_while_another_program_writes_to_the_registry(deployed: StubWorld) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import socket
@@ -151,6 +152,25 @@ def test_what_outlasts_the_drain_is_told_so_and_the_exit_status_says_it(
     assert process.returncode == 143
     assert '"code":"shutting_down"' in answers[0]
     assert "1 requests took longer than 0.3 s" in err
+
+
+def test_a_terminal_that_is_closed_cuts_nobody_off(idle: StubWorld) -> None:
+    """The shell says SIGHUP, the kernel says it again, and nothing can be said to the terminal any more."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(idle.workspace.root)]
+    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    os.close(its)
+    assert wait_for(lambda: running_endpoint(idle.workspace.run_dir) is not None)
+    assert wait_for(lambda: idle.ask().status_code == 200)
+    answers: list[str] = []
+    thread = stream(idle, "stub:gap=0.03", answers)
+    assert wait_for(lambda: in_flight(idle) == 1)
+    os.close(ours)
+    for _ in range(2):
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 129
+    thread.join()
+    assert answers[0].endswith("data: [DONE]\n\n")
 
 
 def test_a_second_signal_ends_it_at_once(idle: StubWorld, manager: Manager) -> None:

@@ -32,7 +32,7 @@ from stages.serving import canary as following
 from stages.serving import supervisor as watching
 from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
 from stages.serving.notify import Notifier
-from stages.serving.reconcile import reconcile_once, target_lock
+from stages.serving.reconcile import lock_now, reconcile_once
 from stages.serving.supervisor import Supervisor
 from stages.target.intent import read_intent, write_intent
 from tests.stages.serving.conftest import StubWorld
@@ -62,7 +62,7 @@ async def test_a_deploy_that_was_killed_before_it_changed_anything_is_ended(worl
         loaded.append(path)
 
     swapper = Swapper(state, load, 1)
-    lock = target_lock(world.store, "auto")  # a command holds it as long as it lives
+    lock = lock_now(world.store, "auto")  # a command holds it as long as it lives
     assert not await reconcile_once(world.store, state, swapper, print, world.root)
     assert world.store.deployments.get(killed.id).state == "verifying"
     lock.release()
@@ -108,7 +108,7 @@ def arms_with(world: StubWorld, deployment: str) -> Arms:
 async def test_a_canary_put_on_record_while_the_gateway_waited_for_the_lock_stays(world: StubWorld) -> None:
     opening = verifying(world)
     arms = arms_with(world, opening.id)
-    engine, lock = Engine(arms), target_lock(world.store, "auto")
+    engine, lock = Engine(arms), lock_now(world.store, "auto")
     looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 1, print, world.root))
     await asyncio.sleep(0.2)  # it has seen no canary in the registry, and waits for the lock
     world.store.deployments.transition(opening.id, "verifying", "canary", canary={"share": 0.5})
@@ -116,6 +116,21 @@ async def test_a_canary_put_on_record_while_the_gateway_waited_for_the_lock_stay
     assert not await looking
     assert engine.ended == []
     assert arms.canary is not None
+
+
+async def test_a_rollback_can_have_the_line_while_a_canarys_answers_end(world: StubWorld) -> None:
+    """The registry says that there is none: its command was killed between registry and traffic."""
+    arms = arms_with(world, "deployment-gone")
+    assert arms.canary is not None
+    gate = arms.canary.arm.served.gate
+    await gate.enter(1)
+    engine = CanaryEngine(EngineConfig(), GatewayConfig(), arms, Path("/dev/null"), print)
+    looking = asyncio.create_task(reconcile_canary(world.store, engine, arms, 60, print, world.root))
+    await until(lambda: arms.canary is None)
+    (await asyncio.to_thread(lock_now, world.store, "auto")).release()
+    assert not looking.done()
+    gate.leave()
+    assert await looking
 
 
 async def test_a_canary_whose_rollback_is_not_on_record_yet_is_not_opened_again(world: StubWorld) -> None:
@@ -128,7 +143,7 @@ async def test_a_canary_whose_rollback_is_not_on_record_yet_is_not_opened_again(
     live = world.first.digest
     write_intent(world.root, intend("auto", live, live, "worse", made.id))
     looks = (world.store, engine, arms, 1, print, world.root)
-    with target_lock(world.store, "auto").held():  # another command's
+    with lock_now(world.store, "auto").held():  # another command's
         assert not await reconcile_canary(*looks)
     assert arms.ended == made.id, "a rollback is still told that it was this one"
     assert not await reconcile_canary(*looks)
@@ -150,7 +165,7 @@ def test_a_registry_that_takes_no_writes_does_not_keep_serve_from_starting_where
     host = serve._Host(world.workspace, world.store, Notifier(), said.append)
     assert host.served.checkpoint == Checkpoint(world.second.digest, world.second.path, asked.deployment)
     assert "stayed busy" in said[0]
-    target_lock(world.store, "auto").release()
+    lock_now(world.store, "auto").release()
 
 
 async def test_a_canary_that_dies_while_the_store_is_away_is_rolled_back_later(

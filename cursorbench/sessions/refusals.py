@@ -1,0 +1,35 @@
+"""A person's no to a tool call, by what clients send the model in the place of a result.
+
+For logs of requests and telemetry, which hold the words of any client and no field for it. Only the beginning
+counts, as a tool's result may quote these words. Sources: published sessions of Claude Code, Codex and Cline,
+opencode's `permission/index.ts`. Not for: rules and hooks that refuse, where nobody was asked.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cursorbench.sessions import claude_code_tools
+
+_OPENCODE = re.compile(
+    r"(?:Error: )?The user rejected permission to use this specific tool call"
+    r"(?: with the following feedback: (.*)|\.)",
+    re.DOTALL,
+)
+_CLINE = re.compile(
+    r"The user denied this operation"
+    r"(?: and provided the following feedback:\s*<feedback>(.*?)</feedback>|\.)",
+    re.DOTALL,
+)
+_CODEX = re.compile(r"(?:exec command |patch )?rejected by user\s*$")
+
+
+def refusal(text: str) -> str | None:
+    """What the person said when refusing, "" for nothing; None where the text is no refusal."""
+    told = text.lstrip()
+    outcome, reason = claude_code_tools.outcome({"is_error": True}, None, told)
+    if outcome == "rejected":
+        return reason
+    if found := _OPENCODE.match(told) or _CLINE.match(told):
+        return (found[1] or "").strip()
+    return "" if _CODEX.match(told) else None
