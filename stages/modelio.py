@@ -67,8 +67,7 @@ def tokenizer_digest(folder: Path) -> str:
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         raise InputMissingError(
-            f"{folder} has no {TOKENIZER_FILE}",
-            hint="save the tokenizer in its fast format",
+            f"{folder} has no {TOKENIZER_FILE}", hint="save the tokenizer in its fast format"
         )
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -285,11 +284,15 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
 
 def _save(model: PreTrainedModel, folder: Path, state: dict[str, Tensor] | None) -> None:
     """transformers does not write every generation_config.json that it reads (a temperature without
-    do_sample, say): a plain one is written, which the companions' own replaces."""
+    do_sample, say): a plain one is written then, which the companions' own replaces."""
     from transformers import GenerationConfig
 
-    known, model.generation_config = model.generation_config, GenerationConfig.from_model_config(model.config)
+    known = model.generation_config
     try:
+        try:
+            known.validate(strict=True)
+        except ValueError:
+            model.generation_config = GenerationConfig.from_model_config(model.config)
         with disk_errors():
             model.save_pretrained(folder, state_dict=state)
     finally:
