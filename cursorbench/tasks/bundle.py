@@ -7,6 +7,7 @@ Not here: which commit is the base (`cursorbench/builder/`).
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tempfile
@@ -108,6 +109,20 @@ def head(bundle: Path) -> str:
         held = ", ".join(sorted(references)) or "nothing"
         raise IntegrityError(f"{bundle} holds {held}, where only the branch {BRANCH} may be")
     return references[f"refs/heads/{BRANCH}"]
+
+
+def assert_whole(bundle: Path) -> None:
+    """That the bundle's pack has the checksum at its end, which git looks at when it unpacks.
+
+    Raises:
+        IntegrityError: (exit 12) it was cut short or changed; or as `head`.
+    """
+    kind = "sha256" if len(head(bundle)) == 64 else "sha1"
+    data = bundle.read_bytes()
+    pack = data[data.find(b"\n\nPACK") + 2 :]
+    size = hashlib.new(kind).digest_size
+    if not pack.startswith(b"PACK") or hashlib.new(kind, pack[:-size]).digest() != pack[-size:]:
+        raise IntegrityError(f"{bundle} is damaged", hint="copy the suite once more, or build the task anew")
 
 
 def checkout(bundle: Path, folder: Path, *, tree: str = "", ignored: Sequence[str] = ()) -> None:

@@ -34,10 +34,13 @@ def command(
 
     Every task is read whole. Exit 12: one is wrong, and file and field are named.
     """
-    from cursorbench.tasks import profile
+    from cursorbench.tasks import bundle, profile
     from cursorbench.tasks.suite import Suite
 
     found = Suite.open(suite)
+    for each in found.tasks:
+        if each.bundle.exists():
+            bundle.assert_whole(each.bundle)
     if task is not None:
         one = found.task(task)
         show(as_json, envelope("bench show", "succeeded", metrics=_described(one)), lambda: _task_text(one))

@@ -65,3 +65,16 @@ def test_what_is_not_there(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "r.bundle").write_bytes(content)
     with pytest.raises(IntegrityError, match="cannot be checked out"):
         bundle.checkout(tmp_path / "r.bundle", tmp_path / "again")
+
+
+def test_a_bundle_that_was_cut_or_changed(repository: Path, tmp_path: Path) -> None:
+    """`rtrl bench show` said nothing of it, and the run ended at that task."""
+    made = tmp_path / "r.bundle"
+    bundle.write(repository, suites.git(repository, "rev-parse", "HEAD").strip(), made)
+    bundle.assert_whole(made)
+    data = made.read_bytes()
+    for damaged in (data[:-1], data[: data.find(b"PACK")], data[:-30] + bytes([data[-30] ^ 1]) + data[-29:]):
+        made.write_bytes(damaged)
+        bundle.head(made)
+        with pytest.raises(IntegrityError, match="is damaged"):
+            bundle.assert_whole(made)
