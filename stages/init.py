@@ -108,8 +108,24 @@ def init_model(root: Path, model: Path, *, settings: str = "") -> Made:
     with tempfile.TemporaryDirectory(prefix="rtrl-init-") as scratch:
         folder = Path(scratch) / "checkpoint"
         _copy_checkpoint(model, folder)
+        renamed = _as_written(folder)
         made = _make(root, MODEL_SETTINGS + settings, folder, Path(scratch))
-        return replace(made, warnings=_outlook(folder))
+        return replace(made, warnings=renamed + _outlook(folder))
+
+
+def _as_written(folder: Path) -> tuple[str, ...]:
+    """Give the weights the names that its children will have; what an owner should know of it."""
+    from stages.weight_names import as_written
+
+    names = as_written(folder)
+    told = (
+        f"{len(names)} tensors have other names than transformers writes ({names[0]}, ...)" if names else ""
+    )
+    return (
+        (f"{told}: they were renamed, or left out where nothing reads them; no value changed",)
+        if told
+        else ()
+    )
 
 
 def _outlook(folder: Path) -> tuple[str, ...]:

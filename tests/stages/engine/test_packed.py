@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from queue import SimpleQueue
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from stages.engine import core
-from stages.engine.held import Kernel, Place, adds_up, product, shares, unlike
+from stages.engine.held import Kernel, Place, adds_up, held_at, plain_modules, product, shares, unlike
 
 GROUPS = 16
 
@@ -47,6 +48,27 @@ def test_what_does_not_add_up_is_named_by_its_rows() -> None:
     other[5, 3] = torch.nextafter(other[5, 3], torch.tensor(9.0))
     assert unlike(parts, weight, kernel_of(weight)) == []
     assert unlike(parts, weight, kernel_of(other)) == ["k"], "one bit"
+
+
+def test_what_gpt2_has_transposed_in_the_file_is_not_compared_with_what_lies_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """vLLM turns it round: a square one was told as another matrix, and any other ended the check."""
+    folder = "vllm.model_executor.layers"
+    for name in ("vllm", "vllm.model_executor", folder):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    alone = SimpleNamespace(get_tensor_model_parallel_world_size=lambda: 1)
+    monkeypatch.setitem(sys.modules, "vllm.distributed", alone)
+    rows = SimpleNamespace(VocabParallelEmbedding=torch.nn.Embedding, ParallelLMHead=torch.nn.Embedding)
+    monkeypatch.setitem(sys.modules, f"{folder}.vocab_parallel_embedding", rows)
+    model = type("GPT2LMHeadModel", (torch.nn.Module,), {})()
+    model.c_proj, model.ln_f = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
+    modules = plain_modules(model)
+    assert held_at(model, modules, "c_proj.weight") is None
+    for name in ("c_proj.bias", "ln_f.weight"):
+        assert held_at(model, modules, name) is not None
+    model.__class__.__name__ = "OtherModel"
+    assert held_at(model, modules, "c_proj.weight") is not None
 
 
 def test_each_column_is_in_one_row() -> None:
