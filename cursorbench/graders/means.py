@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 # arguments with which an assertion holds where {c} is true, and fails where it is false
 _UNITTEST = {
@@ -54,11 +54,37 @@ _NUMPY = (
 _OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """What a test function calls to assert, as it is written there, sorted; plain assertions apart."""
+def imported(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """What pytest's `raises` and numpy's testing are called in a module, by the imports among these nodes.
+
+    A `raises` of another library may be content with nothing raised, so its name alone tells nothing.
+    """
+    found: set[str] = set()
+    for node in nodes:
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            name, called = alias.name, alias.asname or alias.name
+            source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if (source, name) == ("pytest", "raises") and not alias.asname:
+                found.add(name)
+            elif not source and name == "pytest":
+                found.add(f"{called}.raises")
+            elif source == "numpy.testing" and name in _NUMPY and not alias.asname:
+                found.add(name)
+            elif f"{source}.{name}".strip(".") == "numpy.testing":
+                found |= {f"{called}.{one}" for one in _NUMPY}
+            elif not source and name == "numpy":
+                found |= {f"{called}.testing.{one}" for one in _NUMPY}
+    return frozenset(found)
+
+
+def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, known: Collection[str]) -> list[str]:
+    """What a test function calls to assert, as it is written there, sorted; plain assertions apart.
+
+    `known`: of `imported`.
+    """
     own = node.args.args[0].arg if node.args.args else ""
     called = {ast.unparse(call.func) for part in node.body for call in _calls(part)}
-    return sorted(name for name in called if _known(name, own))
+    return sorted(name for name in called if name in known or _is_method(name, own))
 
 
 def of_module(tree: ast.Module) -> list[str]:
@@ -66,22 +92,12 @@ def of_module(tree: ast.Module) -> list[str]:
 
     `self.assertX` is `TestCase.assertX` there; others only where the module imports them at its top level.
     """
-    bound = {
-        (alias.asname or alias.name).partition(".")[0]
-        for node in tree.body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
+    known = imported(tree.body)
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            own = node.args.args[0].arg if node.args.args else ""
-            for name in of_function(node):
-                root, _, method = name.partition(".")
-                if own and root == own and method in _UNITTEST:
-                    found.add(f"TestCase.{method}")
-                elif root in bound:
-                    found.add(name)
+            for name in of_function(node, known):
+                found.add(name if name in known else f"TestCase.{name.partition('.')[2]}")
     return sorted(found)
 
 
@@ -103,14 +119,9 @@ def statement(name: str, said: str) -> list[str]:
     return [f"with {name}(IndexError):", f"    (0,)[int({said})]"]
 
 
-def _known(name: str, own: str) -> bool:
+def _is_method(name: str, own: str) -> bool:
     root, _, method = name.partition(".")
-    if own and root == own:
-        return method in _UNITTEST
-    if name in ("pytest.raises", "raises"):
-        return True
-    above, _, last = name.rpartition(".")
-    return last in _NUMPY and above in ("np.testing", "numpy.testing")
+    return bool(own) and root == own and method in _UNITTEST
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:

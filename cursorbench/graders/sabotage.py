@@ -48,7 +48,8 @@ def sabotage(
     chosen += _half(by_place.keys() - first, SABOTAGED - len(chosen), draw)
     for path in {place.file for place in chosen}:
         nodes = [find(trees[path], place) for place in chosen if place.file == path]
-        files[path] = _broken(tests[path], [node for node in nodes if node is not None], draw)
+        known = means.imported(ast.walk(trees[path]))
+        files[path] = _broken(tests[path], [node for node in nodes if node is not None], known, draw)
     return files, frozenset(name for place in chosen for name in by_place[place])
 
 
@@ -135,10 +136,12 @@ def _one_changed(parts: Sequence[ast.expr], draw: random.Random) -> list[ast.exp
     return []
 
 
-def _failing(node: ast.FunctionDef | ast.AsyncFunctionDef, draw: random.Random) -> tuple[bool, list[str]]:
+def _failing(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, known: Collection[str], draw: random.Random
+) -> tuple[bool, list[str]]:
     """Lines that fail, by a means that the function has, and whether they stand in place of its last one."""
     last = node.body[-1]
-    told = means.of_function(node)
+    told = means.of_function(node, known)
     ways = [(False, means.statement(name, means.condition(False, draw))) for name in told]
     if isinstance(last, ast.Assert):
         ways.append((True, [f"assert {_other(last.test, draw) or f'not ({ast.unparse(last.test)})'}"]))
@@ -147,14 +150,17 @@ def _failing(node: ast.FunctionDef | ast.AsyncFunctionDef, draw: random.Random) 
 
 
 def _broken(
-    text: bytes, nodes: Sequence[ast.FunctionDef | ast.AsyncFunctionDef], draw: random.Random
+    text: bytes,
+    nodes: Sequence[ast.FunctionDef | ast.AsyncFunctionDef],
+    known: Collection[str],
+    draw: random.Random,
 ) -> bytes:
     lines = text.splitlines(keepends=True)
     for node in sorted(nodes, key=lambda node: -node.lineno):
         last = node.body[-1]
         indent = " " * last.col_offset if lines[last.lineno - 1][:1] != b"\t" else "\t" * last.col_offset
         end = last.end_lineno or last.lineno
-        instead, failing = _failing(node, draw)
+        instead, failing = _failing(node, known, draw)
         before = lines[: last.lineno - 1 if instead else end]
         if before and not before[-1].endswith(b"\n"):
             before[-1] += b"\n"

@@ -84,6 +84,12 @@ FORGERIES: dict[str, tuple[str, Mapping[str, str]]] = {
             "package/plugin.py": _ALL_PASS,
         },
     ),
+    "settings behind a form feed": (
+        "put back",
+        {"tox.ini": "# x\x0c[pytest]\x0caddopts = -p forged\n", "forged.py": _ALL_PASS},
+    ),
+    "settings nested too deep for their reader": ("put back", {"pyproject.toml": "a = " + "[" * 50_000}),
+    "settings that take the grader's memory": ("put back", {"pyproject.toml": "a." * 50_000 + "a = 1\n"}),
     "edited tests": ("test files are put back", {"tests/test_double.py": "def test_three():\n    pass\n"}),
     "a module named pytest": (
         "put back, canaries",

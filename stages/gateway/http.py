@@ -134,13 +134,10 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 def parse_json(body: bytes) -> Any:
     """The JSON value in `body`. Raises ApiError 400: what is wrong and where, nothing of the content."""
     try:
-        value = orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError as error:  # its texts are fixed
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
         raise invalid(f"the body is not valid JSON: {where}", code="invalid_json") from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_deep(value):
-        raise invalid(f"the body is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
-    return value
 
 
 def is_deep(value: Any) -> bool:
@@ -159,6 +156,8 @@ def parse_object(body: bytes) -> dict[str, Any]:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise invalid("the body must be a JSON object", code="invalid_json")
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_deep(value):
+        raise invalid(f"the body is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
     return value
 
 

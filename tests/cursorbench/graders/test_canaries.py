@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import random
 import re
@@ -219,3 +220,31 @@ def test_another_runner_finds_canaries_that_are_methods(tmp_path: Path) -> None:
     assert {ended[name] for name in planted.must_fail} <= {"FAIL", "ERROR"}
     assert {ended[name] for name in planted.must_pass | {"test_unit"}} == {"ok"}
     assert len(ended) == 1 + len(planted.must_fail) + len(planted.must_pass)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("import pytest", ["pytest.raises"]),
+        ("import pytest as pt", ["pt.raises"]),
+        ("from pytest import raises", ["raises"]),
+        ("from voluptuous import raises", []),  # the old one is content with nothing raised
+        ("from numpy.testing import assert_equal", ["assert_equal"]),
+        ("from others import assert_equal", []),
+        ("import numpy as np", ["np.testing.assert_equal"]),
+        ("from numpy import testing as t", ["t.assert_equal"]),
+        ("import numpy.testing as t", ["t.assert_equal"]),
+    ],
+)
+def test_means_are_known_by_their_imports(lines: str, told: list[str]) -> None:
+    calls = [
+        "pytest.raises",
+        "pt.raises",
+        "raises",
+        "assert_equal",
+        "np.testing.assert_equal",
+        "t.assert_equal",
+    ]
+    body = "".join(f"    {call}(1)\n" for call in calls)
+    tree = ast.parse(f"{lines}\n\n\ndef test_x():\n{body}")
+    assert means.of_module(tree) == told
