@@ -68,6 +68,8 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
     except BrokenPipeError:
         raise
     except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None  # typer makes an exit status 1 of it
         ended = error.code if isinstance(error, SystemExit) else 130
         return _failed(arguments, error, int(ended or 0), started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status

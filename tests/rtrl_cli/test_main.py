@@ -176,8 +176,10 @@ def test_nothing_is_coloured_off_a_terminal(workspace: Workspace) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_closed_pipe_is_no_failure(workspace: Workspace) -> None:
-    command = f"{sys.executable} -m rtrl_cli.main status --json -w {workspace.root}; echo $? >&2"
+@pytest.mark.parametrize("how", ["--json", "--quiet", ""])
+def test_a_closed_pipe_is_no_failure(workspace: Workspace, how: str) -> None:
+    """Also where typer's main function meets it first."""
+    command = f"{sys.executable} -m rtrl_cli.main status {how} -w {workspace.root}; echo $? >&2"
     done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, check=False)
     assert done.stderr == "0\n"
 
