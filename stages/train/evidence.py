@@ -23,6 +23,7 @@ from stages.errors import IntegrityError
 from stages.train import ranks, resume
 from stages.train.batch import Batch, without_episodes
 from stages.train.diagnosis import Diagnosis, Suspect, diagnose
+from stages.train.edges import cut_on_edge
 from stages.train.forward import Budget, score
 from stages.train.proof import Tolerance, prove
 from stages.train.routing import Decisions, report, warnings
@@ -186,8 +187,10 @@ def _prove_all(
             _refuse_nan(logp[mine], sampler)
             ctx.progress.advance(1, note=sampler.ref)
         numbers, row_of = np.unique(batch.row_of[mine], return_inverse=True)
-        proof, off = prove(logp[mine], batch.logged[mine], row_of, len(numbers), tolerance)
-        figures[sampler.ref] = proof.as_dict() | {"lag": batch.lags[digest]}
+        scored = model or load(parent)
+        cut, edges = cut_on_edge(scored, rows, logp, mine, tolerance.p99, budget)
+        proof, off = prove(cut[mine], batch.logged[mine], row_of, len(numbers), tolerance)
+        figures[sampler.ref] = proof.as_dict() | {"edges": edges, "lag": batch.lags[digest]}
         if digest != parent.digest:
             away = parent_logp[mine].astype(np.float64) - logp[mine]
             away = away[np.isfinite(away)]
@@ -195,7 +198,6 @@ def _prove_all(
         ctx.log.write("train.proof", sampler=sampler.ref, **figures[sampler.ref])
         if failures := proof.failures(tolerance):
             suspects = _suspects(ctx.store, sampler, load)
-            scored = model or load(parent)
             found = diagnose(scored, rows, index, logp, tolerance, budget, suspects, sampler.path)
             ctx.log.write("train.diagnosis", cause=found.cause, evidence=found.evidence)
             raise _refusal(sampler, failures, found)

@@ -18,6 +18,7 @@ from stages.spool import Spool
 from stages.target.admin import Admin
 from stages.train import attention
 from stages.train.batch import Row
+from stages.train.edges import cut_on_edge
 from stages.train.forward import Budget, score
 from stages.vault import Vault
 from tests.e2e.conftest import World
@@ -80,6 +81,9 @@ def test_logged_logprobs_are_reproduced(served: World, name: str) -> None:
     model = modelio.load_model(served.first.path, attention=attention.register())
     logp, _ = score(model, rows, len(logged), Budget(4096, 64))
     assert len(logged) > 30
+    mine = np.ones(len(logged), dtype=bool)
+    logp, edges = cut_on_edge(model, rows, logp, mine, 1e-4, Budget(4096, 64))
     assert np.abs(logp - logged).max() < 1e-4
+    assert edges <= 2  # one in 30,000 tokens, with some parameters
     if name == "plain":
         assert logged.std() > 0.1  # a model that says the same everywhere would prove nothing

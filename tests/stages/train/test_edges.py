@@ -1,0 +1,57 @@
+"""Distributions that were cut within rounding of an id, on either side of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stages.errors import IntegrityError
+from stages.records import Sampling
+from stages.train.sampling import Processing, processed_logits
+from tests.stages.train.world import TrainWorld, Turn
+
+EDGE = 3  # the fourth likeliest id lies on the threshold
+
+
+def on_the_edge(world: TrainWorld, turn: Turn, kind: str, moved: float) -> Turn:
+    """An answer of one token: recorded `moved` (relative) on one side of the id, cut as far on the other."""
+    with torch.no_grad():
+        logits = world.model(world.live)(torch.tensor([turn.prompt])).logits[0, -1:]
+    shares, ids = logits.double().softmax(-1)[0].sort(descending=True)
+    if kind == "min_p":
+        edge = float(shares[EDGE] / shares[0])
+        recorded, engine = Sampling(min_p=edge * (1 - moved)), Sampling(min_p=edge * (1 + moved))
+    else:
+        edge = float(shares[EDGE:].sum())
+        recorded, engine = Sampling(top_p=1 - edge * (1 - moved)), Sampling(top_p=1 - edge * (1 + moved))
+    logp = processed_logits(logits, Processing.of([engine])).log_softmax(-1)[0, ids[0]]
+    output = ids[:1].numpy().astype(np.int32)
+    return Turn(turn.prompt, output, np.array([float(logp)], np.float32), turn.checkpoint, recorded)
+
+
+def edges(root: Path, kind: str, moved: float) -> int:
+    world = TrainWorld(root)
+    told = world.episodes(30)
+    told[0].turns = [on_the_edge(world, told[0].turns[0], kind, moved)]
+    world.experience(told)
+    (figures,) = world.train().metrics["proof"].values()
+    assert figures["largest"] < 1e-4
+    return int(figures["edges"])
+
+
+@pytest.mark.parametrize("kind", ["min_p", "top_p"])
+@pytest.mark.parametrize("moved", [-4e-6, 4e-6])
+def test_the_log_says_on_which_side_of_the_edge_the_engine_cut(
+    tmp_path: Path, kind: str, moved: float
+) -> None:
+    assert edges(tmp_path, kind, moved) == 1
+
+
+@pytest.mark.parametrize("kind", ["min_p", "top_p"])
+@pytest.mark.parametrize("moved", [-1e-3, 1e-3])
+def test_further_away_it_is_another_threshold(tmp_path: Path, kind: str, moved: float) -> None:
+    with pytest.raises(IntegrityError, match="proof"):
+        edges(tmp_path, kind, moved)
