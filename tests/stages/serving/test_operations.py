@@ -167,7 +167,9 @@ def test_a_terminal_that_is_closed_cuts_nobody_off(idle: StubWorld, hold: Path) 
     """The shell says SIGHUP, the kernel says it again, and nothing can be said to the terminal any more."""
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(idle.workspace.root)]
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored, by all that it starts
     process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    signal.signal(signal.SIGHUP, before)
     os.close(its)
     assert wait_for(lambda: running_endpoint(idle.workspace.run_dir) is not None)
     assert wait_for(lambda: idle.ask().status_code == 200)
