@@ -196,7 +196,7 @@ def test_a_port_that_was_given_is_given_to_nobody_else_and_can_be_bound_again(
     port = process.free_port()
     offered = [int(port)] * 3  # the dice fall on it three times more
     monkeypatch.setattr(process, "first_ephemeral_port", lambda: 32_768)
-    monkeypatch.setattr(process.secrets, "choice", lambda of: offered.pop() if offered else random.choice(of))
+    monkeypatch.setattr("secrets.choice", lambda of: offered.pop() if offered else random.choice(of))
     assert process.free_port() != port
     assert offered == []
     for _ in range(2):  # an engine, and the one that is started in its place
