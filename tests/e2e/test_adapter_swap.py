@@ -108,15 +108,21 @@ def policy(lora: Lora, checkpoint: Artifact, ids: list[int], begin: int) -> list
 
 
 def test_the_story_of_a_line_of_adapters(lora: Lora) -> None:
-    long = threading.Thread(target=lora.ask, args=(LONG,))
-    long.start()
-    admin = Admin(lora.endpoint)
-    while admin.served().in_flight < 1:
-        time.sleep(0.05)
-    told = lora.swap(lora.one)
+    asked: list[Artifact] = []
+    for _ in range(5):  # a machine that stands still may come to the swap when the answer is there
+        long = threading.Thread(target=lora.ask, args=(LONG,))
+        long.start()
+        asked.append(lora.first)
+        admin = Admin(lora.endpoint)
+        while admin.served().in_flight < 1 and long.is_alive():
+            time.sleep(0.05)
+        told = lora.swap(lora.one)
+        assert (told["way"], "no request waits" in told["why"]) == ("adapter swap", True)
+        if long.is_alive():
+            break
+        lora.swap(lora.first)
     assert long.is_alive(), "it goes on, and the swap did not wait for it"
-    assert (told["way"], "no request waits" in told["why"]) == ("adapter swap", True)
-    asked = [lora.first, lora.one]
+    asked.append(lora.one)
     lora.ask(SHORT)  # beside the long one, which has no adapter
     assert lora.swap(lora.two)["way"] == "adapter swap"
     long.join()
