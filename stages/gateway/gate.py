@@ -172,7 +172,8 @@ class Gate:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
+            what = "1 generation was" if self.in_flight == 1 else f"{self.in_flight} generations were"
+            raise DrainTimeoutError(f"{what} still running after {timeout:g} s") from None
         finally:
             self._patience = None
 
