@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -32,6 +33,8 @@ from stages.trust import nobody
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
+KEPT_PORTS = 64  # of those given out last: more are not on their way to be bound at one time
+_KEPT: deque[socket.socket] = deque()
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -94,14 +97,23 @@ def free_port() -> int:
     """A loopback port nobody uses at this moment, and that no outgoing connection will take.
 
     The engine binds it seconds later. The kernel gives ports of its own range to outgoing connections, so
-    one below that range is taken, where there is one.
+    one below that range is taken, where there is one; and nobody else who asks here gets it meanwhile, in
+    any process: it stays bound. To servers that set SO_REUSEADDR, as all do, it is free for all that.
     """
     lowest = first_ephemeral_port()
     for _ in range(100):
         port = secrets.choice(range(lowest // 2, lowest)) if lowest >= 4096 else 0
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return int(probe.getsockname()[1])
+        kept = socket.socket()
+        try:
+            kept.bind((HOST, port))  # fails on what is kept elsewhere
+        except OSError:
+            kept.close()
+            continue
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _KEPT.append(kept)
+        if len(_KEPT) > KEPT_PORTS:
+            _KEPT.popleft().close()
+        return int(kept.getsockname()[1])
     raise DependencyDownError("no free port was found", hint="set engine.port to a free port")
 
 

@@ -13,8 +13,8 @@ completions: in the prompt):
     stub:tokens=N          N tokens
     stub:call NAME JSON    a tool call, to the end of the message
     stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between tokens
-    stub:status=N          an error answer with that status
-    stub:overflow          the context-length error
+    stub:hold=N            N tokens, and no more before `Steps.let_go` is set: by tests, in this process
+    stub:status=N          an error answer with that status   stub:overflow   the context-length error
     stub:experts           as a mixture-of-experts model: with the experts of each token (not in streams)
     stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage, experts (one short),
                            experts_cut
@@ -169,7 +169,7 @@ class _Answer:
         for _ in script.ids:
             if script.gap:
                 await asyncio.sleep(script.gap)
-            await self.steps.running()
+            await self.steps.running(held=script.hold == len(self.salts))
             self.salts.append(self.weights.salt)
             self.steps.sampled(self.name, len(self.salts))
         text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
@@ -194,7 +194,7 @@ class _Answer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         events, index = self._events(), 0
         while True:
-            await self.steps.running()
+            await self.steps.running(held=self.script.hold == len(self.salts))
             event = next(events, None)
             if event is None:
                 break

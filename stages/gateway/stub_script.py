@@ -12,9 +12,8 @@ import orjson
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
 EOS = 256
-_NUMBER = {
-    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
-}
+_NUMBERS = ("tokens", "delay", "gap", "hold", "status", "die")
+_NUMBER = {name: re.compile(rf"stub:{name}=([0-9.]+)") for name in _NUMBERS}
 _SAY = re.compile(r"stub:say (.*)", re.DOTALL)
 _CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
 _WRONG = re.compile(r"stub:wrong=(\w+)")
@@ -34,6 +33,7 @@ class Script:
         self.gap = _number("gap", words)
         self.status = int(_number("status", words))
         self.die = int(_number("die", words, -1))
+        self.hold = int(_number("hold", words, -1))
         self.overflow = "stub:overflow" in words
         self.experts = "stub:experts" in words
         wrong = _WRONG.search(words)

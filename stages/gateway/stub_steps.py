@@ -10,13 +10,18 @@ from typing import Any
 
 
 class Steps:
-    """Of one stub. Names are of requests (`X-Request-Id`), "" for one without."""
+    """Of one stub. Names are of requests (`X-Request-Id`), "" for one without.
+
+    Attributes:
+        let_go: set it and answers go on that their requests have told to hold (`stub:hold=N`).
+    """
 
     def __init__(self) -> None:
         self._sampled: dict[str, int] = {}
         self._finished: deque[str] = deque(maxlen=1000)
         self._running = asyncio.Event()
         self._running.set()
+        self.let_go = asyncio.Event()
 
     def pause(self, still: bool) -> None:
         """Stand still, or go on."""
@@ -25,8 +30,10 @@ class Steps:
         else:
             self._running.set()
 
-    async def running(self) -> None:
-        """Returns when the next token may be sampled."""
+    async def running(self, *, held: bool) -> None:
+        """Returns when the next token may be sampled, of an answer that is `held` once `let_go` is set."""
+        if held:
+            await self.let_go.wait()
         await self._running.wait()
 
     def sampled(self, name: str, tokens: int) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import psutil
@@ -185,3 +187,14 @@ def test_the_engines_port_is_none_that_an_outgoing_connection_takes() -> None:
     ports = {process.free_port() for _ in range(50)}
     assert len(ports) > 25
     assert lowest < 4096 or all(1024 < port < lowest for port in ports)
+
+
+def test_nobody_else_gets_a_port_before_the_engine_has_bound_it() -> None:
+    """Two that started engines at one moment could choose the same."""
+    port = process.free_port()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((process.HOST, port))
+    with HTTPServer((process.HOST, port), BaseHTTPRequestHandler) as server:
+        assert server.server_port == port
+    kept = [process.free_port() for _ in range(2 * process.KEPT_PORTS)]
+    assert len(set(kept[-process.KEPT_PORTS :])) == process.KEPT_PORTS == len(process._KEPT)

@@ -48,6 +48,7 @@ class Rig:
     url: str
     loaded: list[Path]
     load_s: float = 0.0
+    may_load: asyncio.Event
     bad: set[Path]  # folders whose weights do not load
 
     async def chat(self, content: str, **body: Any) -> httpx.Response:
@@ -66,6 +67,14 @@ class Rig:
     def waits_for_a_swap(self) -> bool:
         """Whether a swap waits for the one before it."""
         return bool(self.swapper._busy._waiters)
+
+    def sampled(self, tokens: int) -> bool:
+        """Whether the engine has so many tokens of an answer that is not complete."""
+        return any(count >= tokens for count in self.stub.steps.counts()["sampled"].values())
+
+    def let_go(self) -> None:
+        """Answers that were held go on, and none is held from now on."""
+        self.stub.steps.let_go.set()
 
     def read(self) -> Spool:
         self.spool.flush()
@@ -103,6 +112,7 @@ class Rig:
         if path in self.bad:
             raise IntegrityError("these weights do not load")
         await asyncio.sleep(self.load_s)
+        await self.may_load.wait()
         self.loaded.append(path)
 
 
@@ -122,7 +132,8 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
     verdicts = Verdicts(settings.pop("metrics", None))
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
-    rig.root, rig.loaded, rig.bad = root, [], set()
+    rig.root, rig.loaded, rig.bad, rig.may_load = root, [], set(), asyncio.Event()
+    rig.may_load.set()
     rig.stub = StubEngine()
     at_once = config.model_copy(update={"shutdown_timeout_s": 0.0})
     rig.engine_listener = Listener(rig.stub, [bind_tcp("127.0.0.1", 0)], at_once)
