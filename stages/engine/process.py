@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -33,8 +32,6 @@ from stages.trust import nobody
 
 HOST = "127.0.0.1"
 LOG_BYTES = 8 << 20
-KEPT_PORTS = 64  # of those given out last: more are not on their way to be bound at one time
-_KEPT: deque[socket.socket] = deque()
 # Phases of the start, recognised in the log, for people who wait.
 PHASES = (
     ("Waiting for application startup", "starting the HTTP server"),
@@ -93,27 +90,42 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
     ]
 
 
-def free_port() -> int:
-    """A loopback port nobody uses at this moment, and that no outgoing connection will take.
+class HeldPort(int):
+    """A port's number. As long as this object lives `free_port` gives the port to nobody else on the machine.
 
-    The engine binds it seconds later. The kernel gives ports of its own range to outgoing connections, so
-    one below that range is taken, where there is one; and nobody else who asks here gets it meanwhile, in
-    any process: it stays bound. To servers that set SO_REUSEADDR, as all do, it is free for all that.
+    It is bound here too, and not listened on: a server that sets SO_REUSEADDR, as vLLM and uvicorn do, binds
+    it all the same, as often as it is started.
+    """
+
+    _bound: socket.socket
+
+    @classmethod
+    def of(cls, bound: socket.socket) -> HeldPort:
+        """The port that `bound` is bound to, without SO_REUSEADDR so far."""
+        made = cls(bound.getsockname()[1])
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made._bound = bound
+        return made
+
+    def __del__(self) -> None:
+        self._bound.close()
+
+
+def free_port() -> HeldPort:
+    """A loopback port nobody uses at this moment, and that no outgoing connection will take: keep it.
+
+    The engine binds it seconds later, and again when it is started anew. The kernel gives ports of its own
+    range to outgoing connections, so one below that range is taken, where there is one.
     """
     lowest = first_ephemeral_port()
     for _ in range(100):
         port = secrets.choice(range(lowest // 2, lowest)) if lowest >= 4096 else 0
-        kept = socket.socket()
+        probe = socket.socket()
         try:
-            kept.bind((HOST, port))  # fails on what is kept elsewhere
+            probe.bind((HOST, port))
+            return HeldPort.of(probe)
         except OSError:
-            kept.close()
-            continue
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _KEPT.append(kept)
-        if len(_KEPT) > KEPT_PORTS:
-            _KEPT.popleft().close()
-        return int(kept.getsockname()[1])
+            probe.close()
     raise DependencyDownError("no free port was found", hint="set engine.port to a free port")
 
 

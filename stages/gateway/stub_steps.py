@@ -6,22 +6,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 
 class Steps:
-    """Of one stub. Names are of requests (`X-Request-Id`), "" for one without.
-
-    Attributes:
-        let_go: set it and answers go on that their requests have told to hold (`stub:hold=N`).
-    """
+    """Of one stub. Names are of requests (`X-Request-Id`), "" for one without."""
 
     def __init__(self) -> None:
         self._sampled: dict[str, int] = {}
         self._finished: deque[str] = deque(maxlen=1000)
         self._running = asyncio.Event()
         self._running.set()
-        self.let_go = asyncio.Event()
 
     def pause(self, still: bool) -> None:
         """Stand still, or go on."""
@@ -30,10 +26,10 @@ class Steps:
         else:
             self._running.set()
 
-    async def running(self, *, held: bool) -> None:
-        """Returns when the next token may be sampled, of an answer that is `held` once `let_go` is set."""
-        if held:
-            await self.let_go.wait()
+    async def running(self, hold: Path | None = None) -> None:
+        """Returns when the next token may be sampled: not as long as there is the file `hold`."""
+        while hold is not None and hold.exists():
+            await asyncio.sleep(0.01)
         await self._running.wait()
 
     def sampled(self, name: str, tokens: int) -> None:

@@ -72,9 +72,14 @@ class Rig:
         """Whether the engine has so many tokens of an answer that is not complete."""
         return any(count >= tokens for count in self.stub.steps.counts()["sampled"].values())
 
+    def hold(self, tokens: int) -> str:
+        """Words to the stub: so many tokens, and no more before `let_go`."""
+        (self.root / "hold").touch()
+        return f"stub:after={tokens} stub:hold={self.root / 'hold'}"
+
     def let_go(self) -> None:
-        """Answers that were held go on, and none is held from now on."""
-        self.stub.steps.let_go.set()
+        """Answers that were held go on."""
+        (self.root / "hold").unlink()
 
     def read(self) -> Spool:
         self.spool.flush()

@@ -46,7 +46,7 @@ async def test_a_gate_that_is_shut_stays_shut_after_a_swap(kind: str) -> None:
 
 async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     async with running(tmp_path, engine_connections=2, max_queue=3) as rig:
-        asked = [asyncio.create_task(rig.chat("stub:hold=0")) for _ in range(9)]
+        asked = [asyncio.create_task(rig.chat(rig.hold(0))) for _ in range(9)]
         await until(lambda: sum(each.done() for each in asked) == 4)
         rig.let_go()
         answers = await asyncio.gather(*asked)
@@ -62,7 +62,7 @@ async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Pa
 
 async def test_streams_have_a_bound_of_their_own(tmp_path: Path) -> None:
     async with running(tmp_path, max_streams=1) as rig:
-        first = asyncio.create_task(rig.chat("stub:hold=4", stream=True))
+        first = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
         await until(lambda: rig.gateway.admission.streams == 1)
         refused = await rig.chat("x", stream=True)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_streams")
@@ -73,8 +73,8 @@ async def test_streams_have_a_bound_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:
-    whole = asyncio.create_task(rig.chat("stub:hold=0"))
-    stream = asyncio.create_task(rig.chat("stub:hold=4", stream=True))
+    whole = asyncio.create_task(rig.chat(rig.hold(0)))
+    stream = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
     await until(lambda: rig.served.gate.in_flight == 2)
     draining = asyncio.create_task(rig.gateway.drain(60))
     await asyncio.sleep(0)
@@ -93,8 +93,8 @@ async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:
 
 
 async def test_what_takes_too_long_is_cut_short_told_and_recorded(rig: Rig) -> None:
-    whole = asyncio.create_task(rig.chat("stub:hold=0"))
-    stream = asyncio.create_task(rig.chat("stub:hold=4", stream=True))
+    whole = asyncio.create_task(rig.chat(rig.hold(0)))
+    stream = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
     await until(lambda: rig.served.gate.in_flight == 2 and rig.sampled(4))
     assert await rig.gateway.drain(0.05) == 2
     answer = await whole

@@ -60,7 +60,7 @@ def spans(rig: Rig) -> list[list[str]]:
 async def test_nobody_waits_and_each_answer_is_its_own_checkpoints(
     rig: Rig, swapper: Swapper, stream: bool
 ) -> None:
-    old = asyncio.create_task(rig.chat("stub:hold=4", stream=stream))
+    old = asyncio.create_task(rig.chat(rig.hold(4), stream=stream))
     await until(lambda: len(rig.stub.requests) == 1)
     done = await swapper.swap(checkpoint("one"))
     assert (done.verification, done.drained_s, old.done()) == ("proof of one", 0.0, False)

@@ -179,7 +179,7 @@ async def test_before_its_generation_is_recorded(rig: Rig) -> None:
     body = {
         "model": "rtrl",
         "stream": True,
-        "messages": [{"role": "user", "content": "stub:hold=4"}],
+        "messages": [{"role": "user", "content": rig.hold(4)}],
     }
     async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
         g = answer.headers["x-rtrl-generation-id"]

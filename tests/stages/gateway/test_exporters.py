@@ -54,9 +54,9 @@ class Process:
     """A gateway in a process of its own."""
 
     def __init__(self, folder: Path, engine_port: int) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, str(SERVER), str(folder), str(engine_port), str(port)]
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, str(SERVER), str(folder), str(engine_port), str(self.port)]
         self.child = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
     async def ready(self) -> None:

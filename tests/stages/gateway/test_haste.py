@@ -38,7 +38,7 @@ async def begun(gate: Gate) -> asyncio.Task[None]:
 
 
 async def test_a_rollback_does_not_wait_for_the_drain_before_it(rig: Rig) -> None:
-    long = asyncio.create_task(rig.chat("stub:hold=0"))
+    long = asyncio.create_task(rig.chat(rig.hold(0)))
     await until(lambda: len(rig.stub.requests) == 1)
     deploy = asyncio.create_task(swap(rig, "bbb", drain_timeout_s=EVER))
     await until(lambda: rig.served.gate.closed)

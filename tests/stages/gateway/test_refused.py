@@ -125,13 +125,13 @@ async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any, monkeypatc
 
     monkeypatch.setattr("stages.gateway.engine_client.asyncio", SimpleNamespace(timeout=timeout))
     async with running(tmp_path, engine_timeout_s=0.2) as rig:
-        asked = asyncio.create_task(rig.chat("stub:hold=0"))
+        asked = asyncio.create_task(rig.chat(rig.hold(0)))
         await until(lambda: len(rig.stub.requests) == 1)
         limits.pop().reschedule(0.0)
         answer = await asked
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "engine_timeout")
         text = ""
-        body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": "stub:hold=1"}]}
+        body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": rig.hold(1)}]}
         async with rig.http.stream("POST", "/v1/chat/completions", json=body) as streamed:
             async for line in streamed.aiter_lines():
                 if '"content":"T"' in line:

@@ -211,7 +211,7 @@ async def test_the_engine_dies_in_the_middle(rig: Rig) -> None:
 
 
 async def test_a_client_that_leaves_is_recorded_as_far_as_it_got(rig: Rig) -> None:
-    body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": "stub:hold=20"}]}
+    body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": rig.hold(20)}]}
     async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
         g = answer.headers["x-rtrl-generation-id"]
         lines = 0
@@ -232,7 +232,7 @@ async def test_a_client_that_leaves_a_whole_answer_is_recorded(rig: Rig) -> None
     with pytest.raises(httpx.ReadTimeout):
         await rig.http.post(
             "/v1/chat/completions",
-            json={"model": "rtrl", "messages": [{"role": "user", "content": "stub:hold=0"}]},
+            json={"model": "rtrl", "messages": [{"role": "user", "content": rig.hold(0)}]},
             timeout=httpx.Timeout(60, read=0.1),
         )
     rig.let_go()

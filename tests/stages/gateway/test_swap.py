@@ -141,7 +141,7 @@ async def test_nobody_waits_for_a_key_in_a_swaps_way(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_swap_that_cannot_wait_cuts_those_in_flight_short(rig: Rig, stream: bool) -> None:
-    old = asyncio.create_task(rig.chat("stub:hold=4", stream=stream))
+    old = asyncio.create_task(rig.chat(rig.hold(4), stream=stream))
     await until(lambda: rig.sampled(4))
     answer = await swap(rig, "bbb", drain_timeout_s=0.2, cut=True)
     assert answer.status_code == 200
@@ -159,7 +159,7 @@ async def test_a_swap_that_cannot_wait_cuts_those_in_flight_short(rig: Rig, stre
 
 
 async def test_a_stream_that_had_not_begun_gets_an_error_status(rig: Rig) -> None:
-    old = asyncio.create_task(rig.chat("stub:hold=0", stream=True))
+    old = asyncio.create_task(rig.chat(rig.hold(0), stream=True))
     await until(lambda: len(rig.stub.requests) == 1)
     assert (await swap(rig, "bbb", drain_timeout_s=0.1, cut=True)).status_code == 200
     cut = await old

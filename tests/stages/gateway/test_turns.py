@@ -138,7 +138,7 @@ async def test_an_answer_goes_on_and_each_token_has_its_sampler(
 ) -> None:
     rig, _, swapper = keeping
     rig.stub.load_seconds = 0.1
-    asked = asyncio.create_task(rig.chat("stub:tokens=20 stub:hold=4", stream=stream))
+    asked = asyncio.create_task(rig.chat(f"stub:tokens=20 {rig.hold(4)}", stream=stream))
     await until(lambda: rig.sampled(4))
     swapping = asyncio.create_task(swap(rig, swapper))
     await until(lambda: rig.served.gate.closed)
@@ -167,7 +167,7 @@ async def test_an_answer_with_tokens_of_unproven_weights_is_cut_and_marked(
 ) -> None:
     rig, engine, swapper = keeping
     engine.fails = True
-    asked = asyncio.create_task(rig.chat("stub:hold=4", stream=True))
+    asked = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
     await until(lambda: rig.sampled(4))
     with pytest.raises(SwapError, match="the previous weights are served"):
         await swap(rig, swapper)

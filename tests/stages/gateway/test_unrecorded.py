@@ -43,7 +43,7 @@ async def test_a_stream_that_is_cut_does_not_end_as_if_whole(rig: Rig, how: str)
     if how == "the engine dies":
         cut = await rig.chat("stub:die=4", stream=True)
     else:
-        asking = asyncio.create_task(rig.chat("stub:hold=4", stream=True))
+        asking = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
         await until(lambda: rig.sampled(4))
         async with rig.served.gate.exclusive(0.1, cut=True):
             cut = await asking
