@@ -101,7 +101,7 @@ class State:
         """The verdict of a commit under these settings; None when there is none that counts."""
         try:
             found = msgspec.json.decode((self.verdicts / f"{commit}.json").read_bytes(), type=Verdict)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             return None
         again = found.in_doubt and load() <= max(BUSY, found.load / 2)
         if found.key != key or found.outcome == "unfinished" or again:
