@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx._config as defaults
 import httpx._transports.default as transports
 import pytest
 from hypothesis import settings
@@ -35,6 +36,9 @@ settings.load_profile("rtrl")
 
 # httpx reads the machine's certificates for each client anew, 20 ms of a core: once does for all tests
 transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
+
+# nor is one that stands still for five seconds, after which httpx gives up where nothing else is said
+vars(defaults.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = Path("/dev/shm")

@@ -3,9 +3,10 @@ takes of memory; and whether killed runs end with the weights of an undisturbed 
 
 All contenders train the same 19 million parameter model on the same batch (`_train_batch.py`), in turn
 within one run, on two threads; those whose matrix products share them (padded, TRL) with the faster of
-one and two threads, for on a busy machine two stand still. Ours is the update of `rtrl train`:
-packing, passes, guards, clipping, AdamW and the micro-checkpoint on disk; scoring before it is shown
-apart. Tokens are those of the sequences, padding not counted.
+one and two threads, for on a busy machine two stand still. The bare passes are nearest to ours, within
+what the machine's speed moves from one minute to the next: the two alone take turns, three times as often.
+Ours is the update of `rtrl train`: packing, passes, guards, clipping, AdamW and the micro-checkpoint on
+disk; scoring before it is shown apart. Tokens are those of the sequences, padding not counted.
 
 TRL (PyPI) is installed into build/bench-trl on the first run, with this environment's torch.
 RTRL_BENCH_RUNS, RTRL_BENCH_SEQUENCES, RTRL_BENCH_THREADS, RTRL_BENCH_KILLS change the sizes.
@@ -14,7 +15,6 @@ RTRL_BENCH_RUNS, RTRL_BENCH_SEQUENCES, RTRL_BENCH_THREADS, RTRL_BENCH_KILLS chan
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benches._processes import ROOT, environment, module
 from benches._train_batch import save, sequences
@@ -30,7 +31,9 @@ from benches._train_contenders import THREADS, Bare, Ours, Padded, Peer, install
 from benches._train_kills import kill_figures
 
 RUNS = int(os.environ.get("RTRL_BENCH_RUNS", "3"))
+CLOSE = 3  # times as many runs where a ratio lies near its bar
 SEQUENCES = int(os.environ.get("RTRL_BENCH_SEQUENCES", "48"))
+Floats = NDArray[np.float64]
 LOSS_TOKENS = LOSS_VOCABULARY = 32768
 
 
@@ -58,22 +61,30 @@ def speed_figures() -> list[dict[str, Any]]:
         write_model(home / "model")
         save(home / "batch.npz", batch)
         with Peer(python, home) as peer:
-            contenders: dict[str, Callable[[], float]] = {
-                "ours": Ours(batch, home).update,
-                "score": Ours(batch, home).score,
-                "bare": Bare(batch, home).run,
-                "padded": faster("padded", Padded(batch, home).run),
-                "trl": faster("trl", peer.step),
-            }
-            seconds: dict[str, list[float]] = {name: [] for name in contenders}
-            for run in range(RUNS + 1):  # the first warms up
-                order = list(contenders) if run % 2 else list(reversed(contenders))
-                for name in order:
-                    took = contenders[name]()
-                    say(f"run {run} of {RUNS}: {name} {tokens / took:.0f} tokens/s")
-                    if run:
-                        seconds[name].append(took)
-    return ratios({name: [tokens / took for took in each] for name, each in seconds.items()})
+            ours = Ours(batch, home)
+            near = in_turn({"ours": ours.update, "bare": Bare(batch, home).run}, CLOSE * RUNS)
+            far = in_turn(
+                {
+                    "ours": ours.update,
+                    "score": ours.score,
+                    "padded": faster("padded", Padded(batch, home).run),
+                    "trl": faster("trl", peer.step),
+                },
+                RUNS,
+            )
+    return ratios(*({name: tokens / took for name, took in each.items()} for each in (near, far)))
+
+
+def in_turn(contenders: dict[str, Callable[[], float]], runs: int) -> dict[str, Floats]:
+    """Seconds [runs] of each contender."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in range(runs + 1):  # the first warms up
+        for name in list(contenders) if run % 2 else list(reversed(contenders)):
+            took = contenders[name]()
+            say(f"run {run} of {runs}: {name} {took:.2f} s")
+            if run:
+                seconds[name].append(took)
+    return {name: np.array(each) for name, each in seconds.items()}
 
 
 def faster(name: str, work: Callable[[int], float]) -> Callable[[], float]:
@@ -84,43 +95,35 @@ def faster(name: str, work: Callable[[int], float]) -> Callable[[], float]:
     return lambda: work(best)
 
 
-def ratios(rates: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """The figures with a bar, and those that explain them."""
+def ratios(near: dict[str, Floats], far: dict[str, Floats]) -> list[dict[str, Any]]:
+    """The figures with a bar, and those that explain them, from tokens/s [runs] of contenders in turn."""
     told = (
-        ("train.vs_padded", "plain padded Hugging Face loop", "padded", ">= 1.3"),
-        ("train.vs_bare", "bare packed forward and backward of the same model", "bare", ">= 0.9"),
-        ("train.vs_trl", "TRL's GRPO trainer on the same batch", "trl", ">= 1.5"),
+        ("train.vs_padded", "plain padded Hugging Face loop", far, "padded", ">= 1.3"),
+        ("train.vs_bare", "bare packed forward and backward of the same model", near, "bare", ">= 0.9"),
+        ("train.vs_trl", "TRL's GRPO trainer on the same batch", far, "trl", ">= 1.5"),
     )
     found = [
-        figure(name, f"tokens/s over: {what}", over(rates["ours"], rates[key]), "ratio", bar, rates["ours"],
-               rates[key])
-        for name, what, key, bar in told
-    ]  # fmt: skip
-    whole = [1 / (1 / a + 1 / b) for a, b in zip(rates["ours"], rates["score"], strict=True)]
+        figure(name, f"tokens/s over: {what}", rates["ours"], rates[key], bar)
+        for name, what, rates, key, bar in told
+    ]
+    whole = 1 / (1 / far["ours"] + 1 / far["score"])
     what = "the same with scoring by the parent, which a padded loop does not do, counted in"
-    scored = over(whole, rates["padded"])
-    return [*found, figure("train.scored_vs_padded", what, scored, "ratio", "", whole, rates["padded"])]
+    return [*found, figure("train.scored_vs_padded", what, whole, far["padded"], "")]
 
 
-def over(ours: list[float], theirs: list[float]) -> list[float]:
-    """The ratio of each run."""
-    return [a / b for a, b in zip(ours, theirs, strict=True)]
-
-
-def figure(
-    name: str, what: str, values: list[float], unit: str, bar: str, ours: list[float], theirs: list[float]
-) -> dict[str, Any]:
-    """The median over the runs, with their spread."""
+def figure(name: str, what: str, ours: Floats, theirs: Floats, bar: str) -> dict[str, Any]:
+    """The median of the runs' ratios, with their spread."""
+    values = ours / theirs
     return {
         "id": name,
         "what": what,
-        "value": round(statistics.median(values), 3),
-        "unit": unit,
+        "value": round(float(np.median(values)), 3),
+        "unit": "ratio",
         "bar": bar,
-        "ours": round(statistics.median(ours), 1),
-        "theirs": round(statistics.median(theirs), 1),
+        "ours": round(float(np.median(ours)), 1),
+        "theirs": round(float(np.median(theirs)), 1),
         "runs": len(values),
-        "spread": [round(min(values), 3), round(max(values), 3)],
+        "spread": [round(float(values.min()), 3), round(float(values.max()), 3)],
     }
 
 

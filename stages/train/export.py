@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stages import modelio, served_fingerprint
+from stages.errors import UsageError
 from stages.linestate import (
     ADAPTER_FILE,
     MASTERS_FILE,
@@ -62,6 +63,20 @@ def write_checkpoint(
     published = as_delta(folder, parent, ctx.store, config.delta_chain)
     ctx.log.write("train.weights", **published.as_dict())
     return Output("checkpoint", meta, published.base), published
+
+
+def refuse_unmoved(finished: Finished, folder: Path, config: TrainConfig) -> None:
+    """Raise UsageError when the checkpoint in `folder` says of each probe what its parent says.
+
+    Not where what rounding took is kept, and adds up: in float32 masters, in an adapter.
+    """
+    probes = served_fingerprint.read_fingerprint(folder)["logprobs"]
+    kept = finished.adapted is not None or config.export_dtype != "float32"
+    if not kept and probes["child"] == probes["parent"]:
+        raise UsageError(
+            "the update changed no logprob of the fingerprint's probes: its steps are lost in rounding",
+            hint=f"set train.learning_rate (now {config.learning_rate:g}) higher; no episode was used up",
+        )
 
 
 def write_line_state(

@@ -207,7 +207,7 @@ class Phases:
     ) -> tuple[dict[str, Output], Published]:
         """Checkpoint and line state, and how the weights are published. On rank 0.
 
-        Only the episodes that were used count as seen.
+        Only the episodes that were used count as seen. Raises UsageError when nothing moved.
         """
         used = sorted(updated.used)
         table = updated_baselines(
@@ -219,6 +219,7 @@ class Phases:
         checkpoint, published = export.write_checkpoint(
             finished, self.parent, out_dir, self.config, self.ctx, drafting.head if drafting else None
         )
+        export.refuse_unmoved(finished, out_dir / export.CHECKPOINT, self.config)
         state = export.write_line_state(
             finished,
             self.before,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -32,8 +30,8 @@ def on_the_edge(world: TrainWorld, turn: Turn, kind: str, moved: float) -> Turn:
     return Turn(turn.prompt, output, np.array([float(logp)], np.float32), turn.checkpoint, recorded)
 
 
-def edges(root: Path, kind: str, moved: float) -> int:
-    world = TrainWorld(root)
+def edges(world: TrainWorld, kind: str, moved: float) -> int:
+    """How many tokens of a run were cut on the edge; one of its answers is."""
     told = world.episodes(30)
     told[0].turns = [on_the_edge(world, told[0].turns[0], kind, moved)]
     world.experience(told)
@@ -42,16 +40,13 @@ def edges(root: Path, kind: str, moved: float) -> int:
     return int(figures["edges"])
 
 
-@pytest.mark.parametrize("kind", ["min_p", "top_p"])
-@pytest.mark.parametrize("moved", [-4e-6, 4e-6])
+@pytest.mark.parametrize(("kind", "moved"), [("min_p", -4e-6), ("top_p", 4e-6)])
 def test_the_log_says_on_which_side_of_the_edge_the_engine_cut(
-    tmp_path: Path, kind: str, moved: float
+    world: TrainWorld, kind: str, moved: float
 ) -> None:
-    assert edges(tmp_path, kind, moved) == 1
+    assert edges(world, kind, moved) == 1
 
 
-@pytest.mark.parametrize("kind", ["min_p", "top_p"])
-@pytest.mark.parametrize("moved", [-1e-3, 1e-3])
-def test_further_away_it_is_another_threshold(tmp_path: Path, kind: str, moved: float) -> None:
+def test_further_away_it_is_another_threshold(world: TrainWorld) -> None:
     with pytest.raises(IntegrityError, match="proof"):
-        edges(tmp_path, kind, moved)
+        edges(world, "min_p", -1e-3)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from stages.errors import InconclusiveError, IntegrityError
+from stages.errors import InconclusiveError, IntegrityError, UsageError
 from stages.linestate import consumed_episodes
 from stages.progress import Silent
 from stages.train.config import TrainConfig
@@ -130,3 +130,10 @@ def test_moments_that_are_no_moments_stop_the_run_before_a_step(value: float, tm
     with pytest.raises(IntegrityError, match=r"exp_avg_sq\.w is not finite") as caught:
         read_moments(tmp_path / "moments")
     assert caught.value.code == 12
+
+
+def test_an_update_that_moves_no_weight_is_refused_and_uses_nothing_up(world: TrainWorld) -> None:
+    world.experience(world.episodes(12))
+    with pytest.raises(UsageError, match="changed no logprob"):
+        world.train("train.learning_rate=1e-30")
+    assert world.train().metrics["trained_episodes"] == 12
