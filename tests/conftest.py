@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx._config as defaults
 import httpx._transports.default as transports
 import pytest
 from hypothesis import settings
@@ -29,12 +30,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# a busy machine is no failure: what an example has to be is right, not quick
-settings.register_profile("rtrl", deadline=None)
+# A busy machine is no failure: what an example has to be is right, not quick. Nor is a lucky one, found by
+# one run of many: all runs try the same. Others are looked for by `pytest --hypothesis-profile explore`.
+settings.register_profile("rtrl", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("rtrl")
 
 # httpx reads the machine's certificates for each client anew, 20 ms of a core: once does for all tests
 transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
+
+# nor is one that stands still for five seconds, after which httpx gives up where nothing else is said
+vars(defaults.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = Path("/dev/shm")

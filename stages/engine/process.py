@@ -90,18 +90,42 @@ def arguments(checkpoint_dir: Path, config: EngineConfig, port: int) -> list[str
     ]
 
 
-def free_port() -> int:
-    """A loopback port nobody uses at this moment, and that no outgoing connection will take.
+class HeldPort(int):
+    """A port's number. As long as this object lives `free_port` gives the port to nobody else on the machine.
 
-    The engine binds it seconds later. The kernel gives ports of its own range to outgoing connections, so
-    one below that range is taken, where there is one.
+    It is bound here too, and not listened on: a server that sets SO_REUSEADDR, as vLLM and uvicorn do, binds
+    it all the same, as often as it is started.
+    """
+
+    _bound: socket.socket
+
+    @classmethod
+    def of(cls, bound: socket.socket) -> HeldPort:
+        """The port that `bound` is bound to, without SO_REUSEADDR so far."""
+        made = cls(bound.getsockname()[1])
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made._bound = bound
+        return made
+
+    def __del__(self) -> None:
+        self._bound.close()
+
+
+def free_port() -> HeldPort:
+    """A loopback port nobody uses at this moment, and that no outgoing connection will take: keep it.
+
+    The engine binds it seconds later, and again when it is started anew. The kernel gives ports of its own
+    range to outgoing connections, so one below that range is taken, where there is one.
     """
     lowest = first_ephemeral_port()
     for _ in range(100):
         port = secrets.choice(range(lowest // 2, lowest)) if lowest >= 4096 else 0
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        probe = socket.socket()
+        try:
             probe.bind((HOST, port))
-            return int(probe.getsockname()[1])
+            return HeldPort.of(probe)
+        except OSError:
+            probe.close()
     raise DependencyDownError("no free port was found", hint="set engine.port to a free port")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stages import routing
-from stages.errors import DependencyDownError
+from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
 from stages.gateway.conversations import Conversations
@@ -119,19 +119,23 @@ class Recorder:
         call.arm.served.turns.end(call.id)
         self._metrics.unrecorded(reason)
 
-    async def prepare(self, call: Call) -> None:
-        """See that the user has a key, so that `record` need not wait for the disk. Raises ApiError 503."""
-        user = call.who.user
-        if call.who.no_train:
-            return
-        while not self._vault.has_key(user):
-            self._wanted.add(user)
+    def ready(self, who: Who) -> bool:
+        """Whether a generation for this user can be recorded without waiting for the disk."""
+        return who.no_train or self._vault.has_key(who.user)
+
+    async def prepare(self, who: Who) -> None:
+        """Returns when `ready`, by a key of the user's own; raises ApiError 503.
+
+        It may wait for long, for another process that writes keys: hold nothing for which others wait.
+        """
+        while not self.ready(who):
+            self._wanted.add(who.user)
             if self._making is None:
                 self._making = asyncio.create_task(self._make_keys())
             try:
                 await asyncio.shield(self._making)
-            except DependencyDownError as error:
-                self.abandon(call, "spool_full")
+            except RtrlError as error:
+                self._metrics.unrecorded("spool_full")
                 raise _not_recorded() from error
 
     async def _make_keys(self) -> None:

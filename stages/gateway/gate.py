@@ -172,7 +172,10 @@ class Gate:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            raise DrainTimeoutError(f"{self.in_flight} generations were still running") from None
+            if not self.in_flight:  # the last one has left at that very moment
+                return
+            what = "1 generation was" if self.in_flight == 1 else f"{self.in_flight} generations were"
+            raise DrainTimeoutError(f"{what} still running after {timeout:g} s") from None
         finally:
             self._patience = None
 

@@ -2,7 +2,7 @@
 
 For tests, for benchmarks of everything around the engine, and for writing a client without a GPU:
 
-    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--stage-seconds S]
+    python -m stages.gateway.stub_engine --port 8001 [--model FOLDER] [--load-seconds S] [--stage-hold FILE]
         [--lie KIND:TEXT]
 
 Tokens are the bytes of the text (id = byte), so ids and text always agree. Without instructions the
@@ -13,8 +13,8 @@ completions: in the prompt):
     stub:tokens=N          N tokens
     stub:call NAME JSON    a tool call, to the end of the message
     stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between tokens
-    stub:status=N          an error answer with that status
-    stub:overflow          the context-length error
+    stub:hold=FILE         before the last token (stub:after=N: after N), as long as there is that file
+    stub:status=N          an error answer with that status; stub:overflow for the context-length error
     stub:experts           as a mixture-of-experts model: with the experts of each token (not in streams)
     stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage, experts (one short),
                            experts_cut
@@ -169,7 +169,7 @@ class _Answer:
         for _ in script.ids:
             if script.gap:
                 await asyncio.sleep(script.gap)
-            await self.steps.running()
+            await self.steps.running(script.held(len(self.salts)))
             self.salts.append(self.weights.salt)
             self.steps.sampled(self.name, len(self.salts))
         text = bytes(i for i in script.ids if i != EOS).decode(errors="replace")
@@ -194,7 +194,7 @@ class _Answer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         events, index = self._events(), 0
         while True:
-            await self.steps.running()
+            await self.steps.running(self.script.held(len(self.salts)))
             event = next(events, None)
             if event is None:
                 break
@@ -281,12 +281,12 @@ def main() -> None:
     parser.add_argument("--served-model-name", default="rtrl")
     parser.add_argument("--model", type=Path, help="the checkpoint folder it pretends to hold")
     parser.add_argument("--load-seconds", type=float, default=0, help="how long new weights take to load")
-    parser.add_argument("--stage-seconds", type=float, default=0, help="how long they take to be made ready")
+    parser.add_argument("--stage-hold", type=Path, help="they are not ready as long as there is this file")
     parser.add_argument("--lie", default="", help="KIND:TEXT, see stub_weights.py")
     arguments, _ = parser.parse_known_args()  # vLLM's other arguments are accepted
     key, name = os.environ.get("RTRL_ENGINE_KEY", ""), arguments.served_model_name
     stub = StubEngine(name, arguments.model, key, arguments.lie)
-    stub.load_seconds, stub.weights.stage_seconds = arguments.load_seconds, arguments.stage_seconds
+    stub.load_seconds, stub.weights.stage_hold = arguments.load_seconds, arguments.stage_hold
     if arguments.model is not None and (arguments.model / WORDS).is_file():
         stub.words = (arguments.model / WORDS).read_text(encoding="utf-8")
     app = KeyGuard(stub) if key else stub

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ import orjson
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
 EOS = 256
-_NUMBER = {
-    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
-}
+_NUMBERS = ("tokens", "delay", "gap", "after", "status", "die")
+_NUMBER = {name: re.compile(rf"stub:{name}=([0-9.]+)") for name in _NUMBERS}
 _SAY = re.compile(r"stub:say (.*)", re.DOTALL)
 _CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
+_HOLD = re.compile(r"stub:hold=(\S+)")
 _WRONG = re.compile(r"stub:wrong=(\w+)")
 
 
@@ -36,13 +37,19 @@ class Script:
         self.die = int(_number("die", words, -1))
         self.overflow = "stub:overflow" in words
         self.experts = "stub:experts" in words
-        wrong = _WRONG.search(words)
+        hold, wrong = _HOLD.search(words), _WRONG.search(words)
+        self._hold, self._after = Path(hold[1]) if hold else None, int(_number("after", words, -1))
         self.wrong = wrong[1] if wrong else ""
         ids = [*self.text.encode(), EOS]
         self.finish = "stop"
         if max_tokens is not None and len(ids) > max_tokens:
             ids, self.finish = ids[:max_tokens], "length"
         self.ids = ids
+
+    def held(self, sampled: int) -> Path | None:
+        """The file that has to go before the next token, after `sampled` of them; None for none."""
+        after = len(self.ids) - 1 if self._after < 0 else self._after
+        return self._hold if sampled == after else None
 
 
 def routed_experts(tokens: list[int], wrong: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 
@@ -25,8 +26,10 @@ class Steps:
         else:
             self._running.set()
 
-    async def running(self) -> None:
-        """Returns when the next token may be sampled."""
+    async def running(self, hold: Path | None = None) -> None:
+        """Returns when the next token may be sampled: not as long as there is the file `hold`."""
+        while hold is not None and hold.exists():
+            await asyncio.sleep(0.01)
         await self._running.wait()
 
     def sampled(self, name: str, tokens: int) -> None:

@@ -24,7 +24,8 @@ class StubWeights:
         lie: "" or KIND:TEXT, what it does when told to load a folder whose fingerprint holds TEXT, while it
             says that it did so: `keep` loads nothing; `blind` loads nothing and claims to hold it; `cache`
             loads it and answers from the prefix cache.
-        stage_seconds: how long it takes to make weights ready.
+        stage_hold: as long as there is this file no weights are made ready; `FILE.reached` says that some are
+            waited for.
     """
 
     def __init__(self, path: Path | None = None, lie: str = "") -> None:
@@ -36,7 +37,7 @@ class StubWeights:
         self.kept: tuple[str, Path | None, int] = ("", None, 0)  # key, path and salt of what was held before
         self.staged = ("", Path())  # key and path of what was made ready
         self._documents: dict[Path, dict[str, Any]] = {}  # fingerprints of what is held and kept, by folder
-        self.stage_seconds = self.stages_at = 0.0
+        self.stage_hold: Path | None = None
 
     @property
     def cached_tokens(self) -> int:
@@ -63,15 +64,15 @@ class StubWeights:
         raise ValueError(f"no such method: {body.get('method')}")
 
     def _stage(self, path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Ready after `stage_seconds` from when it was asked first."""
-        staged = (str(arguments.get("key", "")), path)
+        """Ready when nothing holds it up."""
         if arguments.get("limit_gib") == 0:
             return {"state": "", "why": "engine.resident_gib is 0"}
-        if self.staged != staged:
-            self.staged, self.stages_at = staged, time.monotonic() + self.stage_seconds
-        left = self.stages_at - time.monotonic()
-        time.sleep(min(max(left, 0), 0.05))
-        return {"state": "going" if left > 0.05 else "staged", "why": ""}
+        self.staged = (str(arguments.get("key", "")), path)
+        if self.stage_hold is not None and self.stage_hold.exists():
+            self.stage_hold.with_name(f"{self.stage_hold.name}.reached").touch()
+            time.sleep(0.02)
+            return {"state": "going", "why": ""}
+        return {"state": "staged", "why": ""}
 
     def _load(self, path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
         """Another folder, or the one before by its key, without a look at it."""

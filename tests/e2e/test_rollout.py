@@ -18,7 +18,7 @@ import pytest
 from stages.served_fingerprint import write_fingerprint
 from stages.stage import Artifact
 from stages.workspace import SETTINGS_FILE
-from tests import processes
+from tests import processes, salted
 from tests.e2e.conftest import World
 from tests.e2e.tiny import nudge_checkpoint
 
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.vllm
 
 T0, HOUR = 1_770_000_000, 3600
 USERS = 60
+EVEN = "even-446"  # draws 30 of them, and of those the same share keeps its edits
 AB = """
 [collect]
 clock = "events"
@@ -51,8 +52,9 @@ def rollout(served: World) -> Iterator[World]:
     file.write_text(before)
 
 
-def rtrl(world: World, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = processes.rtrl(*arguments, "-w", str(world.workspace.root), "--json")
+def rtrl(world: World, *arguments: str, salt: str = "") -> tuple[int, dict[str, Any]]:
+    arguments = (*arguments, "-w", str(world.workspace.root), "--json")
+    done = salted.rtrl(salt, *arguments) if salt else processes.rtrl(*arguments)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -127,7 +129,7 @@ def live(world: World) -> str:
 def test_good_bad_and_taken_back_by_hand(rollout: World) -> None:
     served = rollout
     good = served.second
-    code, told = rtrl(served, "deploy", "--input", good.digest, "--canary", "0.5")
+    code, told = rtrl(served, "deploy", "--input", good.digest, "--canary", "0.5", salt=EVEN)
     assert code == 0, told
     use(served, 0, {short(served.first): 0.5, short(good): 0.9})
     code, told = rtrl(served, "ab", "--decide", "--set", "ab.horizon_s=0.001")
@@ -135,7 +137,7 @@ def test_good_bad_and_taken_back_by_hand(rollout: World) -> None:
     assert live(served) == good.digest
 
     bad = child_of(served, good, "bad", 3)
-    code, told = rtrl(served, "deploy", "--input", bad.digest, "--canary", "0.5")
+    code, told = rtrl(served, "deploy", "--input", bad.digest, "--canary", "0.5", salt=EVEN)
     assert code == 0, told
     use(served, 10, {short(good): 0.9, short(bad): 0.1})
     code, told = rtrl(served, "ab", "--decide")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from stages.gateway.server import bind_unix
 from stages.vault import Vault
 from stages.workspace import Workspace
 from tests import processes
-from tests.security.wire import CHAT, Site, chat, head, statuses
+from tests.security.wire import CHAT, PATIENCE_S, Site, chat, head, statuses
 from tests.stages.gateway.rig import running
 
 ADMIN = (
@@ -32,7 +33,7 @@ ADMIN = (
 
 def post(site: Site, path: str, body: Any, key: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.post(site.endpoint.url + path, json=body, headers=headers, timeout=10)
+    return httpx.post(site.endpoint.url + path, json=body, headers=headers, timeout=PATIENCE_S)
 
 
 def made(site: Site, key: str) -> str:
@@ -89,7 +90,7 @@ def test_a_revoked_key_is_refused_within_a_second(site: Site) -> None:
 
 
 def test_a_rate_holds_for_its_key_alone(site: Site) -> None:
-    key = ApiKeys.create(site.world.workspace.keys_dir, "eager", rate=0.05, burst=3)
+    key = ApiKeys.create(site.world.workspace.keys_dir, "eager", rate=0.001, burst=3)
     asked = head("GET", "/v1/models", f"Authorization: Bearer {key}")
     site.until(lambda: statuses(site.send(asked)) == [200])  # it is known
     found = [status for _ in range(4) for status in statuses(site.send(asked))]
@@ -204,7 +205,7 @@ def test_a_host_header_opens_nothing(site: Site) -> None:
 
 def test_the_admin_side_wants_its_own_key(site: Site) -> None:
     transport = httpx.HTTPTransport(uds=site.endpoint.admin_socket)
-    with httpx.Client(transport=transport, base_url="http://admin") as client:
+    with httpx.Client(transport=transport, base_url="http://admin", timeout=PATIENCE_S) as client:
         for key in ("", f"Bearer {site.key}", "Bearer", f"Bearer {site.endpoint.admin_key[:-1]}"):
             for path in ADMIN[:-1]:
                 for method in ("GET", "POST"):
@@ -241,9 +242,11 @@ def test_what_is_captured_is_its_owners_alone(site: Site, tmp_path: Path) -> Non
     for folder in ("spool", "keys", "run", "store"):
         assert stat.S_IMODE((root / folder).stat().st_mode) == 0o700, folder
     for folder in ("spool", "keys", "run"):
-        for path in (root / folder).rglob("*"):
-            mode = stat.S_IMODE(path.lstat().st_mode)
-            assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+        for where, folders, names in os.walk(root / folder):
+            for name in (*folders, *names):
+                with suppress(FileNotFoundError):  # the gateway works there, and renames what it wrote
+                    mode = os.lstat(Path(where, name)).st_mode
+                    assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), (where, name)
     umask = os.umask(0)
     try:
         workspace = Workspace.create(tmp_path / "ws", "")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from stages.target.endpoint import Endpoint
 from tests.stages.serving.conftest import StubWorld
 
 CHAT = "/v1/chat/completions"
+PATIENCE_S = 60.0  # a machine that stands still for some seconds is no fault of what is tested
 
 
 @dataclass
@@ -44,10 +47,10 @@ class Site:
         assert parts.port
         return parts.hostname, parts.port
 
-    def connect(self, timeout: float = 5.0) -> socket.socket:
+    def connect(self, timeout: float = PATIENCE_S) -> socket.socket:
         return socket.create_connection(self.address, timeout)
 
-    def send(self, *pieces: bytes, pause: float = 0.0, timeout: float = 5.0) -> bytes:
+    def send(self, *pieces: bytes, pause: float = 0.0, timeout: float = PATIENCE_S) -> bytes:
         """Send the pieces and read until the gateway closes, or says nothing for `timeout` seconds."""
         with self.connect(timeout) as sock:
             for piece in pieces:
@@ -59,7 +62,7 @@ class Site:
     def generations(self) -> list[Generation]:
         """What is recorded by now."""
         transport = httpx.HTTPTransport(uds=self.endpoint.admin_socket)
-        with httpx.Client(transport=transport, base_url="http://admin") as client:
+        with httpx.Client(transport=transport, base_url="http://admin", timeout=PATIENCE_S) as client:
             key = {"authorization": f"Bearer {self.endpoint.admin_key}"}
             client.post("/admin/spool/flush", headers=key).raise_for_status()
         spool = Spool.reading(self.world.workspace.spool_dir)
@@ -68,7 +71,7 @@ class Site:
         finally:
             spool.close()
 
-    def until(self, true: Callable[[], bool], timeout: float = 10.0) -> None:
+    def until(self, true: Callable[[], bool], timeout: float = PATIENCE_S) -> None:
         """Wait for something that the gateway is about to know."""
         end = time.monotonic() + timeout
         while not true():
@@ -87,6 +90,21 @@ def read(sock: socket.socket) -> bytes:
         while piece := sock.recv(65536):
             found += piece
     return found
+
+
+def sometimes(holds: Callable[[], bool]) -> bool:
+    """Whether it holds in one of five attempts.
+
+    For what has to happen within parts of a second: a machine that stands still spoils one attempt, a fault
+    spoils them all.
+    """
+    return any(holds() for _ in range(5))
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Files under a folder in which somebody works meanwhile: they may be gone, see `FileNotFoundError`."""
+    for where, _, names in os.walk(folder):
+        yield from (Path(where) / name for name in names)
 
 
 def head(method: str, target: str, *headers: str, close: bool = True) -> bytes:

@@ -17,12 +17,32 @@ from stages.workspace import Workspace
 from tests.stages.cycle.cycle_world import run
 
 
-def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(world: tuple[Workspace, Store]) -> None:
-    stages = chain()
-    stages["train"].before = lambda: time.sleep(30)
-    started = time.monotonic()
-    result = run(world, stages, deadline="4s")  # train is late at 70 %: 2.8 s
-    assert time.monotonic() - started < 10
+class Clock:
+    """Time that goes on only when told."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def go_on(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(
+    world: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages, clock = chain(), Clock()
+    monkeypatch.setattr("stages.cycle.deadline.time", clock)
+    stages["distill"].before = lambda: clock.go_on(2519.8)  # train is late at 70 % of the hour
+
+    def trains() -> None:
+        time.sleep(60)
+        raise AssertionError("nobody stopped it")
+
+    stages["train"].before = trains
+    result = run(world, stages, deadline="1h")
     assert (result.status, result.exit_code) == ("inconclusive", 4)
     assert result.error is not None
     assert result.error["kind"] == "late"
@@ -32,14 +52,15 @@ def test_a_late_stage_stops_and_the_next_cycle_goes_on_there(world: tuple[Worksp
     assert (again.exit_code, again.resumed_at) == (0, "train")
 
 
-def test_deploy_is_not_begun_late_and_not_interrupted() -> None:
-    shares = CycleConfig().shares
-    over = Deadline(10.0, shares, started=time.monotonic() - 11)
+def test_deploy_is_not_begun_late_and_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, shares = Clock(), CycleConfig().shares
+    monkeypatch.setattr("stages.cycle.deadline.time", clock)
+    over = Deadline(10.0, shares, started=clock.now - 11)
     with pytest.raises(LateError, match="deploy was not begun"), over.limit("deploy"):
         raise AssertionError
-    nearly = Deadline(10.0, shares, started=time.monotonic() - 9.95)
+    nearly = Deadline(10.0, shares, started=clock.now - 9.95)
     with nearly.limit("deploy"):
-        time.sleep(0.1)
+        time.sleep(0.1)  # of the timer that the other stages have
 
 
 def test_the_table_of_shares() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_gone(pid: int, seconds: float = 5) -> bool:
+def wait_gone(pid: int, seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not gone(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -185,3 +187,29 @@ def test_the_engines_port_is_none_that_an_outgoing_connection_takes() -> None:
     ports = {process.free_port() for _ in range(50)}
     assert len(ports) > 25
     assert lowest < 4096 or all(1024 < port < lowest for port in ports)
+
+
+def test_a_port_that_was_given_is_given_to_nobody_else_and_can_be_bound_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two engines that started at once took the same one, once in some hundred starts of so many."""
+    port = process.free_port()
+    offered = [int(port)] * 3  # the dice fall on it three times more
+    monkeypatch.setattr(process, "first_ephemeral_port", lambda: 32_768)
+    monkeypatch.setattr("secrets.choice", lambda of: offered.pop() if offered else random.choice(of))
+    assert process.free_port() != port
+    assert offered == []
+    for _ in range(2):  # an engine, and the one that is started in its place
+        with socket.socket() as server, socket.socket() as client:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((process.HOST, port))
+            server.listen()
+            client.connect((process.HOST, port))
+            server.accept()[0].close()
+        with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+            client.connect((process.HOST, port))
+    number = int(port)
+    del port
+    with socket.socket() as after:
+        after.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        after.bind((process.HOST, number))

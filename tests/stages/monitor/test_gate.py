@@ -206,7 +206,7 @@ def test_an_answer_that_drips_is_not_waited_for() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     try:
-        assert alert.post(f"{url}/body", {}, 0.5, 0) == "", "it was taken; nobody reads what follows"
+        assert alert.post(f"{url}/body", {}, 60, 0) == "", "it was taken; nobody reads what follows"
         assert alert.post(f"{url}/head", {}, 0.5, 0) == "http://127.0.0.1: TimeoutError"
         assert ping(f"{url}/head", "fail", {}, 0.5) == "ping of http://127.0.0.1 failed: TimeoutError"
     finally:

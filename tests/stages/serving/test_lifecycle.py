@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -67,15 +67,14 @@ def test_readiness_is_one_document_and_sigterm_ends_cleanly(idle: StubWorld) -> 
 def test_a_signal_while_it_starts(idle: StubWorld, number: int, code: int) -> None:
     """One document; and nobody waits for an engine that does not heed SIGTERM yet."""
     # the engine listens where nobody looks for it: it stays "starting"
-    process = command(idle, "--json", "--set", 'engine.extra_args=["--host", "127.0.0.2"]')
+    nowhere = ("--set", 'engine.extra_args=["--host", "127.0.0.2"]', "--set", "engine.stop_timeout_s=600")
+    process = command(idle, "--json", *nowhere)
     assert wait_for(lambda: _child(process.pid) is not None)
     child = _child(process.pid)
     assert child is not None
     os.kill(child, signal.SIGSTOP)  # as deaf as vLLM while it starts
-    begun = time.monotonic()
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
-    assert time.monotonic() - begun < 10
     assert process.returncode == code
     document = json.loads(out)
     assert (document["command"], document["status"], document["error"]["code"]) == ("serve", "failed", code)
@@ -85,9 +84,11 @@ def test_a_signal_while_it_starts(idle: StubWorld, number: int, code: int) -> No
 
 def _child(pid: int) -> int | None:
     """The engine's process; one that is stopped before its exec would stop its parent too."""
-    children = psutil.Process(pid).children()
-    started = [child for child in children if "stages.engine.launch" in " ".join(child.cmdline())]
-    return started[0].pid if started else None
+    for child in psutil.Process(pid).children():
+        with suppress(psutil.Error):  # another one, that ended meanwhile
+            if "stages.engine.launch" in " ".join(child.cmdline()):
+                return child.pid
+    return None
 
 
 def test_stop_without_one_is_no_work(idle: StubWorld) -> None:

@@ -26,11 +26,12 @@ from stages.target.admin import Admin
 from stages.target.canary import canary_of
 from stages.target.intent import read_intent
 from stages.workspace import Workspace
-from tests import processes
+from tests import processes, salted
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_canary import short, wait_for
 
 USERS = [f"user-{number}" for number in range(12)]
+EVEN = "even-1"  # draws half of them
 MORE = """
 [ab]
 holdback = 0.2
@@ -120,8 +121,8 @@ def test_it_has_a_canary_of_its_own(world: LinesWorld) -> None:
     first, second = short(world.first.digest), short(world.second.digest)
     third = world.checkpoint("third", world.second.digest)
     world.report(third, world.second, "acme")
-    # as a cycle deploys, which has no flags
-    run_stage(world.acme, world.store, DeployStage(), [third.ref], ["deploy.canary_share=0.5"])
+    with salted.drawn_by(EVEN):  # as a cycle deploys, which has no flags
+        run_stage(world.acme, world.store, DeployStage(), [third.ref], ["deploy.canary_share=0.5"])
     deployment = canary_of(world.store, "acme")
     assert deployment is not None
     assert canary_of(world.store, "auto") is None

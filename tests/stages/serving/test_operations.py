@@ -62,6 +62,14 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     made.close()
 
 
+@pytest.fixture
+def hold(tmp_path: Path) -> Path:
+    """As long as this file is there, answers that ask for it do not end."""
+    made = tmp_path / "hold"
+    made.touch()
+    return made
+
+
 def started(world: StubWorld, manager: Manager, **settings: Any) -> subprocess.Popen[str]:
     """`rtrl serve` as systemd starts it, ready."""
     given = [f"--set={name.replace('__', '.')}={value}" for name, value in settings.items()]
@@ -99,25 +107,27 @@ def in_flight(world: StubWorld) -> int:
 
 
 def test_systemd_hears_of_start_update_and_end_and_nothing_accepted_is_lost(
-    idle: StubWorld, manager: Manager
+    idle: StubWorld, manager: Manager, hold: Path
 ) -> None:
     settings = {"gateway__log_format": "json", "gateway__log_requests": "all"}
     process = started(idle, manager, **settings)
     assert manager.said[0]["EXTEND_TIMEOUT_USEC"] == "360000000"  # startup_timeout_s, and a minute
     assert manager.count("READY") == 1
     run_stage(idle.workspace, idle.store, DeployStage())
-    assert manager.has("RELOADING")
+    assert wait_for(lambda: manager.has("RELOADING"))
     reloading = next(message for message in manager.said if "RELOADING" in message)
     assert 0 < int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
     assert wait_for(lambda: manager.count("READY") == 2)
     answers: list[str] = []
-    threads = [stream(idle, "stub:gap=0.02", answers) for _ in range(3)]
+    threads = [stream(idle, f"stub:hold={hold}", answers) for _ in range(3)]
     assert wait_for(lambda: in_flight(idle) == 3)
+    assert wait_for(lambda: manager.count("WATCHDOG") > 3)
     url = idle.endpoint.url
     process.send_signal(signal.SIGTERM)
     assert wait_for(lambda: manager.has("STOPPING"))
     late = httpx.get(f"{url}/health")
     assert (late.status_code, late.headers["connection"]) == (503, "close")
+    hold.unlink()
     _, err = process.communicate(timeout=60)
     for thread in threads:
         thread.join()
@@ -126,7 +136,6 @@ def test_systemd_hears_of_start_update_and_end_and_nothing_accepted_is_lost(
     spool = Spool.open(idle.workspace.spool_dir)
     assert sorted(g.finish_reason for _, g, _ in spool.generations(0, 1 << 60)) == ["stop"] * 3
     spool.close()
-    assert manager.count("WATCHDOG") > 3
     lines = [json.loads(line) for line in err.splitlines()]
     names = [line["event"] for line in lines]
     for name in ("engine", "ready", "deployment", "drain", "request", "drained"):
@@ -140,11 +149,11 @@ def test_systemd_hears_of_start_update_and_end_and_nothing_accepted_is_lost(
 
 
 def test_what_outlasts_the_drain_is_told_so_and_the_exit_status_says_it(
-    idle: StubWorld, manager: Manager
+    idle: StubWorld, manager: Manager, hold: Path
 ) -> None:
     process = started(idle, manager, gateway__shutdown_timeout_s=0.3, engine__stop_timeout_s=1)
     answers: list[str] = []
-    thread = stream(idle, "stub:gap=0.5", answers)
+    thread = stream(idle, f"stub:hold={hold}", answers)
     assert wait_for(lambda: in_flight(idle) == 1)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
@@ -154,7 +163,7 @@ def test_what_outlasts_the_drain_is_told_so_and_the_exit_status_says_it(
     assert "1 requests took longer than 0.3 s" in err
 
 
-def test_a_terminal_that_is_closed_cuts_nobody_off(idle: StubWorld) -> None:
+def test_a_terminal_that_is_closed_cuts_nobody_off(idle: StubWorld, hold: Path) -> None:
     """The shell says SIGHUP, the kernel says it again, and nothing can be said to the terminal any more."""
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(idle.workspace.root)]
@@ -165,28 +174,27 @@ def test_a_terminal_that_is_closed_cuts_nobody_off(idle: StubWorld) -> None:
     assert wait_for(lambda: running_endpoint(idle.workspace.run_dir) is not None)
     assert wait_for(lambda: idle.ask().status_code == 200)
     answers: list[str] = []
-    thread = stream(idle, "stub:gap=0.03", answers)
+    thread = stream(idle, f"stub:hold={hold}", answers)
     assert wait_for(lambda: in_flight(idle) == 1)
     os.close(ours)
     for _ in range(2):
         process.send_signal(signal.SIGHUP)
+    hold.unlink()
     assert process.wait(60) == 129
     thread.join()
     assert answers[0].endswith("data: [DONE]\n\n")
 
 
-def test_a_second_signal_ends_it_at_once(idle: StubWorld, manager: Manager) -> None:
-    process = started(idle, manager)
+def test_a_second_signal_ends_it_at_once(idle: StubWorld, manager: Manager, hold: Path) -> None:
+    process = started(idle, manager, gateway__shutdown_timeout_s=600)
     endpoint = idle.endpoint
     answers: list[str] = []
-    thread = stream(idle, "stub:gap=5", answers)
+    thread = stream(idle, f"stub:hold={hold}", answers)
     assert wait_for(lambda: in_flight(idle) == 1)
     process.send_signal(signal.SIGTERM)
     assert wait_for(lambda: manager.has("STOPPING"))
-    begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    assert time.monotonic() - begun < 5
+    assert process.wait(60) == 143, "the answer would have had ten minutes"
     thread.join()
     assert gone(endpoint.engine.pid)
     assert not Path(endpoint.engine.temporary).exists()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,35 @@ from stages.target.admin import Admin
 from tests import processes
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 
-SLOW = SETTINGS.replace("[engine]", '[engine]\nextra_args = ["--stage-seconds", "1"]')
+
+class World(StubWorld):
+    """Its engine makes no weights ready while somebody holds it up."""
+
+    def __init__(self, root: Path) -> None:
+        self.hold = root / "hold"
+        super().__init__(
+            root, SETTINGS.replace("[engine]", f'[engine]\nextra_args = ["--stage-hold", "{self.hold}"]')
+        )
+
+    @contextmanager
+    def staging(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`rtrl deploy`, which is in the middle of staging until the block ends."""
+        reached = self.hold.with_name("hold.reached")
+        reached.unlink(missing_ok=True)
+        self.hold.touch()
+        try:
+            deploying = begun(self, "deploy", *arguments)
+            while not (reached.exists() and self.store.deployments.unfinished("auto")):
+                assert deploying.poll() is None
+                time.sleep(0.02)
+            yield deploying
+        finally:
+            self.hold.unlink()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
-    made = StubWorld(tmp_path_factory.mktemp("staging"), SLOW)
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("staging"))
     start_detached(made.workspace)
     yield made
     stop(made.workspace)
@@ -40,6 +64,15 @@ def command(world: StubWorld, *arguments: str, fault: str = "") -> processes.Don
 def begun(world: StubWorld, *arguments: str) -> subprocess.Popen[bytes]:
     line = [sys.executable, "-m", "rtrl_cli.main", *arguments, "-w", str(world.workspace.root), "--quiet"]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether a process has the file: of a lock that it holds, or waits for."""
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            if each.readlink() == path:
+                return True
+    return False
 
 
 def served(world: StubWorld) -> str:
@@ -66,19 +99,16 @@ def test_a_deploy_killed_while_weights_are_staged_changes_nothing(world: StubWor
 
 
 @pytest.mark.parametrize("victim", ["deploy", "engine"])
-def test_killed_in_the_middle_of_staging_the_old_weights_are_served(world: StubWorld, victim: str) -> None:
+def test_killed_in_the_middle_of_staging_the_old_weights_are_served(world: World, victim: str) -> None:
     """And the same deploy again succeeds. A gateway whose caller died ends the swap, then takes it back."""
     live = world.store.alias("auto", "live")
     assert live is not None
     target, voice = child(world, f"killed-{victim}", live), world.voice()
-    # with a setting of its own nothing is heard of it ahead: staging, a second long, begins with the swap
-    deploying = begun(world, "deploy", "--input", target.ref, "--set", "deploy.drain_timeout_s=9")
-    while [each.state for each in world.store.deployments.unfinished("auto")] != ["verifying"]:
-        assert deploying.poll() is None
-        time.sleep(0.02)
-    time.sleep(0.2)
-    os.kill(deploying.pid if victim == "deploy" else world.endpoint.engine.pid, signal.SIGKILL)
-    assert deploying.wait(60) == (-signal.SIGKILL if victim == "deploy" else 13)
+    # with a setting of its own nothing is heard of it ahead: staging begins with the swap
+    with world.staging("--input", target.ref, "--set", "deploy.drain_timeout_s=9") as deploying:
+        assert [each.state for each in world.store.deployments.unfinished("auto")] == ["verifying"]
+        os.kill(deploying.pid if victim == "deploy" else world.endpoint.engine.pid, signal.SIGKILL)
+        assert deploying.wait(60) == (-signal.SIGKILL if victim == "deploy" else 13)
     deadline = time.monotonic() + 60
     while (
         world.store.deployments.unfinished("auto")
@@ -94,19 +124,23 @@ def test_killed_in_the_middle_of_staging_the_old_weights_are_served(world: StubW
     assert world.voice() != voice
 
 
-def test_a_rollback_while_weights_are_staged_ends_where_it_should(world: StubWorld) -> None:
+def test_a_rollback_while_weights_are_staged_ends_where_it_should(world: World) -> None:
     """It waits for the deploy, and takes that back from memory."""
     before = world.store.alias("auto", "live")
     assert before is not None
     third = child(world, "third", before)
-    deploying = begun(world, "deploy", "--input", third.ref)
-    while not world.store.deployments.unfinished("auto"):
-        assert deploying.poll() is None
-        time.sleep(0.05)
-    back = command(world, "rollback", "--lock-timeout", "60")
-    assert (deploying.wait(), back.returncode) == (0, 0), back.stderr
-    assert "in place, from its memory" in back.stdout
-    moved, took = (float(one) for one in re.findall(r"([\d.]+) s$", back.stdout, re.MULTILINE))
+    rollback = [sys.executable, "-m", "rtrl_cli.main", "rollback", "--lock-timeout", "60"]
+    with world.staging("--input", third.ref) as deploying:
+        back = subprocess.Popen(
+            [*rollback, "-w", str(world.workspace.root)], stdout=subprocess.PIPE, text=True
+        )
+        while not has_open(back.pid, world.store.lock_path("target-auto")):
+            assert back.poll() is None
+            time.sleep(0.02)
+    said, _ = back.communicate(timeout=120)
+    assert (deploying.wait(), back.returncode) == (0, 0), said
+    assert "in place, from its memory" in said
+    moved, took = (float(one) for one in re.findall(r"([\d.]+) s$", said, re.MULTILINE))
     assert moved <= took, "both from the same moment on"
     assert served(world) == before.digest
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -82,10 +81,20 @@ Asked = list[tuple[str, dict[str, Any]]]
 Delay = Callable[[], float]
 
 
+class Clock:
+    """Time that goes on only while an engine works: what else the machine does is in no figure."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
 class Engine:
     """Answers completions after `delay_s`, always with the same text; notes who asked what, and when."""
 
-    def __init__(self, name: str, delay_s: Delay, asked: Asked) -> None:
+    def __init__(self, name: str, delay_s: Delay, asked: Asked, clock: Clock) -> None:
         outer = self
         self.keys: set[str | None] = set()
 
@@ -94,7 +103,7 @@ class Engine:
                 wanted = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 asked.append((name, wanted))
                 outer.keys.add(self.headers["authorization"])
-                time.sleep(delay_s())
+                clock.now += delay_s()
                 answer = {"choices": [{"text": "fine"}], "usage": {"completion_tokens": 4}}
                 body = json.dumps(answer).encode()
                 self.send_response(200)
@@ -111,10 +120,12 @@ class Engine:
         self.at = EngineAt(0, url, f"key of {name}", "", "", model="adapter-1" if name == "live" else "")
 
 
-def replayed(live_s: Delay, candidate_s: Delay) -> tuple[str, Asked]:
+def replayed(live_s: Delay, candidate_s: Delay, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Asked]:
     """The verdict's reason over 12 requests of 12 users, and who was asked what."""
     asked: Asked = []
-    engines = Engine("live", live_s, asked), Engine("candidate", candidate_s, asked)
+    clock = Clock()
+    monkeypatch.setattr("stages.shadow.replay.time", clock)
+    engines = Engine("live", live_s, asked, clock), Engine("candidate", candidate_s, asked, clock)
     requests = [
         Recorded(f"g{number}", f"u{number}", [number, 2], Sampling(max_tokens=9), "") for number in range(12)
     ]
@@ -130,10 +141,12 @@ def replayed(live_s: Delay, candidate_s: Delay) -> tuple[str, Asked]:
     return compare(users, *sides, Tolerance(0.05, 2.0, 3.0)).reason, asked
 
 
-def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is() -> None:
+def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each answer takes longer than the one before: recorded times would tell nothing of the candidate."""
     load = iter(np.linspace(0.01, 0.15, 24))
-    reason, asked = replayed(lambda: float(next(load)), lambda: float(next(load)))
+    reason, asked = replayed(lambda: float(next(load)), lambda: float(next(load)), monkeypatch)
     assert reason == ""
     turns = [name for name, _ in asked]
     assert turns == ["live", "candidate", "candidate", "live"] * 6, "by turns the one or the other first"
@@ -141,5 +154,5 @@ def test_a_machine_that_slows_down_is_no_reason_and_a_slow_candidate_is() -> Non
         assert first | {"model": ""} == second | {"model": ""}, "the same request"
     assert {(name, wanted["model"]) for name, wanted in asked} == {("live", "adapter-1"), ("candidate", "m")}
     assert len({wanted["cache_salt"] for _, wanted in asked}) == 1, "of what is cached nothing counts"
-    reason, _ = replayed(lambda: 0.01, lambda: 0.16)
+    reason, _ = replayed(lambda: 0.01, lambda: 0.16, monkeypatch)
     assert "it is slower" in reason
