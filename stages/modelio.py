@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.delta import SUFFIX as DELTA
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -178,6 +178,8 @@ def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") ->
     except SafetensorError as error:
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
     except (ValueError, KeyError, OSError, RuntimeError) as error:
+        if error.args == (attention,):  # the model has a list of attentions of its own
+            raise UsageError(f"{folder}: an architecture that is not packed", hint="`rtrl export`") from error
         raise IntegrityError(
             f"{folder} does not load as a causal language model: {error}",
             hint="config.json and the weights must belong together",
