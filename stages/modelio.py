@@ -1,8 +1,7 @@
 """Checkpoints as Hugging Face folders: load, save, check, describe.
 
 A checkpoint folder holds config.json, model.safetensors (or its shards and index), tokenizer.json,
-tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json
-(written by `stages/served_fingerprint.py`).
+tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json.
 
 Not here: training, serving. Heavy imports happen inside the functions.
 """
