@@ -151,9 +151,7 @@ class Recorder:
     ) -> None:
         """Write the generation. Returns when it survives the death of this process.
 
-        `ended`: on the clock of `call.began`; None for now.
-
-        Raises:
+        `ended` is on the clock of `call.began`, None for now. Raises:
             ApiError: 503, the spool took nothing; the answer must not be given.
         """
         seconds = (time.perf_counter() if ended is None else ended) - call.began
