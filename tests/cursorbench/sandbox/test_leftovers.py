@@ -163,6 +163,7 @@ def test_a_keeper_sweeps_the_callers_folders(
     with tempfile.TemporaryDirectory(prefix="swept-", dir="/tmp") as place:
         folder = Path(place, f"{sweep.FOLDER}{ended.pid}-x")
         folder.mkdir()
+        tempfile.gettempdir()  # what this process remembers is not to be the place that goes
         monkeypatch.setenv("TMPDIR", place)
         own = Bubblewrap()
         own.start(environment).kill()
