@@ -146,13 +146,16 @@ class Recorder:
         finally:
             self._making = None
 
-    def record(self, call: Call, sampled: Sampled, answer: Answer, *, ttft_s: float) -> None:
+    def record(
+        self, call: Call, sampled: Sampled, answer: Answer, *, ttft_s: float, ended: float | None = None
+    ) -> None:
         """Write the generation. Returns when it survives the death of this process.
 
-        Raises:
+        `ended` is on the clock of `call.began`, None for now. Raises:
             ApiError: 503, the spool took nothing; the answer must not be given.
         """
-        generation, tokens = self._generation(call, sampled, answer, ttft_s)
+        seconds = (time.perf_counter() if ended is None else ended) - call.began
+        generation, tokens = self._generation(call, sampled, answer, ttft_s, seconds)
         try:
             self._spool.append_generation(
                 generation, tokens, last_user_text(call.request.messages), sampled.text
@@ -166,7 +169,7 @@ class Recorder:
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
 
     def _generation(
-        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float
+        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float, seconds: float
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
@@ -192,7 +195,7 @@ class Recorder:
             prompt_tokens=len(tokens.prompt),
             output_tokens=n,
             ttft_ms=round(ttft_s * 1000, 3),
-            duration_ms=round((time.perf_counter() - call.began) * 1000, 3),
+            duration_ms=round(seconds * 1000, 3),
             tool_calls=tuple(answer.records),
             invalid_tool_calls=answer.invalid,
             tools_digest=request.tools_digest,

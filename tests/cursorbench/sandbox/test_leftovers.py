@@ -110,6 +110,19 @@ def test_an_end_leaves_nothing(environment: Environment, backend: Bubblewrap) ->
     assert left(keeper, "none") == []
 
 
+def test_a_killed_keeper_costs_its_sandboxes_and_not_the_next(environment: Environment) -> None:
+    """A worker keeps its backend: every later trial of it was lost to the infrastructure."""
+    own = Bubblewrap()
+    with own.start(environment) as lost:
+        own.link().process.kill()
+        own.link().process.wait()
+        while lost.exec("true").ended != "sandbox_died":  # the kernel ends it in a moment
+            time.sleep(0.01)
+        with own.start(environment) as sandbox:
+            assert sandbox.exec("echo on").output == "on\n"
+    own.close()
+
+
 def test_the_keeper_forgets_what_was_killed(environment: Environment) -> None:
     own = Bubblewrap()
     with own.start(environment):
@@ -150,6 +163,7 @@ def test_a_keeper_sweeps_the_callers_folders(
     with tempfile.TemporaryDirectory(prefix="swept-", dir="/tmp") as place:
         folder = Path(place, f"{sweep.FOLDER}{ended.pid}-x")
         folder.mkdir()
+        tempfile.gettempdir()  # what this process remembers is not to be the place that goes
         monkeypatch.setenv("TMPDIR", place)
         own = Bubblewrap()
         own.start(environment).kill()
