@@ -233,7 +233,7 @@ def _content(body: bytes) -> str:
     """The text of a chat completion. Raises _NoVoteError when the body is none."""
     try:
         completion = msgspec.json.decode(body, type=_Completion)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise _NoVoteError("unclear") from error
     return (completion.choices[0].message.content or "") if completion.choices else ""
 
@@ -246,7 +246,7 @@ def _kept(cache: Path, name: str, votes: int, kind: type[V]) -> list[V] | None:
     """Kept votes; None when there are none, or the file is damaged."""
     try:
         found: list[V] = msgspec.json.decode(_path(cache, name).read_bytes(), type=list[kind])  # type: ignore[valid-type]
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, ValueError):
         return None
     return found if len(found) == votes else None
 

@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cursorbench.errors import IntegrityError
 from evals.stats.clusters import Floats
 
+SLACK = 1e-9  # of rounding, when attempts are averaged
 Direction = Literal["higher", "lower"]
 
 
@@ -141,6 +143,23 @@ def pair(candidate: Iterable[Attempt], baseline: Iterable[Attempt], metrics: Seq
         {name: _arm([right[case] for case in cases], name) for name in metrics},
         float(np.mean(made)) if made else 0.0,
     )
+
+
+def refuse_out_of_bounds(paired: Paired, suite: str, metric: Metric) -> None:
+    """What the gate's bounds rest on. Raises IntegrityError when a case's figure lies where none can."""
+    if metric.bounds is None:
+        return
+    low, high = metric.bounds
+    for arm in (paired.candidate[metric.name], paired.baseline[metric.name]):
+        y, n = arm.columns
+        beyond = (n > 0) & ((y < low * n - SLACK * n) | (y > high * n + SLACK * n))
+        if beyond.any():
+            at = int(np.argmax(beyond))
+            raise IntegrityError(
+                f"{suite}.{metric.name} of case {paired.cases[at]} is {y[at] / n[at]:g}: it lies between "
+                f"{low:g} and {high:g}",
+                hint="mend what measures it; the gate decides nothing by such a figure",
+            )
 
 
 def _by_case(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:

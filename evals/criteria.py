@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from evals.cases import Arm, Metric, Paired
+from evals.cases import Arm, Metric, Paired, refuse_out_of_bounds
 from evals.stats import power
 from evals.stats.clusters import ClusterSums, cluster_sums
 from evals.stats.inference import Inference
@@ -125,8 +125,10 @@ def criterion(
 
     `family` is the number of gated metrics that Holm goes over.
 
-    An arm with nothing to measure (no edit at all) can neither pass nor be called a loss.
+    An arm with nothing to measure (no edit at all) can neither pass nor be called a loss. Raises
+    IntegrityError when a figure is out of the metric's bounds.
     """
+    refuse_out_of_bounds(paired, suite, metric)
     arms = paired.candidate[metric.name], paired.baseline[metric.name]
     candidate, baseline = (clustered(*arm.columns, paired.clusters, bounds=metric.bounds) for arm in arms)
     if candidate.value is None or baseline.value is None:

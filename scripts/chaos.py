@@ -106,7 +106,7 @@ def measure(arguments: argparse.Namespace, world: World) -> dict[str, Any]:
     began = time.monotonic()
     arena = Arena(world, rate=arguments.rate, seed=arguments.seed, deadline=began + arguments.seconds)
     with arena.load():
-        if arena.calm(30) is None:
+        if arena.calm(120) is None:
             raise NothingToMeasureError("the world is not well before any fault")
         for fault in faults:
             if time.monotonic() < arena.deadline:

@@ -43,7 +43,7 @@ from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "interactions"
-SECONDS = 5  # for one input of a few kilobytes
+SECONDS = 5  # of the processor, for one input of a few kilobytes
 MEMORY = Path("/dev/shm")  # a disk would be what is measured
 # Formats of lines that do not depend on each other.
 LINES = frozenset(
@@ -92,7 +92,7 @@ def sources(root: Path, kind: str | None) -> list[tuple[str, Path]]:
 def work(task: tuple[list[tuple[str, Path]], int, int, Path]) -> tuple[Counter[str], list[Failure]]:
     """Read `count` inputs. One process' share."""
     files, seed, count, keep = task
-    signal.signal(signal.SIGALRM, _too_slow)
+    signal.signal(signal.SIGPROF, _too_slow)
     by_kind: dict[str, list[Path]] = {}
     for kind, path in files:
         by_kind.setdefault(kind, []).append(path)
@@ -117,7 +117,7 @@ def work(task: tuple[list[tuple[str, Path]], int, int, Path]) -> tuple[Counter[s
 def one(kind: str, data: bytes, path: Path, random: Random) -> str:
     """Damage a piece of `data`, write it to `path`, read it. Returns what went wrong, "" for nothing."""
     whole = mutations.piece(data, random)
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         if kind in LINES and random.random() < 0.3:
             return _lost(kind, whole, path, random)
@@ -134,7 +134,7 @@ def one(kind: str, data: bytes, path: Path, random: Random) -> str:
     except Exception:  # noqa: BLE001  anything at all is a finding
         return traceback.format_exc(limit=-3)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return ""
 
 

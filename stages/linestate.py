@@ -58,7 +58,7 @@ class LineState(msgspec.Struct, kw_only=True):
             state = msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError as error:
             raise IntegrityError(f"{folder} holds no {STATE_FILE}", hint="rtrl verify --full") from error
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             raise IntegrityError(
                 f"{path} is not a line state of schema {SCHEMA}: {error}", hint="rtrl verify --full"
             ) from error

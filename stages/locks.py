@@ -27,6 +27,7 @@ from typing import Any
 from stages.errors import LockedError
 
 POLL_S = 0.05
+LONGEST_S = 4 * POLL_S  # that one poll counts for: a machine that stood still gave the holder no time either
 GRACE_S = 0.5
 BRIEF_S = 20.0
 WAIT_HERE = "wait for it to end, or give --lock-timeout SECONDS to wait here"
@@ -111,15 +112,16 @@ def acquire(
     """
     fd = _open(path)
     # a moment at least: `is_free` holds a lock while it looks, a killed holder's child until its exec
-    begun, patience = time.monotonic(), max(timeout, GRACE_S)
+    waited, patience = 0.0, max(timeout, GRACE_S)
     try:
         while not _try(fd, shared):
-            waited = time.monotonic() - begun
             if waited >= patience:
                 holder = holder_of(path)
                 if brief or waited >= BRIEF_S or not holder.get("brief"):
                     raise LockedError(f"{what} is locked by {describe(holder)}", hint=hint)
+            slept = time.monotonic()
             time.sleep(POLL_S)
+            waited += min(time.monotonic() - slept, LONGEST_S)
         if not shared:
             _write_holder(fd, what, run, brief)
     except BaseException:

@@ -1,8 +1,7 @@
 """Checkpoints as Hugging Face folders: load, save, check, describe.
 
 A checkpoint folder holds config.json, model.safetensors (or its shards and index), tokenizer.json,
-tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json
-(written by `stages/served_fingerprint.py`).
+tokenizer_config.json, chat_template.jinja, generation_config.json, and served_fingerprint.json.
 
 Not here: training, serving. Heavy imports happen inside the functions.
 """
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.delta import SUFFIX as DELTA
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import InputMissingError, IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,8 +155,8 @@ def checkpoint_meta(folder: Path, *, parent: str | None, generation: int) -> dic
 def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") -> PreTrainedModel:
     """The model of a checkpoint folder in float32, in evaluation mode.
 
-    `attention` names an attention function known to transformers. Raises InputMissingError when
-    files are missing, IntegrityError when weights are damaged or do not fit the configuration.
+    `attention` names an attention function known to transformers. Raises InputMissingError when files are
+    missing, IntegrityError when weights are damaged or do not fit, UsageError when the model knows no such.
     """
     read_config(folder)
     weight_files(folder)
@@ -178,6 +177,8 @@ def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") ->
     except SafetensorError as error:
         raise IntegrityError(f"the weights of {folder} are damaged: {error}", hint="rtrl verify") from error
     except (ValueError, KeyError, OSError, RuntimeError) as error:
+        if error.args == (attention,):  # the model has a list of attentions of its own
+            raise UsageError(f"{folder}: an architecture that is not packed", hint="`rtrl export`") from error
         raise IntegrityError(
             f"{folder} does not load as a causal language model: {error}",
             hint="config.json and the weights must belong together",
@@ -189,8 +190,7 @@ def load_model(folder: Path, *, attention: str = "sdpa", device: str = "cpu") ->
 
 def _refuse_partial_load(folder: Path, info: Mapping[str, Any]) -> None:
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        names = sorted(str(name) for name in info.get(what) or ())
-        if names:
+        if names := sorted(str(name) for name in info.get(what) or ()):
             raise IntegrityError(
                 f"the weights of {folder} do not fit its config.json: {what.replace('_', ' ')} {names[:3]}",
                 hint="config.json and the weights must belong together",

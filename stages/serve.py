@@ -8,8 +8,7 @@ One per workspace (`run/serve.lock`). The process ends by SIGTERM or SIGINT: no 
 those in flight finish, then the engine stops, then the spool closes; a second signal ends it at once.
 Killed by SIGKILL it takes the engine with it. systemd hears of all this (`stages/serving/notify.py`).
 
-Not here: background running (`stages/serving/detach.py`), changing what is served
-(`stages/target/switch.py`).
+Not here: background running (`stages/serving/detach.py`), changes (`stages/target/switch.py`).
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from stages.engine.process import EngineProcess
 from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError
 from stages.gateway import logs
 from stages.gateway.admin import Admin
-from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
+from stages.gateway.app import Gateway, create_app
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
-from stages.gateway.server import Listener, calm_collector, quiet_loop
+from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
+from stages.gateway.writers import open_inbox, open_spool
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
@@ -148,7 +148,7 @@ class _Host:
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         for wanted in endings():
             asyncio.get_running_loop().add_signal_handler(wanted, self._signalled, stop, wanted)
-        quiet_loop(asyncio.get_running_loop())
+        serving_loop(asyncio.get_running_loop())
         keys = ApiKeys.open(self.workspace.keys_dir)
         if self.certificate and (warning := self.certificate.warning()):
             self.say(f"warning: {warning}")

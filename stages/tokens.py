@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from stages.errors import IntegrityError
@@ -77,7 +76,7 @@ def open_payload(vault: Vault, user: str, generation_id: str, sealed: bytes) -> 
     """
     try:
         return decode(vault.unseal(user, sealed, generation_aad(generation_id)))
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise IntegrityError(
             f"generation {generation_id}: its payload cannot be decoded: {error}", hint=_HINT
         ) from error

@@ -1,7 +1,7 @@
 """Keys that seal user content: AES-GCM with one key per user, wrapped by a master key file.
 
     keys/master.key   32 random bytes, mode 0600
-    keys/vault.db     wrapped user keys (SQLite)
+    keys/vault.db     wrapped user keys (SQLite); written by a connection of its own (`vault_writing.py`)
 
 `forget` destroys a user's keys: what was sealed for them can no longer be read, here or in any copy
 of the data, while digests over the ciphertext still verify. A user who comes back gets a new key.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hmac
 import os
-import sqlite3
 import struct
 import threading
 import time
@@ -22,9 +21,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages import faults
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError
-from stages.vault_files import aesgcm, connect, erase_log, make_database, write_master
+from stages.errors import InputMissingError, IntegrityError
+from stages.vault_files import aesgcm, connect, make_database, write_master
+from stages.vault_writing import NONCE, Writer, forgotten_keys, wrap_aad
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,7 +33,7 @@ DATABASE_FILE = "vault.db"
 OVERHEAD = 1 + 4 + 12 + 16  # version, key epoch, nonce, tag
 
 _HEADER = struct.Struct("<BI")
-_NONCE = 12
+FORGET_S = 30.0
 _RECHECK_S = 1.0  # how long a key forgotten by another process may stay in this one's memory
 
 
@@ -45,16 +44,22 @@ class UserForgottenError(IntegrityError):
 
 
 class Vault:
-    """Seals and opens bytes per user. Safe to use from several threads and processes."""
+    """Seals and opens bytes per user. Safe to use from several threads and processes.
+
+    A thread that waits for the disk, or for another process that writes, keeps nobody else from sealing for
+    users who have a key.
+    """
 
     def __init__(self, keys_dir: Path, master: bytes) -> None:
         self._aead = aesgcm(master)
         self._pseudonyms = hmac.digest(master, b"rtrl-pseudonyms/1", "sha256")
         self._keys: dict[tuple[str, int], AESGCM] = {}
         self._current: dict[str, int] = {}
-        self._lock = threading.RLock()
-        self._db = connect(keys_dir / DATABASE_FILE)
+        self._lock = threading.RLock()  # never held while a file is written
+        self._writer = Writer(keys_dir / DATABASE_FILE, self._aead)
+        self._db = connect(keys_dir / DATABASE_FILE)  # reads
         self._seen = self._data_version()
+        self._forgotten = forgotten_keys(self._db)
         self._next_check = 0.0
 
     @classmethod
@@ -115,17 +120,13 @@ class Vault:
             epoch = _epoch(like)
             key = self._key(user, epoch)
         else:
-            with self._lock:
-                epoch = self.epoch(user)
-                key = self._keys[user, epoch]
-        nonce = os.urandom(_NONCE)
+            epoch, key = self._newest(user)
+        nonce = os.urandom(NONCE)
         return _HEADER.pack(1, epoch) + nonce + key.encrypt(nonce, plaintext, aad)
 
     def epoch(self, user: str) -> int:
         """Which of the user's keys `seal` uses now, from 1; grows when a forgotten user comes back."""
-        with self._lock:
-            self._recheck()
-            return self._current.get(user) or self._load_current(user) or self._make([user])[user]
+        return self._newest(user)[0]
 
     def unseal(self, user: str, blob: bytes, aad: bytes) -> bytes:
         """The plaintext of `blob`.
@@ -139,7 +140,7 @@ class Vault:
         key = self._key(user, _epoch(blob))
         start = _HEADER.size
         try:
-            return key.decrypt(blob[start : start + _NONCE], blob[start + _NONCE :], aad)
+            return key.decrypt(blob[start : start + NONCE], blob[start + NONCE :], aad)
         except InvalidTag:
             raise IntegrityError(
                 "a sealed record does not open with its user's key",
@@ -147,14 +148,13 @@ class Vault:
             ) from None
 
     def ensure(self, users: Iterable[str]) -> None:
-        """Make the keys of `users` durable in one transaction, so that `seal` need not wait for the disk."""
-        with self._lock:
-            self._recheck()
-            missing = [
-                u for u in dict.fromkeys(users) if not self._current.get(u) and not self._load_current(u)
-            ]
-            if missing:
-                self._make(missing)
+        """Make the keys of `users` durable in one transaction, so that `seal` need not wait for the disk.
+
+        Raises DependencyDownError (13): the disk takes none, or another process writes for too long.
+        """
+        if missing := self._without(users):
+            self._writer.make(missing)
+            self._without(missing)  # they are in memory now
 
     def pseudonym(self, data: bytes) -> str:
         """64 hex digits, equal for equal data. Without the master key no guess at the data can be checked."""
@@ -164,22 +164,23 @@ class Vault:
         """Whether `seal` for `user` is free of disk writes right now."""
         return user in self._current
 
-    def forget(self, user: str) -> int:
-        """Destroy every key of `user`. Returns how many were destroyed; 0 means there was none."""
+    def forget(self, user: str, *, patience_s: float = FORGET_S) -> int:
+        """Destroy every key of `user`. Returns how many were destroyed; 0 means there was none.
+
+        Args:
+            patience_s: with other processes, which may keep the destroyed keys in the database's log.
+
+        Raises DependencyDownError (13): they did for longer; or the disk takes nothing.
+        """
+        before, destroyed = self._writer.forget(user)
         with self._lock:
-            faults.point("vault.forget.before")
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                cursor = self._db.execute(
-                    "UPDATE user_keys SET wrapped = NULL, forgotten = ? WHERE user = ? AND forgotten IS NULL",
-                    (_now_ms(), user),
-                )
-            faults.point("vault.forget.after")
+            if self._forgotten == before:  # else another process has forgotten somebody too: see `_recheck`
+                self._forgotten = before + destroyed
             self._current.pop(user, None)
             for known in [k for k in self._keys if k[0] == user]:
                 del self._keys[known]
-            erase_log(self._db)
-            return cursor.rowcount
+        self._writer.erase_log(patience_s)
+        return destroyed
 
     def forgotten(self, user: str) -> int:
         """When what was sealed for `user` was last made unreadable (ms), 0 if never. Unwraps nothing."""
@@ -197,6 +198,23 @@ class Vault:
             self._keys.clear()
             self._current.clear()
             self._db.close()
+        self._writer.close()
+
+    def _newest(self, user: str) -> tuple[int, AESGCM]:
+        """The user's newest key and which it is; made when there is none."""
+        while True:
+            with self._lock:
+                self._recheck()
+                epoch = self._current.get(user) or self._load_current(user)
+                if epoch:
+                    return epoch, self._keys[user, epoch]
+            self._writer.make([user])
+
+    def _without(self, users: Iterable[str]) -> list[str]:
+        """Those of `users` who have no key; the others' are in memory then."""
+        with self._lock:
+            self._recheck()
+            return [u for u in dict.fromkeys(users) if not self._current.get(u) and not self._load_current(u)]
 
     def _key(self, user: str, epoch: int) -> AESGCM:
         with self._lock:
@@ -217,7 +235,7 @@ class Vault:
         from cryptography.exceptions import InvalidTag
 
         try:
-            raw = self._aead.decrypt(wrapped[:_NONCE], wrapped[_NONCE:], _wrap_aad(user, epoch))
+            raw = self._aead.decrypt(wrapped[:NONCE], wrapped[NONCE:], wrap_aad(user, epoch))
         except InvalidTag:
             raise IntegrityError(
                 "the master key does not open this vault",
@@ -236,32 +254,6 @@ class Vault:
         self._current[user] = row[0]
         return int(row[0])
 
-    def _make(self, users: list[str]) -> dict[str, int]:
-        """New keys, durable on return. Another process may have been faster: its key is taken then."""
-        faults.point("vault.create.before")
-        try:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                for user in users:
-                    self._insert(user)
-        except sqlite3.OperationalError as error:
-            raise DependencyDownError(
-                f"cannot write a user key: {error}", hint="free some disk space under keys/"
-            ) from error
-        faults.point("vault.create.after")
-        return {user: self._load_current(user) or 0 for user in users}
-
-    def _insert(self, user: str) -> None:
-        query = "SELECT max(epoch), sum(forgotten IS NULL) FROM user_keys WHERE user = ?"
-        last, current = self._db.execute(query, (user,)).fetchone()
-        if current:
-            return
-        epoch = (last or 0) + 1
-        nonce = os.urandom(_NONCE)
-        wrapped = nonce + self._aead.encrypt(nonce, os.urandom(32), _wrap_aad(user, epoch))
-        insert = "INSERT INTO user_keys (user, epoch, wrapped, created) VALUES (?, ?, ?, ?)"
-        self._db.execute(insert, (user, epoch, wrapped, _now_ms()))
-
     def _probe(self) -> None:
         query = "SELECT user, epoch, wrapped FROM user_keys WHERE forgotten IS NULL LIMIT 1"
         row = self._db.execute(query).fetchone()
@@ -269,14 +261,18 @@ class Vault:
             self._unwrap(*row)
 
     def _recheck(self) -> None:
-        """Drop cached keys when another process has changed the vault (it may have forgotten someone)."""
+        """Drop cached keys when another process has forgotten someone."""
         now = time.monotonic()
         if now < self._next_check:
             return
         self._next_check = now + _RECHECK_S
         version = self._data_version()
-        if version != self._seen:
-            self._seen = version
+        if version == self._seen:
+            return
+        self._seen = version
+        forgotten = forgotten_keys(self._db)
+        if forgotten != self._forgotten:
+            self._forgotten = forgotten
             self._keys.clear()
             self._current.clear()
 
@@ -289,11 +285,3 @@ def _epoch(blob: bytes) -> int:
     if len(blob) < OVERHEAD or blob[0] != 1:
         raise IntegrityError("not a sealed blob", hint="the record is damaged: quarantine it")
     return int(_HEADER.unpack_from(blob)[1])
-
-
-def _wrap_aad(user: str, epoch: int) -> bytes:
-    return f"rtrl-user-key/1:{epoch}:{user}".encode()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ CREATE TABLE IF NOT EXISTS user_keys (
     CHECK ((wrapped IS NULL) = (forgotten IS NOT NULL))
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS one_current_key ON user_keys (user) WHERE forgotten IS NULL;
+CREATE INDEX IF NOT EXISTS forgotten_keys ON user_keys (forgotten) WHERE forgotten IS NOT NULL;
 """
 
 
@@ -93,19 +93,6 @@ def write_master(path: Path) -> None:
     finally:
         os.close(folder)
     faults.point("vault.master.rename.after")
-
-
-def erase_log(db: sqlite3.Connection) -> None:
-    """Empty the write-ahead log, which may still hold pages with the destroyed key."""
-    for _ in range(50):
-        busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if not busy:
-            return
-        time.sleep(0.05)
-    raise DependencyDownError(
-        "the user is forgotten, but another process keeps the vault's log from being emptied",
-        hint="run the command again when collect, train or the gateway has moved on",
-    )
 
 
 def aesgcm(key: bytes) -> AESGCM:

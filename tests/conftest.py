@@ -30,8 +30,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# a busy machine is no failure: what an example has to be is right, not quick
-settings.register_profile("rtrl", deadline=None)
+# A busy machine is no failure: what an example has to be is right, not quick. Nor is a lucky one, found by
+# one run of many: all runs try the same. Others are looked for by `pytest --hypothesis-profile explore`.
+settings.register_profile("rtrl", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("rtrl")
 
 # httpx reads the machine's certificates for each client anew, 20 ms of a core: once does for all tests

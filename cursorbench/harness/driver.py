@@ -37,7 +37,7 @@ class Endpoint:
         key: API key; "" for none.
         model: its name; "" for the first one served.
         answer_s: seconds one answer may take.
-        patience_s: how long the service may be away before an episode is given up.
+        patience_s: how long the service may be away before an episode is given up, from the first failure.
     """
 
     base_url: str
@@ -141,7 +141,7 @@ class Driver:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], left_s: float
     ) -> httpx.Response:
         """Send until answered. Raises RefusedError, UsageError (key), DependencyDownError (patience)."""
-        deadline = time.monotonic() + min(self.endpoint.patience_s, left_s)
+        deadline, away = time.monotonic() + left_s, math.inf
         wait = FIRST_WAIT_S
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]  # UTF-8 names
         while True:
@@ -163,7 +163,9 @@ class Driver:
                     return answer
                 reason, asked = _try_again(answer)
             wait = min(LAST_WAIT_S, max(wait * 2, asked))
-            if time.monotonic() + wait > deadline:
+            now = time.monotonic()
+            away = min(away, now)  # an answer that broke off may have been under way for long
+            if now + wait > min(deadline, away + self.endpoint.patience_s):
                 raise DependencyDownError(f"{self._root}{path} does not answer: {reason}")
             time.sleep(wait)
 

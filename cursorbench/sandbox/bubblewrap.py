@@ -47,8 +47,12 @@ class Bubblewrap:
         self._link: KeeperLink | None = None
 
     def link(self) -> KeeperLink:
-        """The keeper; after a fork of the caller a new one."""
+        """The keeper; after a fork of the caller a new one, and when it was killed: its sandboxes are gone,
+        those to come need not be."""
         with self._lock:
+            if self._link is not None and self._link.owner == os.getpid() and not self._link.alive():
+                close(self._link)
+                self._link = None
             if self._link is None or self._link.owner != os.getpid():
                 self._link = KeeperLink()
                 weakref.finalize(self, close, self._link)

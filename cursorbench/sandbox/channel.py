@@ -22,7 +22,7 @@ from cursorbench.sandbox.protocol import Done, Ended
 CHUNK = 1 << 16
 LARGEST_REQUEST = 1 << 17
 LOOK_S = 0.25  # between looks at the CPU time
-GRACE_S = 10.0  # between killing a command and giving its sandbox up
+GRACE_S = 60.0  # between killing a command and giving its sandbox up, whose end would be heard at once
 
 
 @dataclass
@@ -64,7 +64,12 @@ class Channel:
         socket.send_fds(self.control, [b"\0".join(parts)], list(fds))
 
     def file(self, operation: bytes, path: str) -> int:
-        """A descriptor of a file inside. Raises OSError, as the sandbox's own kernel said."""
+        """A descriptor of a file inside. Raises OSError, as the sandbox's own kernel said.
+
+        Raises ValueError for a path with a NUL byte, as `open` does.
+        """
+        if "\0" in path:
+            raise ValueError("embedded null byte")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
@@ -116,29 +121,24 @@ class Command:
         poll.register(self._status, select.POLLIN)
         poll.register(self._output, select.POLLIN)
         ending = False
-        while len(self._answer) < 8:
-            left = until - time.monotonic()
-            if left <= 0:
-                if ending or self._ended == "sandbox_died":
-                    self._ended = "sandbox_died"
-                    break
-                self.kill("timeout")
-                ending, until = True, time.monotonic() + GRACE_S
-                continue
+        while len(self._answer) < 8 and self._ended != "sandbox_died":
             if not ending and self._channel.cpu_s() > self._cpu_until:
                 until = time.monotonic()
-                continue
-            for fd, _ in poll.poll(min(left, LOOK_S) * 1000 + 1):
+            left = until - time.monotonic()
+            # also when the time is over: what ended in time is heard late by a process that stood still
+            for fd, _ in poll.poll(max(0.0, min(left, LOOK_S)) * 1000 + 1):
                 if fd == self._output:
                     if not self._read():
                         poll.unregister(fd)
                 elif not self._hear():
                     self._ended = "sandbox_died" if len(self._answer) < 8 else self._ended
                     break
-            if self._ended == "sandbox_died":
-                break
-            if self._ended == "output" and not ending:
-                ending, until = True, time.monotonic() + GRACE_S
+            if len(self._answer) < 8 and (left <= 0 or self._ended == "output"):
+                if ending and left <= 0:
+                    self._ended = "sandbox_died"
+                elif not ending:
+                    self.kill("timeout")
+                    ending, until = True, time.monotonic() + GRACE_S
         while self._read():
             pass
         return self._done()

@@ -65,15 +65,23 @@ class Docker:
 
     def _sweep(self) -> None:
         """Remove containers of callers on this machine that are no more."""
-        for container in self._client.containers.list(all=True, filters={"label": LABEL}):
+        import docker
+
+        every = self._client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+        for container in every:
             host, _, pid = container.labels[LABEL].rpartition("/")
             if host == os.uname().nodename and not Path("/proc", pid).exists():
-                container.remove(force=True)
+                try:
+                    container.remove(force=True)
+                except docker.errors.APIError as error:
+                    if error.status_code not in (404, 409):  # another caller sweeps too: gone, or going
+                        raise
 
     def made_here(self) -> list[str]:
         """Ids of this process's containers that are there."""
         label = f"{LABEL}={docker_options.label()}"
-        return [str(found.id) for found in self._client.containers.list(all=True, filters={"label": label})]
+        found = self._client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+        return [str(container.id) for container in found]
 
     def probe(self) -> None:
         """Run the escape battery once on this machine. Raises SandboxError when anything got out."""

@@ -264,6 +264,7 @@ def main(control: int, caller: int) -> None:
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     try:
+        sweep.sweep_folders()
         store = stage.enter()
         sweep.sweep(store.groups)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)

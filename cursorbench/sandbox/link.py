@@ -57,6 +57,10 @@ class KeeperLink:
             raise SandboxError(f"no sandboxes can be made here: {said['error']}", hint=HINT)
         ours.settimeout(None)
 
+    def alive(self) -> bool:
+        """Whether the keeper, a child of this process, still runs."""
+        return self.process.poll() is None
+
     def ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> tuple[dict[str, Any], list[int]]:
         """One request and its answer with descriptors. Raises SandboxError when it says why not."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

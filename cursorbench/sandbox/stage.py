@@ -23,7 +23,8 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 def started(pid: int) -> int:
     """When a process began, in the kernel's ticks; 0 when there is none."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        # bytes: a name that the kernel has cut may end within a character
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     except OSError:
         return 0
 

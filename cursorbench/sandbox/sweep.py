@@ -20,8 +20,8 @@ from cursorbench.sandbox.stage import started
 FOLDER = "rtrl-sandbox-"  # temporary folders of a caller, `rtrl-sandbox-<pid>-...`
 
 
-def sweep(groups: Groups, folders: Path | None = None) -> int:
-    """Remove what is left over. Returns how many things that were."""
+def sweep(groups: Groups) -> int:
+    """End processes and remove groups that are left over. Returns how many things that were."""
     count = 0
     for pid, keeper in _marked():
         if not is_alive(keeper):
@@ -32,7 +32,16 @@ def sweep(groups: Groups, folders: Path | None = None) -> int:
         if not is_alive(keeper):
             group.remove()
             count += 1
-    for folder in (folders or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
+    return count
+
+
+def sweep_folders(place: Path | None = None) -> int:
+    """Remove callers' temporary folders that are left over: before a keeper has a /tmp of its own.
+
+    Returns how many that were.
+    """
+    count = 0
+    for folder in (place or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
         text = folder.name.removeprefix(FOLDER).partition("-")[0]
         if text.isdigit() and not Path(f"/proc/{text}").exists():
             with contextlib.suppress(FileNotFoundError):  # another keeper sweeps too

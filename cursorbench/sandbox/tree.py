@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 DEEPEST = 200  # folders within folders; deeper ones are refused, not followed
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHANGED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL))
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TooLargeError(ValueError):
@@ -33,11 +33,19 @@ def folder(name: bytes | str, within: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def file(name: bytes, within: int) -> Iterator[int]:
-    """A regular file's descriptor. Raises OSError when it has become anything else."""
-    fd = os.open(name, _FILE, dir_fd=within)
+    """A regular file's descriptor. Raises OSError when it has become anything else.
+
+    Looked at before it is opened: opening a socket, or the device that says "deleted" in an overlay's layer,
+    fails as a machine might.
+    """
+    place = os.open(name, _PLACE, dir_fd=within)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(22, "not a regular file", os.fsdecode(name))
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fsdecode(name))
+        fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+    try:
         yield fd
     finally:
         os.close(fd)
@@ -120,9 +128,11 @@ def copy_data(source: int, target: int) -> None:
     while place < size:
         try:
             place = os.lseek(source, place, os.SEEK_DATA)
-        except OSError:  # nothing but a hole from here
-            break
-        end = min(os.lseek(source, place, os.SEEK_HOLE), size)
+            end = min(os.lseek(source, place, os.SEEK_HOLE), size)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            break  # nothing but a hole from here, or it was cut meanwhile
         os.lseek(target, place, os.SEEK_SET)
         while place < end:
             sent = os.sendfile(target, source, place, end - place)

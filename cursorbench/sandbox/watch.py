@@ -16,6 +16,7 @@ from pathlib import Path
 from cursorbench.sandbox.groups import Group
 
 INTERVAL_S = 0.05
+DYING_S = 5.0  # for the kernel to take apart what was killed; then its numbers may be others'
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,6 +35,7 @@ class Watch:
     outer: int = 0
     killed: int = 0
     at: float = float("-inf")  # when something was last killed for memory, on the monotonic clock
+    doomed: frozenset[int] = frozenset()  # what was killed then
 
     def look(self) -> None:
         """Kill everything in the sandbox when it is over its limits, and remember when."""
@@ -42,16 +44,12 @@ class Watch:
             self.killed, self.at = killed, time.monotonic()
         used = self._used()
         if "pids" in self.group.folders and used is not None:
-            if used > self.memory:
-                self._clear(self.group.members())
-                self.at = time.monotonic()
+            self._clear(self.group.members() if used > self.memory else [])
             return
         inside = members(self.first)
         if used is None:
             used = sum(map(_resident, inside))
-        if used > self.memory or len(inside) > self.processes:
-            self._clear(inside)
-            self.at = time.monotonic()
+        self._clear(inside if used > self.memory or len(inside) > self.processes else [])
 
     def _used(self) -> int | None:
         """Memory in no file, and in files without a name: those are on no disk of the sandbox's."""
@@ -62,11 +60,19 @@ class Watch:
         return used + max(0, self.group.shared() - (found.f_blocks - found.f_bfree) * found.f_frsize)
 
     def _clear(self, pids: list[int]) -> None:
+        """Kill all these; but nothing new while the kernel still takes apart what was killed before.
+
+        The memory is that one's until then, and a command that has begun meanwhile has no part in it.
+        """
+        if not self.doomed.isdisjoint(pids) and time.monotonic() - self.at < DYING_S:
+            return
+        self.doomed = frozenset(pids) - {self.first, self.outer}
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                if pid not in (self.first, self.outer):
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, number)
+            for pid in self.doomed:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        if pids:
+            self.at = time.monotonic()
 
 
 def members(first: int) -> list[int]:

@@ -100,7 +100,7 @@ def _conditions(folder: Path) -> Conditions:
         raise InputMissingError(
             f"{folder} has no finished run", hint="its --out, with a summary.json"
         ) from error
-    except (msgspec.DecodeError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise IntegrityError(f"{folder}/summary.json cannot be read: {error}") from error
 
 

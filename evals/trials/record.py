@@ -9,6 +9,7 @@ other, since equal names mean equal trials. Not here: what is tried (`run.py`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -97,7 +98,7 @@ class Folder:
             found = msgspec.json.decode(path.read_bytes(), type=Record)
         except FileNotFoundError:
             return None
-        except (msgspec.DecodeError, OSError) as error:
+        except (ValueError, OSError) as error:
             self._aside(path, str(error))
             return None
         if found.schema != SCHEMA or found.key != name or found.cause not in causes.TABLE:
@@ -115,7 +116,8 @@ class Folder:
             yield path.stem
 
     def _aside(self, path: Path, why: str) -> None:
-        path.replace(path.with_suffix(".damaged"))
+        with contextlib.suppress(FileNotFoundError):  # another run into this folder has seen it too
+            path.replace(path.with_suffix(".damaged"))
         self.damaged.append(f"{path.name}: {why}")
 
 

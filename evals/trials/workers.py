@@ -26,6 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Engine = Literal["processes", "ray"]
 _STOP_S = 5.0
+_START_S = 600.0  # for a process to import the function
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def run(
     Args:
         function: of a module, so that a process can import it; items and results are pickled.
         jobs: workers at once, at least one; on Ray, trials at once.
-        limit_s: seconds after which an item's worker is killed.
+        limit_s: seconds after which an item's worker is killed; that a process has to start is not counted.
 
     Raises:
         InputMissingError: (exit 5) Ray is not installed.
@@ -73,6 +74,7 @@ class _Worker:
     pipe: Connection
     item: int = -1
     since: float = 0.0
+    ready: bool = False
 
 
 class _Processes(Generic[T, R]):
@@ -92,6 +94,8 @@ class _Processes(Generic[T, R]):
                 for worker in [one for one in self._workers if one.pipe in ready]:
                     yield from self._take(worker)
                 for worker in [one for one in self._workers if self._overdue(one)]:
+                    if worker.pipe.poll():  # in time, and this process stood still
+                        continue
                     item = worker.item
                     self._dismiss(worker)
                     yield item, Lost("hung")
@@ -130,11 +134,15 @@ class _Processes(Generic[T, R]):
             if item >= 0:
                 yield item, Lost("died")
             return
+        if not worker.ready:
+            worker.ready, worker.since = True, time.monotonic()
+            return
         worker.item = -1
         yield item, result
 
     def _overdue(self, worker: _Worker) -> bool:
-        return worker.item >= 0 and time.monotonic() - worker.since > self._limit_s
+        limit_s = self._limit_s if worker.ready else _START_S
+        return worker.item >= 0 and time.monotonic() - worker.since > limit_s
 
     def _dismiss(self, worker: _Worker) -> None:
         self._workers.remove(worker)
@@ -151,6 +159,7 @@ def _serve(pipe: Connection, function: Callable[[Any], Any], parent: int) -> Non
     """A worker's life: items in, results out, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     _die_with(parent)
+    pipe.send("ready")
     while True:
         try:
             item = pipe.recv()

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import uvloop
 
-from stages.gateway.app import create_app, open_inbox, open_spool
+from stages.gateway.app import create_app
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
 from stages.gateway.keys import ApiKeys
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp, calm_collector
+from stages.gateway.writers import open_inbox, open_spool
 from stages.vault import Vault
 
 

@@ -9,7 +9,6 @@ service time (`Service`), what it takes an engine that serves nobody else.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -160,7 +159,6 @@ class Edge:
 
     def finish(self, call: Call, answer: Mapping[str, Any], seconds: float, first_s: float) -> Completion:
         """Record an engine's answer; what the editor gets. Raises RefusedError."""
-        now = time.perf_counter()
         if answer["finish_reason"] == "error":
             self._recorder.record(call, Sampled(finish_reason=OVERFLOW), Read(), ttft_s=0.0)
             raise RefusedError(400, CONTEXT_FULL, str(answer["error"]))
@@ -172,7 +170,8 @@ class Edge:
             finish_reason=answer["finish_reason"],
         )
         read = read_answer(sampled.text, call.request.tools)
-        self._recorder.record(replace(call, began=now - seconds), sampled, read, ttft_s=first_s)
+        # this process' own clock would be in the rewards, and no day like the one before
+        self._recorder.record(replace(call, began=0.0), sampled, read, ttft_s=first_s, ended=seconds)
         message: dict[str, Any] = {"role": "assistant", "content": read.content}
         if read.calls:
             message["tool_calls"] = read.calls

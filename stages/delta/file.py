@@ -120,7 +120,7 @@ class DeltaFile:
             raise self.damaged("its index was changed")
         try:
             index = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(packed), type=Index)
-        except (msgspec.MsgspecError, zstandard.ZstdError) as error:
+        except (ValueError, zstandard.ZstdError) as error:
             raise self.damaged(f"its index cannot be read ({error})") from error
         if index.schema != SCHEMA or index.block < 8 or index.block % 8:
             raise self.damaged(f"it is of schema {index.schema!r}, not {SCHEMA!r}")

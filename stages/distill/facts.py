@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
 from stages.errors import IntegrityError
@@ -156,7 +154,7 @@ class PartReader:
                 event = open_event(row.event, row.user, row.sealed, self._vault)
             except UserForgottenError:
                 episode.forgotten = True
-            except (IntegrityError, msgspec.DecodeError):
+            except (IntegrityError, ValueError):
                 self.quarantine.append(
                     {"id": row.event.id, "episode": row.episode, "reason": "event_unreadable"}
                 )

@@ -69,7 +69,7 @@ def read_fingerprint(checkpoint_dir: Path) -> Fingerprint:
         raise IntegrityError(f"{checkpoint_dir} has no {FILE}", hint=hint)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Fingerprint)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise IntegrityError(f"{path} cannot be read: {error}", hint=hint) from error
     if found.schema != SCHEMA:
         raise IntegrityError(f"{path} has schema {found.schema!r}, not {SCHEMA!r}", hint=hint)

@@ -11,7 +11,6 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import orjson
 
@@ -19,7 +18,7 @@ from stages.gateway import logs, otlp_http
 from stages.gateway.admission import Admission, Place
 from stages.gateway.answering import Answerer
 from stages.gateway.arms import Arm, Arms
-from stages.gateway.attribution import attribute
+from stages.gateway.attribution import Who, attribute
 from stages.gateway.capture import Recorder
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -211,14 +210,12 @@ class Gateway:
         if request.stream:
             place.stream()
         conversation = conversation_key(who, request)
-        arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
+        arm = await self._entered(who, key, conversation)
         try:
             client = header(exchange.scope, b"user-agent")[:64].decode("latin-1").split(" ")[0]
             call = self._recorder.begin(key, who, request, client, arm)
             exchange.generation = call.id
-            await self._recorder.prepare(call)
         except BaseException:
-            arm.served.turns.end(exchange.generation)
             arm.served.gate.leave()
             raise
         if request.stream:
@@ -226,6 +223,16 @@ class Gateway:
             await Stream(self._answerer, call, exchange.receive, exchange.send, id).run()
         else:
             await self._answerer.answer(call, exchange.send)
+
+    async def _entered(self, who: Who, key: ApiKey, conversation: str) -> Arm:
+        """The arm to answer with, its gate entered: a swap waits for whoever is in, so nobody waits in there
+        for anything but the engine."""
+        while True:
+            arm = await self.arms.enter(who.user, self._config.hold_timeout_s, key.population, conversation)
+            if self._recorder.ready(who):
+                return arm
+            arm.served.gate.leave()
+            await self._recorder.prepare(who)
 
     async def _take_events(self, exchange: Exchange) -> None:
         key = self._identify(exchange)
@@ -261,25 +268,6 @@ class Gateway:
                     await arm.engine.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-def open_spool(spool_dir: Path, vault: Vault, config: GatewayConfig) -> SpoolWriter:
-    """The spool's writer with this configuration's limits. Raises as `SpoolWriter`."""
-    return SpoolWriter(
-        spool_dir,
-        vault,
-        fsync_ms=config.fsync_ms,
-        segment_bytes=config.segment_bytes,
-        segment_seconds=config.segment_seconds,
-        session_cache_bytes=config.session_cache_bytes,
-        max_pending_events=config.max_pending_events,
-        pending_hours=config.pending_hours,
-    )
-
-
-def open_inbox(folder: Path, vault: Vault, config: GatewayConfig) -> InboxWriter:
-    """The writer of received records with this configuration's limits. Raises as `InboxWriter`."""
-    return InboxWriter(folder, vault, segment_bytes=config.segment_bytes, max_bytes=config.received_bytes)
 
 
 def create_app(

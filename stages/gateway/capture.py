@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stages import routing
-from stages.errors import DependencyDownError
+from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
 from stages.gateway.conversations import Conversations
@@ -119,19 +119,23 @@ class Recorder:
         call.arm.served.turns.end(call.id)
         self._metrics.unrecorded(reason)
 
-    async def prepare(self, call: Call) -> None:
-        """See that the user has a key, so that `record` need not wait for the disk. Raises ApiError 503."""
-        user = call.who.user
-        if call.who.no_train:
-            return
-        while not self._vault.has_key(user):
-            self._wanted.add(user)
+    def ready(self, who: Who) -> bool:
+        """Whether a generation for this user can be recorded without waiting for the disk."""
+        return who.no_train or self._vault.has_key(who.user)
+
+    async def prepare(self, who: Who) -> None:
+        """Returns when `ready`, by a key of the user's own; raises ApiError 503.
+
+        It may wait for long, for another process that writes keys: hold nothing for which others wait.
+        """
+        while not self.ready(who):
+            self._wanted.add(who.user)
             if self._making is None:
                 self._making = asyncio.create_task(self._make_keys())
             try:
                 await asyncio.shield(self._making)
-            except DependencyDownError as error:
-                self.abandon(call, "spool_full")
+            except RtrlError as error:
+                self._metrics.unrecorded("spool_full")
                 raise _not_recorded() from error
 
     async def _make_keys(self) -> None:
@@ -142,13 +146,16 @@ class Recorder:
         finally:
             self._making = None
 
-    def record(self, call: Call, sampled: Sampled, answer: Answer, *, ttft_s: float) -> None:
+    def record(
+        self, call: Call, sampled: Sampled, answer: Answer, *, ttft_s: float, ended: float | None = None
+    ) -> None:
         """Write the generation. Returns when it survives the death of this process.
 
-        Raises:
+        `ended` is on the clock of `call.began`, None for now. Raises:
             ApiError: 503, the spool took nothing; the answer must not be given.
         """
-        generation, tokens = self._generation(call, sampled, answer, ttft_s)
+        seconds = (time.perf_counter() if ended is None else ended) - call.began
+        generation, tokens = self._generation(call, sampled, answer, ttft_s, seconds)
         try:
             self._spool.append_generation(
                 generation, tokens, last_user_text(call.request.messages), sampled.text
@@ -162,7 +169,7 @@ class Recorder:
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
 
     def _generation(
-        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float
+        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float, seconds: float
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
@@ -188,7 +195,7 @@ class Recorder:
             prompt_tokens=len(tokens.prompt),
             output_tokens=n,
             ttft_ms=round(ttft_s * 1000, 3),
-            duration_ms=round((time.perf_counter() - call.began) * 1000, 3),
+            duration_ms=round(seconds * 1000, 3),
             tool_calls=tuple(answer.records),
             invalid_tool_calls=answer.invalid,
             tools_digest=request.tools_digest,

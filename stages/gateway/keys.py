@@ -251,7 +251,7 @@ def _read(path: Path) -> list[ApiKey]:
         document = msgspec.json.decode(path.read_bytes(), type=_Keys)
     except FileNotFoundError:
         raise InputMissingError(f"no API keys at {path}", hint=_LOST) from None
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise IntegrityError(f"{path} is no key file: {error}", hint="restore it from a backup") from error
     if document.schema != SCHEMA:
         raise IntegrityError(f"{path} has schema {document.schema!r}, not {SCHEMA!r}", hint="restore it")

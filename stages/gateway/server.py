@@ -13,6 +13,7 @@ import os
 import socket
 import stat
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,9 @@ from stages.gateway.tls import Certificate
 
 log = logging.getLogger("rtrl.gateway")
 
+THREADS = 128
 _LOOK_S = 0.5  # between two looks at the connections' deadlines
+_GONE_S = 0.01  # between two looks whether they are gone
 
 
 class Listener:
@@ -55,7 +58,6 @@ class Listener:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=int(config.shutdown_timeout_s),
         )
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a line for each thing that is no HTTP
         self._sockets = sockets
@@ -73,7 +75,7 @@ class Listener:
 
     async def stop(self) -> None:
         """Accept no more; wait for requests in flight, at most `shutdown_timeout_s`."""
-        self._server.should_exit = True
+        self._server.end()
         if self._task is not None:
             await self._task
 
@@ -105,6 +107,12 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(settings)
         self._limits, self._certificate = config, certificate
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Begin to shut down."""
+        self.should_exit = True
+        self._ending.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -144,16 +152,41 @@ class _Server(uvicorn.Server):
                 for acceptor in self._acceptors:
                     acceptor.context = self._certificate.context
 
+    async def main_loop(self) -> None:
+        """uvicorn's looks ten times a second whether it is to end."""
+        self.server_state.default_headers = list(self.config.encoded_headers)
+        await self._ending.wait()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's."""
+        """As uvicorn's, by time-outs that need not be whole seconds."""
+        state = self.server_state
         try:
-            await super().shutdown(sockets)
+            for acceptor in self._acceptors:
+                acceptor.close()
+            for sock in sockets or ():
+                sock.close()
+            for connection in list(state.connections):
+                connection.shutdown()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.shutdown_timeout_s):
+                    while state.connections or state.tasks:
+                        await asyncio.sleep(_GONE_S)
+            if state.tasks:
+                log.error("%d requests were not answered in time", len(state.tasks))
+            for task in state.tasks:
+                task.cancel()
+            await self.lifespan.shutdown()
         finally:
             self._looking.cancel()
 
 
-def quiet_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Failures that nobody waits for are told by type and place: asyncio would quote the exception."""
+def serving_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Failures that nobody waits for are told by type and place: asyncio would quote the exception.
+
+    And threads for all who wait in one at a time: asyncio's own are six on two cores, and engines that start
+    or stop hold one each, so that events and new users would wait for those.
+    """
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="rtrl"))
 
     def told(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -13,7 +13,7 @@ completions: in the prompt):
     stub:tokens=N          N tokens
     stub:call NAME JSON    a tool call, to the end of the message
     stub:delay=SECONDS     before the first token         stub:gap=SECONDS   between tokens
-    stub:hold=FILE         before the last token, for as long as there is that file
+    stub:hold=FILE         before the last token (stub:after=N: after N), as long as there is that file
     stub:status=N          an error answer with that status; stub:overflow for the context-length error
     stub:experts           as a mixture-of-experts model: with the experts of each token (not in streams)
     stub:wrong=KIND        logprobs (one short), ids (one short), noids, usage, experts (one short),

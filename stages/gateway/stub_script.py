@@ -13,9 +13,8 @@ import orjson
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, then it rests!\n"  # 60 bytes
 EOS = 256
-_NUMBER = {
-    name: re.compile(rf"stub:{name}=([0-9.]+)") for name in ("tokens", "delay", "gap", "status", "die")
-}
+_NUMBERS = ("tokens", "delay", "gap", "after", "status", "die")
+_NUMBER = {name: re.compile(rf"stub:{name}=([0-9.]+)") for name in _NUMBERS}
 _SAY = re.compile(r"stub:say (.*)", re.DOTALL)
 _CALL = re.compile(r"stub:call (\S+) (.*)", re.DOTALL)
 _HOLD = re.compile(r"stub:hold=(\S+)")
@@ -39,7 +38,7 @@ class Script:
         self.overflow = "stub:overflow" in words
         self.experts = "stub:experts" in words
         hold, wrong = _HOLD.search(words), _WRONG.search(words)
-        self._hold = Path(hold[1]) if hold else None
+        self._hold, self._after = Path(hold[1]) if hold else None, int(_number("after", words, -1))
         self.wrong = wrong[1] if wrong else ""
         ids = [*self.text.encode(), EOS]
         self.finish = "stop"
@@ -49,7 +48,8 @@ class Script:
 
     def held(self, sampled: int) -> Path | None:
         """The file that has to go before the next token, after `sampled` of them; None for none."""
-        return self._hold if sampled == len(self.ids) - 1 else None
+        after = len(self.ids) - 1 if self._after < 0 else self._after
+        return self._hold if sampled == after else None
 
 
 def routed_experts(tokens: list[int], wrong: str) -> str:

@@ -180,7 +180,8 @@ class Swapper:
                     else:
                         verification = await self._replace_or_restart(target, before, limit_s)
             except DrainTimeoutError as error:
-                raise SwapError("drain_timeout", str(error)) from None
+                told = f"{error} ({self._served.turns.longest()}); {SAME}"
+                raise SwapError("drain_timeout", told) from None
             except OvertakenError:
                 raise SwapError("overtaken", f"a rollback came before; {SAME}") from None
         seconds = time.monotonic() - began

@@ -6,6 +6,7 @@ The engine says how many tokens it had sampled for each when it stood still. Not
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from stages.records import Span
@@ -14,6 +15,7 @@ UNPROVEN = ""  # in the place of a checkpoint: weights that were not found to be
 DEFECT = "unproven_weights"  # of a generation with tokens of such weights
 
 Turn = tuple[int, str]  # tokens sampled before, and the checkpoint from then on
+_NAMED = 5  # generations in one message
 
 
 class Turns:
@@ -22,20 +24,30 @@ class Turns:
     def __init__(self) -> None:
         self._under_way: dict[str, list[Turn]] = {}
         self._routes: dict[str, str] = {}
+        self._began: dict[str, float] = {}  # monotonic
 
     def begin(self, generation: str, route: str = "") -> None:
         """It is about to be asked for, by this name of the engine's."""
         self._under_way[generation] = []
         self._routes[generation] = route
+        self._began[generation] = time.monotonic()
 
     def end(self, generation: str) -> list[Turn]:
         """Nothing more is sampled for it. The turns it has met; none for one that is not known."""
         self._routes.pop(generation, None)
+        self._began.pop(generation, None)
         return self._under_way.pop(generation, [])
 
     def on(self, route: str) -> bool:
         """Whether a generation under way was asked for by this name."""
         return route in self._routes.values()
+
+    def longest(self) -> str:
+        """Which generations are under way and for how long, the oldest first; "" when none is."""
+        now = time.monotonic()  # of dictionaries the order is that of `begin`
+        named = [f"{name} for {now - began:.1f} s" for name, began in list(self._began.items())[:_NAMED]]
+        more = len(self._began) - len(named)
+        return ", ".join([*named, *([f"{more} more"] if more else [])])
 
     def turn(self, sampled: Callable[[str], int | None], checkpoint: str) -> int:
         """The engine goes on with other weights. Returns how many generations went on with it.

@@ -111,5 +111,5 @@ def unpack(body: bytes) -> tuple[Batch, bytes]:
     try:
         (n,) = _LENGTH.unpack_from(body)
         return _decode(memoryview(body)[4 : 4 + n]), body[4 + n :]
-    except (struct.error, msgspec.MsgspecError) as error:
+    except (struct.error, ValueError) as error:
         raise ValueError("not a batch") from error

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -156,7 +155,7 @@ class ChainReader:
         plain = self._vault.unseal(generation.user, sealed, codec.generation_aad(generation.id))
         try:
             return codec.decode(plain)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             raise IntegrityError(
                 f"the payload of generation {generation.id} does not decode", hint="quarantine it"
             ) from error

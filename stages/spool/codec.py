@@ -41,7 +41,7 @@ def encode(payload: Payload) -> bytes:
 
 
 def decode(data: bytes) -> Payload:
-    """The payload in `data`. Raises msgspec.DecodeError when it is none."""
+    """The payload in `data`. Raises ValueError when it is none."""
     return _decode_payload(data)
 
 
@@ -79,7 +79,7 @@ def event_aad(key_id: str, event_id: str) -> bytes:
 
 
 def pack_generation(generation: Generation, sealed: bytes) -> bytes:
-    """The body of a GENERATION frame. Raises msgspec.ValidationError for what no reader could read."""
+    """The body of a GENERATION frame. Raises ValueError for what no reader could read."""
     meta = _encode(generation)
     _decode_generation(meta)
     return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
@@ -111,6 +111,6 @@ def readable(kind: int, body: bytes) -> bool:
             unpack_generation(body)
         elif kind in (Kind.EVENT, Kind.PENDING):
             unpack_event(body)
-    except (msgspec.MsgspecError, struct.error):
+    except (ValueError, struct.error):
         return False
     return True

@@ -11,6 +11,7 @@ from stages.errors import DependencyDownError
 from stages.spool.index import EventRow
 from stages.vault import Vault
 
+_PATIENCE_S = 1.0
 PENDING_PREFIX = "\x1fpending/"  # clients name their users in printable characters only
 
 
@@ -62,10 +63,11 @@ def pending_user(generation_id: str) -> str:
 def forget_key(vault: Vault, user: str) -> None:
     """Destroy the key of events that no longer wait. Only after what replaces them survives a power cut.
 
-    On a full disk it is left for the next writer (`left_over`).
+    On a full disk it is left for the next writer (`left_over`). The disk's thread calls it, for which others
+    wait: whoever reads in the vault's log all the time is left to whoever forgets next.
     """
     with contextlib.suppress(DependencyDownError, sqlite3.OperationalError):
-        vault.forget(user)
+        vault.forget(user, patience_s=_PATIENCE_S)
 
 
 def left_over(vault: Vault, pending: Pending) -> list[str]:

@@ -80,7 +80,7 @@ def read_endpoint(run_dir: Path) -> Endpoint | None:
         return msgspec.json.decode(path.read_bytes(), type=Endpoint)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise IntegrityError(
             f"{path} cannot be read: {error}", hint="stop `rtrl serve`, remove it"
         ) from error

@@ -49,7 +49,7 @@ def read_intent(run_dir: Path, line: str) -> Intent | None:
     """What there is; None without one, or when it is damaged (then it is as if it had not been asked)."""
     try:
         return msgspec.json.decode(_path(run_dir, line).read_bytes(), type=Intent)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, ValueError):
         return None
 
 

@@ -19,6 +19,7 @@ from stages.target.wire import ask
 from stages.workspace import SETTINGS_FILE, Workspace
 
 HINT_S = 1.0  # patience with a gateway that is only told something
+ASKED_S = 10.0  # and with one on whose word a rollback depends, while the store is away
 
 
 def stage_ahead(folder: Path | None, ref: str, *, override: bool) -> None:
@@ -46,7 +47,7 @@ def settings_of_served(root: Path, endpoint: Endpoint | None) -> dict[str, Any] 
 
 def served(endpoint: Endpoint) -> dict[str, Any] | None:
     """What the gateway says that it serves. As `post` otherwise."""
-    return _unless_refused(ask(endpoint, "GET", "/admin/served", None, HINT_S))
+    return _unless_refused(ask(endpoint, "GET", "/admin/served", None, ASKED_S))
 
 
 def post(endpoint: Endpoint, path: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:

@@ -58,10 +58,16 @@ class Shape:
 def attach(model: PreTrainedModel, shape: Shape, seed: int) -> None:
     """Give `model` an adapter in place; nothing else stays trainable. The same seed, the same values.
 
-    Raises UsageError when no layer has one of the names.
+    Raises UsageError when no layer has one of the names, or the rank is above every layer's own.
     """
     from peft import LoraConfig, get_peft_model
 
+    largest = max((min(each.shape) for each in model.parameters() if each.ndim == 2), default=0)
+    if shape.rank > largest:
+        raise UsageError(
+            f"train.lora_rank is {shape.rank}, no matrix of this model has a rank above {largest}",
+            hint="8 to 64 are usual; 0 trains all weights",
+        )
     config: Any = LoraConfig(
         r=shape.rank,
         lora_alpha=shape.alpha,

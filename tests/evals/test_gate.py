@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cursorbench.errors import IntegrityError
 from evals.cases import Attempt, Metric, SuiteSpec, pair
 from evals.gate import Rules, decide, infrastructure
 from evals.stats.sequential import Look
@@ -313,3 +314,11 @@ def test_one_cluster_asks_for_others() -> None:
     found = decide([(suite(SUCCESS), arms)], Rules())
     assert found.verdict == "inconclusive"
     assert "all cases are of one cluster" in found.reasons[0]
+
+
+@pytest.mark.parametrize(("candidate", "baseline", "beyond"), [(1.7, 0.5, "1.7"), (0.5, -0.2, "-0.2")])
+def test_a_figure_out_of_its_bounds_decides_nothing(candidate: float, baseline: float, beyond: str) -> None:
+    ones = [1.0] * 30
+    with pytest.raises(IntegrityError, match=f"demo.success of case .* is {beyond}: it lies between 0 and 1"):
+        verdict([*ones, candidate], [*ones, baseline])
+    assert verdict([*ones, 1 + 1e-12], [*ones, 1.0]) == "pass"

@@ -214,7 +214,7 @@ def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -
         assert process.poll() is None
     time.sleep(0.1)
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == code
     found = json.loads(out)
     assert found["error"]["code"] == code

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import re
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from stages.gateway.config import GatewayConfig
 from stages.gateway.http import Receive, Scope, Send
-from stages.gateway.server import Listener, bind_tcp, quiet_loop
+from stages.gateway.server import Listener, bind_tcp, serving_loop
 from tests.security.wire import CHAT, PATIENCE_S, Site, chat, files, head, read, statuses
 
 SECRET = "XYZZY-PRIVATE"  # what users write here
@@ -156,7 +157,7 @@ def test_a_failure_shows_no_place_in_the_code(site: Site) -> None:
 async def test_a_failure_nobody_waits_for_quotes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A task's exception may hold what a user wrote; asyncio logs it as it is."""
     loop = asyncio.get_running_loop()
-    quiet_loop(loop)
+    serving_loop(loop)
 
     async def fails() -> None:
         raise ValueError(SECRET)
@@ -170,6 +171,20 @@ async def test_a_failure_nobody_waits_for_quotes_nothing(caplog: pytest.LogCaptu
     assert caplog.text.count("ValueError in the event loop") == 2
     assert "in fails" in caplog.text
     assert SECRET not in caplog.text
+
+
+async def test_many_who_wait_in_a_thread_hold_up_nobody_else() -> None:
+    """Engines that start hold one each for minutes; asyncio's own are six on two cores."""
+    serving_loop(asyncio.get_running_loop())
+    over = threading.Event()
+    waiting = [asyncio.create_task(asyncio.to_thread(over.wait)) for _ in range(60)]
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(lambda: "through") == "through"
+    finally:
+        over.set()
+        await asyncio.gather(*waiting)
 
 
 async def test_an_application_that_fails_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:

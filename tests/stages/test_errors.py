@@ -5,12 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stages.engine.verification import FILE as FINGERPRINT
+from stages.engine.verification import read_fingerprint
 from stages.errors import DependencyDownError, IntegrityError, classified, of_database, of_system
+from stages.gateway import keys
+from stages.linestate import STATE_FILE, LineState
 from stages.registry.schema import explain
+from stages.spool import codec
+from stages.target import endpoint, intent
 
 
 @pytest.mark.parametrize(
@@ -59,3 +66,27 @@ def test_a_database_that_is_no_registry_says_of_its_disk_and_its_bytes(tmp_path:
     assert known is not None
     assert known.code == 13
     assert of_database(ValueError("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        (endpoint.FILE, endpoint.read_endpoint),
+        (FINGERPRINT, read_fingerprint),
+        (STATE_FILE, LineState.load),
+        (keys.FILE, lambda folder: keys._read(folder / keys.FILE)),
+    ],
+)
+def test_a_file_whose_text_is_no_utf_8_is_a_damaged_one(
+    tmp_path: Path, name: str, read: Callable[[Path], object]
+) -> None:
+    """One byte that had flipped was a bug with a trace: msgspec has another error for it."""
+    (tmp_path / name).write_bytes(b'{"schema": "\x80"}')
+    with pytest.raises(IntegrityError):
+        read(tmp_path)
+
+
+def test_other_texts_that_are_no_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "rollback-auto.json").write_bytes(b'{"reason": "\x80"}')
+    assert intent.read_intent(tmp_path, "auto") is None
+    assert not codec.readable(codec.Kind.EVENT, b"\x08\0\0\0\x81\xa4user\xa1\x80")

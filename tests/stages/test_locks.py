@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import math
 import os
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from stages.errors import LockedError
 from tests.locked import held_for_a_moment
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "locks" / "train.lock"
     assert locks.is_free(path)
@@ -25,15 +26,50 @@ def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
     assert locks.is_free(path)
 
 
-def test_waiting_ends_at_the_timeout(tmp_path: Path) -> None:
+class Clock:
+    """In the place of `time`: sleeping takes no time. `then` is done after so many seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.stands_still = 0.0  # beside each sleep
+        self.then: tuple[float, Callable[[], object]] = (math.inf, lambda: None)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + self.stands_still
+        at, act = self.then
+        if self.now >= at:
+            self.then = (math.inf, lambda: None)
+            act()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(locks, "time", made)
+    return made
+
+
+def test_waiting_ends_at_the_timeout(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "a.lock"
     with locks.hold(path, what="a"):
-        began = time.monotonic()
-        with pytest.raises(LockedError):
-            locks.acquire(path, what="a", timeout=0.2)
-        assert 0.2 <= time.monotonic() - began < 2
+        for timeout in (0.0, 3.0):
+            began = clock.now
+            with pytest.raises(LockedError):
+                locks.acquire(path, what="a", timeout=timeout)
+            assert clock.now - began == pytest.approx(max(timeout, locks.GRACE_S), abs=2 * locks.POLL_S)
 
 
+def test_seconds_in_which_the_machine_stood_still_are_not_the_holders(tmp_path: Path, clock: Clock) -> None:
+    held = locks.acquire(tmp_path / "a.lock", what="a")
+    clock.stands_still, clock.then = 60.0, (100.0, held.release)
+    locks.acquire(tmp_path / "a.lock", what="a").release()
+    assert clock.now > 100
+
+
+@pytest.mark.usefixtures("clock")
 def test_shared_holders_exclude_only_exclusive_ones(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     with (
@@ -67,47 +103,36 @@ def test_what_a_killed_holder_was_just_starting_is_waited_for(tmp_path: Path) ->
     assert locks.is_free(tmp_path / "a.lock")
 
 
-def test_a_brief_holder_is_waited_for(tmp_path: Path) -> None:
+def test_a_brief_holder_is_waited_for(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "target.lock"
     held = locks.acquire(path, what="serve", brief=True)
-    freed: list[float] = []
-
-    def end() -> None:
-        freed.append(time.monotonic())
-        held.release()
-
-    ends = threading.Timer(2 * locks.GRACE_S, end)
-    ends.start()
+    clock.then = (locks.BRIEF_S - 1, held.release)
     with locks.acquire(path, what="target").held():
-        assert freed
-        assert time.monotonic() >= freed[0]
+        assert clock.now >= locks.BRIEF_S - 1
         assert not locks.holder_of(path)["brief"]
-    ends.join()
 
 
-def test_one_brief_holder_does_not_wait_for_another(tmp_path: Path) -> None:
+def test_one_brief_holder_does_not_wait_for_another(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "target.lock"
     with locks.acquire(path, what="serve", brief=True).held():
-        began = time.monotonic()
         with pytest.raises(LockedError):
             locks.acquire(path, what="serve", brief=True)
-        assert time.monotonic() - began < locks.BRIEF_S / 2
+        assert clock.now < locks.BRIEF_S / 2
 
 
-def test_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "BRIEF_S", 0.7)
+def test_not_for_ever(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "target.lock"
     with (
         locks.acquire(path, what="serve", brief=True).held(),
         pytest.raises(LockedError, match="locked by serve"),
     ):
         locks.acquire(path, what="target")
+    assert clock.now == pytest.approx(locks.BRIEF_S, abs=2 * locks.POLL_S)
 
 
-def test_others_are_not_waited_for(tmp_path: Path) -> None:
+def test_others_are_not_waited_for(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "target.lock"
     with locks.hold(path, what="serve", run="rollback-1"):
-        began = time.monotonic()
         with pytest.raises(LockedError):
             locks.acquire(path, what="target")
-        assert time.monotonic() - began < locks.BRIEF_S / 2
+        assert clock.now < locks.BRIEF_S / 2

@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.errors import InputMissingError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from stages.vault import OVERHEAD, UserForgottenError, Vault
 from tests import processes
 
@@ -102,6 +104,64 @@ def test_two_processes_make_one_key(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert [vaults[0].unseal("ada", blob, b"") for blob in blobs] == [b"x"] * 4
+
+
+def test_who_has_a_key_waits_for_nobody_who_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = Vault.create(tmp_path)
+    vault.ensure(["ada"])
+    waits = threading.Event()
+    monkeypatch.setattr("stages.vault_writing.faults.point", lambda _name: waits.set())
+    with closing(sqlite3.connect(tmp_path / "vault.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        making = threading.Thread(target=vault.ensure, args=(["new"],))
+        making.start()
+        assert waits.wait(60)
+        monkeypatch.setattr("stages.vault._RECHECK_S", 0.0)
+        assert vault.unseal("ada", vault.seal("ada", b"x", b""), b"") == b"x"
+        assert making.is_alive(), "nor did that wait for the lock"
+        other.execute("ROLLBACK")
+    making.join(60)
+    assert vault.has_key("new")
+
+
+def test_a_reader_of_the_log_holds_up_who_forgets_and_nobody_else(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path)
+    vault.ensure(["ada", "bob"])
+    blob = vault.seal("ada", b"x", b"")
+    with closing(sqlite3.connect(tmp_path / "vault.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM user_keys").fetchall()
+        with pytest.raises(DependencyDownError, match="the user is forgotten"):
+            vault.forget("bob", patience_s=0)
+        forgetting = threading.Thread(target=vault.forget, args=("ada",), kwargs={"patience_s": 600})
+        forgetting.start()
+        while not vault.forgotten("ada"):
+            time.sleep(0.01)
+        vault.ensure(["new"])
+        assert vault.seal("bob", b"x", b"")
+        assert forgetting.is_alive()
+        other.execute("ROLLBACK")
+    forgetting.join(60)
+    assert not forgetting.is_alive()
+    with pytest.raises(UserForgottenError):
+        vault.unseal("ada", blob, b"")
+
+
+def test_keys_that_are_known_stay_known_while_others_make_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a `forget` elsewhere empties the memory."""
+    monkeypatch.setattr("stages.vault._RECHECK_S", 0.0)
+    mine, other = Vault.create(tmp_path), Vault.open(tmp_path)
+    mine.ensure(["ada", "bob"])
+    other.ensure(["eve"])
+    mine.ensure(["new"])
+    mine.forget("bob")
+    assert mine.seal("new", b"x", b"")
+    assert mine.has_key("ada")
+    other.forget("eve")
+    assert mine.seal("new", b"x", b"")
+    assert not mine.has_key("ada")
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cursorbench.sandbox.protocol import Backend, Environment, Limits
 from cursorbench.tasks.container import VENV
 from cursorbench.tasks.task import CursorBenchFields, ExpectedTests, Task
 
-LIMITS = Limits(wall_s=60.0, memory=1 << 30)
+LIMITS = Limits(wall_s=200.0, memory=1 << 30)
 CORE = '''\
 """Sums."""
 
@@ -92,7 +92,7 @@ class World:
             (f"{FILE}::test_largest",),
             (FILE,),
         )
-        self.task = Task(self.folder / "task", fields, "mend total", expected, 60.0, verifier_timeout_s=30.0)
+        self.task = Task(self.folder / "task", fields, "mend total", expected, 60.0, verifier_timeout_s=200.0)
         prefix = Path(sys.base_prefix)
         mounts = {VENV: Path(sys.prefix)} | ({} if prefix.is_relative_to("/usr") else {str(prefix): prefix})
         path = f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin"
@@ -119,7 +119,7 @@ class World:
             restoring.apply(sandbox, diff)
             if FILE not in diff:
                 sandbox.write(FILE, TEST_NEW.encode())
-            ran = run_tests(sandbox, COMMAND, 30.0)
+            ran = run_tests(sandbox, COMMAND, 200.0)
         expected = self.task.tests.fail_to_pass + self.task.tests.pass_to_pass
         return all(ran.outcomes.get(name) == "passed" for name in expected)
 

@@ -39,11 +39,15 @@ def test_a_forgery_is_believed_by_the_naive_and_fails_here(world: World, name: s
     try:
         placed(world, forgery)
         diff = world.diff(forgery.files, forgery.links)
-        assert world.naive(diff), "else it shows nothing"
-        found = grade(world.task, world.environment, diff, world.backend, LIMITS)
+        tries = 5 if forgery.races else 1
+        assert any(world.naive(diff) for _ in range(tries)), "else it shows nothing"
+        for _ in range(tries):
+            found = grade(world.task, world.environment, diff, world.backend, LIMITS)
+            assert not found.passed
+            if found.reason == forgery.reason:
+                break
     finally:
         world.environment = before
-    assert not found.passed
     assert found.reason == forgery.reason, found
     assert forgery.flags <= set(found.flags), found.flags
 
@@ -110,8 +114,8 @@ def test_who_throws_a_coin_in_each_run_is_found_out(world: World) -> None:
     task = replace(world.task, tests=replace(world.task.tests, fail_to_pass=(f"{FILE}::test_total",)))
     lucky = CORE + f"import os\n_coin = os.urandom(1)[0] % 2\n{patched(f'_coin and {UNKNOWN}')}"
     diff = world.diff({"calc/core.py": lucky})
-    found = [grade(task, world.environment, diff, world.backend, LIMITS).passed for _ in range(2)]
-    assert not all(found)
+    found = (grade(task, world.environment, diff, world.backend, LIMITS).passed for _ in range(4))
+    assert not all(found), "four rounds each: one chance in 4 ** 16"
 
 
 def test_the_patch_itself_is_what_lies(world: World) -> None:

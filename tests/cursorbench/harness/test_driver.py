@@ -132,8 +132,24 @@ def test_time_over_while_the_model_writes_is_time_over(tmp_path: Path) -> None:
             return super().__call__(request)
 
     assert run(tmp_path, Slow(httpx.ReadTimeout("slow")), Budget(wall_s=0.05)).stop is StopReason.MAX_SECONDS
+
+
+def test_time_over_while_the_service_is_away_is_infrastructure(tmp_path: Path) -> None:
     away = Service(*[httpx.ConnectError("nobody there")] * 1000)
     assert run(tmp_path, away, Budget(wall_s=0.05)).stop is StopReason.ABORTED
+
+
+def test_patience_begins_with_the_first_failure(tmp_path: Path) -> None:
+    """An answer of minutes that broke off was never asked for again, as if nobody had been there so long."""
+
+    class Late(Service):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            if len(self.answers) == 2:
+                time.sleep(0.3)
+            return super().__call__(request)
+
+    cut = Late(httpx.RemoteProtocolError("cut"), said("Done."))
+    assert run(tmp_path, cut, patience_s=0.25).stop is StopReason.ANSWERED
 
 
 def test_a_conversation_too_long_for_the_model_is_no_infrastructure(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_as_one_after_the_other(calls: list[tuple[str, dict[str, str]]]) -> None
 
 def test_what_is_run_alone_is_alone_and_in_its_place() -> None:
     lock, running, most, order = threading.Lock(), 0, 0, []
+    met = threading.Barrier(2, timeout=120)
 
     def job(name: str, alone: bool) -> Any:
         def work() -> str:
@@ -64,7 +65,9 @@ def test_what_is_run_alone_is_alone_and_in_its_place() -> None:
                 most = max(most, running)
                 assert not alone or running == 1
                 order.append(name)
-            time.sleep(0.02)
+            if name in ("r1", "r2"):
+                met.wait()
+            time.sleep(0.002)
             with lock:
                 running -= 1
             return name

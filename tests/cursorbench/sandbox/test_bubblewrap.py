@@ -15,7 +15,7 @@ from cursorbench.sandbox.bubblewrap import Bubblewrap
 from cursorbench.sandbox.link import supervisor_python
 from cursorbench.sandbox.protocol import Environment, Limits
 
-SMALL = Limits(memory=128 << 20, processes=32, output=10_000, disk=16 << 20, cpu_s=30, wall_s=20)
+SMALL = Limits(memory=128 << 20, processes=32, output=10_000, disk=16 << 20, cpu_s=30, wall_s=200)
 
 
 def test_a_command(backend: Bubblewrap, environment: Environment) -> None:
@@ -62,6 +62,8 @@ def test_reading_and_writing(backend: Bubblewrap, environment: Environment) -> N
         assert sandbox.read("link/a.py") == b"x = 1\n"
         with pytest.raises(FileNotFoundError):
             sandbox.read("none")
+        with pytest.raises(ValueError, match="null"):
+            sandbox.write("new/folder/file\0x", b"elsewhere")
         with pytest.raises(IsADirectoryError):
             sandbox.read("src")
         with pytest.raises(ValueError, match="larger"):
@@ -117,12 +119,12 @@ def test_the_background(backend: Bubblewrap, environment: Environment) -> None:
         job = sandbox.spawn("echo started; while [ ! -e go ]; do sleep 0.01; done; echo gone; exit 4")
         assert job.poll() is None
         sandbox.write("go", b"")
-        done = job.wait(10)
+        done = job.wait(100)
         assert (done.status, done.output) == (4, "started\ngone\n")
         assert job.poll() == done
         endless = sandbox.spawn(["sleep", "600"])
         endless.kill()
-        assert endless.wait(10).status == -9
+        assert endless.wait(100).status == -9
         assert sandbox.spawn("sleep 600").wait(0.1).ended == "timeout"
 
 
@@ -134,23 +136,24 @@ def test_limits(backend: Bubblewrap, environment: Environment) -> None:
         assert (flood.ended, flood.cut, len(flood.output)) == ("output", True, SMALL.output)
         assert "No space left" in sandbox.exec("head -c 100M /dev/zero > big; rm big").output
         threads = "import os\nfor _ in range(100):\n    if os.fork() == 0: os.read(os.pipe()[0], 1)"
-        assert "BlockingIOError" in sandbox.exec([python, "-c", threads], timeout_s=5).output
+        assert "BlockingIOError" in sandbox.exec([python, "-c", threads]).output
         sandbox.exec("pkill -9 python || killall -9 python3")
         assert sandbox.exec("echo fine").output.endswith("fine\n")
 
 
 def test_cpu_time_of_all_processes(backend: Bubblewrap, environment: Environment) -> None:
     with backend.start(environment, Limits(cpu_s=0.3)) as sandbox:
-        done = sandbox.exec("(while :; do :; done) & while :; do :; done", timeout_s=20)
+        done = sandbox.exec("(while :; do :; done) & while :; do :; done", timeout_s=250)
     assert done.ended == "timeout"
-    assert done.seconds < 15
+    assert done.seconds < 200
 
 
 def test_a_time_out_kills_what_ignores_it(backend: Bubblewrap, environment: Environment) -> None:
     with backend.start(environment) as sandbox:
-        done = sandbox.exec(
-            "trap '' TERM; setsid sleep 601 & echo first; while :; do sleep 1; done", timeout_s=0.3
-        )
+        other = "setsid sh -c 'touch other; exec sleep 601'"
+        job = sandbox.spawn(f"trap '' TERM; {other} & echo first; touch go; while :; do sleep 1; done")
+        assert sandbox.exec("until [ -e go ] && [ -e other ]; do sleep 0.01; done").ok
+        done = job.wait(0)
         assert (done.ended, done.output) == ("timeout", "first\n")
         assert sandbox.exec("cat /proc/[0-9]*/cmdline | tr '\\0' ' '").output.count("sleep 601") == 0
 
@@ -161,7 +164,7 @@ def test_output_after_a_command_ended_is_not_waited_for(
     with backend.start(environment) as sandbox:
         started = time.monotonic()
         assert sandbox.exec("sleep 600 & echo done").output == "done\n"
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 250
 
 
 def test_forks_and_snapshots(backend: Bubblewrap, environment: Environment) -> None:
@@ -199,7 +202,7 @@ def test_after_its_end(backend: Bubblewrap, environment: Environment) -> None:
     sandbox.kill()
     sandbox.kill()
     assert sandbox.exec("true").ended == "sandbox_died"
-    assert job.wait(20).ended == "sandbox_died"
+    assert job.wait(100).ended == "sandbox_died"
 
 
 def test_one_sandbox_sees_nothing_of_another(backend: Bubblewrap, environment: Environment) -> None:
@@ -287,13 +290,18 @@ def test_memory_that_no_process_seems_to_have(
         pytest.skip("no control group of memory here")
     small = Limits(memory=64 << 20, disk=16 << 20, processes=16)
     with backend.start(environment, small) as sandbox:
-        done = sandbox.exec([supervisor_python()[0], "-I", "-S", "-c", code], timeout_s=20)
+        done = sandbox.exec([supervisor_python()[0], "-I", "-S", "-c", code], timeout_s=200)
         assert done.ended == "memory"
         assert sandbox.exec("true").ended in ("exited", "memory")
         assert sandbox.diff().count("+++ b/new") == (code == SOCKETS)
 
 
 def test_out_of_memory_commands_go_first(backend: Bubblewrap, environment: Environment) -> None:
+    if Path("/proc/self/oom_score_adj").read_text() == "1000\n":
+        pytest.skip("everything here goes first")
     with backend.start(environment) as sandbox:
         assert sandbox.exec("cat /proc/self/oom_score_adj").output == "1000\n"
-        assert sandbox.exec("cat /proc/1/oom_score_adj").output != "1000\n"
+        # it is as the commands for as long as it starts one, until it gets the processor again
+        assert sandbox.exec(
+            "while [ $(cat /proc/1/oom_score_adj) = 1000 ]; do sleep 0.01; done", timeout_s=100
+        ).ok

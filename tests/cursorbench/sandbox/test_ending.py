@@ -12,7 +12,7 @@ from cursorbench.sandbox.protocol import Environment
 
 LEADER = """
 import ctypes, os, threading, time
-threading.Thread(target=time.sleep, args=(60,)).start()
+threading.Thread(target=time.sleep, args=(600,)).start()
 print("gone", flush=True)
 ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
 """
@@ -29,7 +29,9 @@ for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU):
 def test_a_command_whose_first_thread_has_ended(backend: Bubblewrap, environment: Environment) -> None:
     """It looks like a dead process, was not killed, and its sandbox given up for it."""
     with backend.start(environment) as sandbox:
-        done = sandbox.exec([supervisor_python()[0], "-I", "-S", "-c", LEADER], timeout_s=0.5)
+        job = sandbox.spawn([supervisor_python()[0], "-I", "-S", "-c", LEADER])
+        assert sandbox.exec("until grep -q '^State:.Z' /proc/[0-9]*/status; do sleep 0.01; done").ok
+        done = job.wait(0)
         assert (done.ended, done.output) == ("timeout", "gone\n")
         assert sandbox.exec("echo alive").output == "alive\n"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -51,3 +54,32 @@ def test_any_other_error_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(os, "open", broken)
         with pytest.raises(OSError, match="a disk that fails"):
             layers.Merge(made, None).add(fd)
+
+
+def test_what_cannot_be_opened_is_no_regular_file(tmp_path: Path) -> None:
+    """A socket in a file's place, and the mark "deleted" of an overlay's layer, on which opening fails."""
+    with socket.socket(socket.AF_UNIX) as listener, tree.folder(str(tmp_path)) as fd:
+        listener.bind(str(tmp_path / "socket"))
+        names = [b"socket"]
+        with contextlib.suppress(PermissionError):
+            os.mknod(tmp_path / "deleted", stat.S_IFCHR | 0o600, 0)
+            names.append(b"deleted")
+        for name in names:
+            with tree.still(tree.file(name, fd)) as opened:
+                assert opened is None
+
+
+def test_a_file_that_is_cut_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between looking for its data and for the hole behind them: there is neither any more."""
+    (tmp_path / "source").write_bytes(b"x" * 100)
+    seek = os.lseek
+
+    def cutting(fd: int, place: int, how: int) -> int:
+        if how == os.SEEK_HOLE:
+            os.truncate(tmp_path / "source", 0)
+        return seek(fd, place, how)
+
+    monkeypatch.setattr(os, "lseek", cutting)
+    with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("wb") as target:
+        tree.copy_data(source.fileno(), target.fileno())
+    assert (tmp_path / "target").read_bytes() == bytes(100)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from cursorbench.sandbox.boxes import MARK
 from cursorbench.sandbox.bubblewrap import Bubblewrap
 from cursorbench.sandbox.link import PACKAGES
 from cursorbench.sandbox.protocol import Environment
-from cursorbench.sandbox.stage import STAGE
+from cursorbench.sandbox.stage import STAGE, started
 
 _CALLER = """
 import sys, time
@@ -56,7 +57,11 @@ def left(keeper: int, mark: str) -> list[object]:
 
 def opened(pid: int) -> int:
     """How many descriptors a process has, but for the maps of owners that a keeper keeps."""
-    return sum(not str(path.readlink()).startswith("user:") for path in Path(f"/proc/{pid}/fd").iterdir())
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # of a sandbox that it makes in reserve meanwhile
+            found.append(str(path.readlink()))
+    return sum(not name.startswith("user:") for name in found)
 
 
 @pytest.mark.parametrize("killed", ["caller", "keeper", "both"])
@@ -76,12 +81,12 @@ def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> N
         mounts = Path("/proc/self/mounts").read_text()
         assert f"{STAGE}/boxes" not in mounts  # none of ours is seen here
         new = [one for one in mounts.splitlines() if one not in others]
-        assert not [one for one in new if "rtrl" in one or one.startswith("overlay ")]
+        assert not [one for one in new if "rtrl-sandbox" in one or one.startswith("overlay ")]
         if killed in ("keeper", "both"):
             os.kill(keeper, signal.SIGKILL)
         if killed in ("caller", "both"):
             caller.kill()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while processes(f"sleep {mark}") and time.monotonic() < until:
             time.sleep(0.02)
         assert not processes(f"sleep {mark}")
@@ -89,6 +94,8 @@ def test_kill_9(backend: Bubblewrap, environment: Environment, killed: str) -> N
     while psutil.pid_exists(keeper) and time.monotonic() < until:
         time.sleep(0.02)
     sweep.sweep(groups.detect())  # as the next keeper does
+    while left(keeper, mark) and time.monotonic() < until:  # what was killed takes a moment to end
+        time.sleep(0.02)
     assert left(keeper, mark) == []
 
 
@@ -101,6 +108,19 @@ def test_an_end_leaves_nothing(environment: Environment, backend: Bubblewrap) ->
     sandbox.kill()
     own.close()
     assert left(keeper, "none") == []
+
+
+def test_a_killed_keeper_costs_its_sandboxes_and_not_the_next(environment: Environment) -> None:
+    """A worker keeps its backend: every later trial of it was lost to the infrastructure."""
+    own = Bubblewrap()
+    with own.start(environment) as lost:
+        own.link().process.kill()
+        own.link().process.wait()
+        while lost.exec("true").ended != "sandbox_died":  # the kernel ends it in a moment
+            time.sleep(0.01)
+        with own.start(environment) as sandbox:
+            assert sandbox.exec("echo on").output == "on\n"
+    own.close()
 
 
 def test_the_keeper_forgets_what_was_killed(environment: Environment) -> None:
@@ -128,10 +148,27 @@ def test_folders_of_dead_callers(tmp_path: Path) -> None:
     other = tmp_path / "rtrl-sandbox-notes"
     for folder in (dead, alive, other):
         (folder / "inner").mkdir(parents=True)
-    assert sweep.sweep(groups.Groups(), tmp_path) >= 1
+    assert sweep.sweep_folders(tmp_path) == 1
     assert not dead.exists()
     assert alive.exists()
     assert other.exists()
+
+
+def test_a_keeper_sweeps_the_callers_folders(
+    backend: Bubblewrap, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked into the empty /tmp that it has for itself, and so did every next one."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    with tempfile.TemporaryDirectory(prefix="swept-", dir="/tmp") as place:
+        folder = Path(place, f"{sweep.FOLDER}{ended.pid}-x")
+        folder.mkdir()
+        tempfile.gettempdir()  # what this process remembers is not to be the place that goes
+        monkeypatch.setenv("TMPDIR", place)
+        own = Bubblewrap()
+        own.start(environment).kill()
+        own.close()
+        assert not folder.exists()
 
 
 def test_groups_that_end_while_they_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +192,29 @@ def test_groups_that_end_while_they_are_looked_for(tmp_path: Path, monkeypatch: 
     assert sorted(name for name, _ in found) == [f"7-{number}" for number in range(4)]
 
 
-def test_who_is_alive() -> None:
-    from cursorbench.sandbox.stage import started
+def test_a_group_that_somebody_left_half_made(tmp_path: Path) -> None:
+    """A keeper that was killed while it tried cost every later one of its number the limits."""
+    (tmp_path / f"rtrl-try-{os.getpid()}").mkdir()
+    assert groups._try(tmp_path, ())
+    assert not list(tmp_path.iterdir())
 
+
+def test_processes_that_cannot_be_named_are_not_killed(tmp_path: Path) -> None:
+    """0 is what stands for one of another PID namespace, and for `kill` it is who asks."""
+    (tmp_path / "cgroup.procs").write_text("0\n17\n")
+    assert groups.Group(2, {"pids": tmp_path}).members() == [17]
+
+
+def test_who_is_alive(tmp_path: Path) -> None:
     me = os.getpid()
     assert sweep.is_alive(f"{me}-{started(me)}")
     assert not sweep.is_alive(f"{me}-1")
     assert not sweep.is_alive("nobody")
+    name = "sleep \N{LATIN SMALL LETTER U WITH DIAERESIS}".encode()[:-1]  # as the kernel cuts a longer one
+    program = Path(os.fsdecode(bytes(tmp_path) + b"/" + name))
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "600"]) as other:
+        try:
+            assert started(other.pid) >= started(me) > 0
+        finally:
+            other.kill()

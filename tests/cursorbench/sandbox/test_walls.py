@@ -100,6 +100,34 @@ def test_who_is_in_a_namespace() -> None:
     assert watch.members(0) == []
 
 
+def test_what_begins_while_the_killed_still_end_is_left_alone(tmp_path: Path) -> None:
+    """Four processes took the memory; the next command was killed for what three of them still held."""
+
+    def inside(*processes: subprocess.Popen[bytes]) -> None:
+        (tmp_path / "cgroup.procs").write_text("".join(f"{process.pid}\n" for process in processes))
+
+    group = groups.Group(2, dict.fromkeys(("memory", "pids"), tmp_path))
+    (tmp_path / "memory.stat").write_text("anon 1001\n")
+    with subprocess.Popen(["sleep", "600"]) as first, subprocess.Popen(["sleep", "600"]) as second:
+        try:
+            looking = watch.Watch(group, 1000, 9)
+            inside(first)
+            looking.look()
+            assert first.wait() == -9
+            at = looking.at
+            inside(first, second)  # the group names who ends for as long as its memory is not free
+            looking.look()
+            assert second.poll() is None
+            assert looking.at == at
+            looking.at -= watch.DYING_S  # then the number is another process's
+            looking.look()
+            assert second.wait() == -9
+            assert looking.at > at
+        finally:
+            first.kill()
+            second.kill()
+
+
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     base, top = tmp_path / "base", tmp_path / "top"
     (base / "d").mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evals.trials.record import Folder, Record, key, put
@@ -40,6 +40,7 @@ def test_conditions_task_and_attempt_make_the_name() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 400))
+@example(b'\x80"', 11)  # no UTF-8 where a text is expected is another error than other damage
 def test_damage_is_moved_aside_and_said(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, cut: int
 ) -> None:
@@ -65,6 +66,22 @@ def test_another_trials_record_does_not_count(tmp_path: Path) -> None:
         put(folder.place("trials", NAME), msgspec.json.encode(wrong))
         assert folder.read(NAME) is None
     assert len(folder.damaged) == 4
+
+
+def test_damage_that_two_runs_find_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, other = Folder(tmp_path), Folder(tmp_path)
+    put(folder.place("trials", NAME), b"{")
+    read = Path.read_bytes
+
+    def at_once(path: Path) -> bytes:
+        content = read(path)
+        monkeypatch.setattr(Path, "read_bytes", read)
+        assert other.read(NAME) is None
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", at_once)
+    assert folder.read(NAME) is None
+    assert (len(folder.damaged), len(other.damaged)) == (1, 1)
 
 
 def test_a_half_written_file_is_in_nobodys_way(tmp_path: Path) -> None:

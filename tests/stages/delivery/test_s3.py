@@ -29,11 +29,16 @@ from tests.stages.delivery.family import NAME, Family
 
 SIZE = 24 << 20
 UPLOAD = """
-import functools, pathlib, sys
+import asyncio, functools, pathlib, sys
 from s3fs import S3FileSystem
 from stages.delivery.depot import Depot
 in_parts = functools.partialmethod(S3FileSystem._put_file, chunksize=5 << 20)  # they are of 50 MiB else
-S3FileSystem._put_file = in_parts
+S3FileSystem._put_file, call = in_parts, S3FileSystem._call_s3
+async def first_part_alone(self, method, *args, **kwargs):
+    if method == "upload_part" and kwargs["PartNumber"] > 1:
+        await asyncio.Event().wait()
+    return await call(self, method, *args, **kwargs)
+S3FileSystem._call_s3 = first_part_alone
 Depot(sys.argv[1]).put(sys.argv[2], pathlib.Path(sys.argv[3]))
 """
 
@@ -143,9 +148,13 @@ def test_an_upload_killed_half_way_is_no_checkpoint_and_is_completed(
         found = client.list_multipart_uploads(**bucket).get("Uploads", [])
         return [each for each in found if each["Key"].startswith(f"{tmp_path.name}/")]
 
-    while not begun():
-        assert uploading.poll() is None, "it was done before it could be killed"
-        time.sleep(0.005)
+    def parts() -> int:
+        upload = {"Key": begun()[0]["Key"], "UploadId": begun()[0]["UploadId"]}
+        return len(client.list_parts(**bucket, **upload).get("Parts", []))
+
+    while not (begun() and parts()):
+        assert uploading.poll() is None, "it waits before its second part"
+        time.sleep(0.02)
     uploading.send_signal(signal.SIGKILL)
     assert uploading.wait() == -signal.SIGKILL
     assert begun(), "parts of it are there, the object is not"

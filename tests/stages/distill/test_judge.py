@@ -34,6 +34,7 @@ class Server:
 
     reply: Callable[[dict[str, Any]], Reply] = lambda body: (200, "SATISFIED")
     delay_s: float = 0.0
+    mute_after: int = 1_000_000  # so many requests are answered
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     url: str = ""
@@ -51,6 +52,10 @@ class Server:
         self.bodies.append(body)
         self.keys.append(dict(scope["headers"]).get(b"authorization", b"").decode())
         await asyncio.sleep(self.delay_s)
+        if len(self.bodies) > self.mute_after:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
         status, text = self.reply(body)
         told = json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
         head = [(b"content-type", b"application/json"), (b"content-length", str(len(told)).encode())]
@@ -78,7 +83,7 @@ def server() -> Iterator[Server]:
 
 
 def config(server: Server, **more: Any) -> JudgeConfig:
-    return JudgeConfig(**{"url": server.url, "model": "m", "timeout_s": 5, "retries": 0, **more})
+    return JudgeConfig(**{"url": server.url, "model": "m", "timeout_s": 60, "retries": 0, **more})
 
 
 def question(n: int = 0) -> Question:
@@ -157,19 +162,22 @@ def test_one_lost_vote_is_no_lost_message(server: Server, tmp_path: Path) -> Non
 
 
 def test_a_slow_reply_times_out(server: Server, tmp_path: Path) -> None:
-    server.delay_s = 1.0
+    server.mute_after = 0
     found = judge([question()], config(server, votes=1, timeout_s=0.1), tmp_path)
     assert found.metrics()["fallback_timeout"] == 1
 
 
 def test_the_deadline_ends_it(server: Server, tmp_path: Path) -> None:
-    server.delay_s = 0.2
-    started = time.monotonic()
-    slow = config(server, votes=1, concurrency=1, deadline_s=0.5)
-    found = judge([question(n) for n in range(50)], slow, tmp_path)
-    assert time.monotonic() - started < 2
-    assert 1 <= found.counts["answered"] <= 3
-    assert found.counts["fallback_deadline"] == found.counts["fallback"] == 50 - found.counts["answered"]
+    for deadline_s in (0.3, 3.0, 30.0):  # a busy machine may answer nothing in the first
+        server.bodies.clear()
+        server.mute_after = 2
+        slow = config(server, votes=1, concurrency=1, timeout_s=600, deadline_s=deadline_s)
+        found = judge([question(n) for n in range(50)], slow, tmp_path / str(deadline_s))
+        assert found.counts["answered"] <= 2
+        assert found.counts["fallback_deadline"] == found.counts["fallback"] == 50 - found.counts["answered"]
+        if found.counts["answered"]:
+            break
+    assert found.counts["answered"]
 
 
 def test_an_endpoint_that_is_down_is_given_up(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import httpx
 
 from stages.errors import IntegrityError
 from stages.gateway.admin import Admin
-from stages.gateway.app import Gateway, create_app, open_inbox, open_spool
+from stages.gateway.app import Gateway, create_app
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.health import Health
@@ -21,6 +21,7 @@ from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.server import Listener, bind_tcp
 from stages.gateway.stub_engine import StubEngine
 from stages.gateway.swapper import Swapper
+from stages.gateway.writers import open_inbox, open_spool
 from stages.inbox.writer import InboxWriter
 from stages.spool import Spool, SpoolWriter, open_event
 from stages.vault import Vault
@@ -37,6 +38,7 @@ class Rig:
     engine_listener: Listener
     served: ServedState
     gateway: Gateway
+    swapper: Swapper
     spool: SpoolWriter
     inbox: InboxWriter
     vault: Vault
@@ -46,6 +48,7 @@ class Rig:
     url: str
     loaded: list[Path]
     load_s: float = 0.0
+    may_load: asyncio.Event
     bad: set[Path]  # folders whose weights do not load
 
     async def chat(self, content: str, **body: Any) -> httpx.Response:
@@ -54,6 +57,29 @@ class Rig:
         return await self.http.post(
             "/v1/chat/completions", json={"model": "rtrl", "messages": messages, **body}, headers=headers
         )
+
+    @property
+    def waits_for_a_key(self) -> bool:
+        """Whether somebody waits for a user's key to be made."""
+        return self.gateway._recorder._making is not None
+
+    @property
+    def waits_for_a_swap(self) -> bool:
+        """Whether a swap waits for the one before it."""
+        return bool(self.swapper._busy._waiters)
+
+    def sampled(self, tokens: int) -> bool:
+        """Whether the engine has so many tokens of an answer that is not complete."""
+        return any(count >= tokens for count in self.stub.steps.counts()["sampled"].values())
+
+    def hold(self, tokens: int) -> str:
+        """Words to the stub: so many tokens, and no more before `let_go`."""
+        (self.root / "hold").touch()
+        return f"stub:after={tokens} stub:hold={self.root / 'hold'}"
+
+    def let_go(self) -> None:
+        """Answers that were held go on."""
+        (self.root / "hold").unlink()
 
     def read(self) -> Spool:
         self.spool.flush()
@@ -91,6 +117,7 @@ class Rig:
         if path in self.bad:
             raise IntegrityError("these weights do not load")
         await asyncio.sleep(self.load_s)
+        await self.may_load.wait()
         self.loaded.append(path)
 
 
@@ -110,9 +137,11 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     rig = Rig()
     verdicts = Verdicts(settings.pop("metrics", None))
     config = GatewayConfig(**({"fsync_ms": 1.0, "shutdown_timeout_s": 1.0} | settings))
-    rig.root, rig.loaded, rig.bad = root, [], set()
+    rig.root, rig.loaded, rig.bad, rig.may_load = root, [], set(), asyncio.Event()
+    rig.may_load.set()
     rig.stub = StubEngine()
-    rig.engine_listener = Listener(rig.stub, [bind_tcp("127.0.0.1", 0)], config)
+    at_once = config.model_copy(update={"shutdown_timeout_s": 0.0})
+    rig.engine_listener = Listener(rig.stub, [bind_tcp("127.0.0.1", 0)], at_once)
     await rig.engine_listener.start()
     rig.vault = Vault.create(root / "keys")
     rig.key = ApiKeys.create(root / "keys", "default")
@@ -124,8 +153,8 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
     engine = EngineClient(url_of(rig.engine_listener), "", "rtrl", config, health.breaker)
     keys = ApiKeys.open(root / "keys")
     rig.gateway = create_app(config, rig.spool, rig.inbox, rig.vault, keys, engine, rig.served, verdicts)
-    swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
-    admin = Admin(ADMIN_KEY, rig.gateway.arms, swapper, rig.spool, rig.gateway.metrics)
+    rig.swapper = Swapper(rig.served, rig.update, config.drain_timeout_s)
+    admin = Admin(ADMIN_KEY, rig.gateway.arms, rig.swapper, rig.spool, rig.gateway.metrics)
     public = Listener(rig.gateway, [bind_tcp("127.0.0.1", 0)], config)
     private = Listener(admin, [bind_tcp("127.0.0.1", 0)], config)
     await asyncio.gather(public.start(), private.start())

@@ -46,7 +46,10 @@ async def test_a_gate_that_is_shut_stays_shut_after_a_swap(kind: str) -> None:
 
 async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     async with running(tmp_path, engine_connections=2, max_queue=3) as rig:
-        answers = await asyncio.gather(*(rig.chat("stub:delay=0.3") for _ in range(9)))
+        asked = [asyncio.create_task(rig.chat(rig.hold(0))) for _ in range(9)]
+        await until(lambda: sum(each.done() for each in asked) == 4)
+        rig.let_go()
+        answers = await asyncio.gather(*asked)
         accepted = [a for a in answers if a.status_code == 200]
         refused = [a for a in answers if a.status_code == 429]
         assert (len(accepted), len(refused)) == (5, 4)
@@ -59,20 +62,21 @@ async def test_beyond_the_queue_is_429_and_nothing_accepted_is_lost(tmp_path: Pa
 
 async def test_streams_have_a_bound_of_their_own(tmp_path: Path) -> None:
     async with running(tmp_path, max_streams=1) as rig:
-        first = asyncio.create_task(rig.chat("stub:gap=0.02", stream=True))
+        first = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
         await until(lambda: rig.gateway.admission.streams == 1)
         refused = await rig.chat("x", stream=True)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_streams")
         assert (await rig.chat("x")).status_code == 200
+        rig.let_go()
         assert "[DONE]" in (await first).text
         assert rig.gateway.admission.streams == 0
 
 
 async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:
-    whole = asyncio.create_task(rig.chat("stub:delay=0.4"))
-    stream = asyncio.create_task(rig.chat("stub:gap=0.01", stream=True))
+    whole = asyncio.create_task(rig.chat(rig.hold(0)))
+    stream = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
     await until(lambda: rig.served.gate.in_flight == 2)
-    draining = asyncio.create_task(rig.gateway.drain(10))
+    draining = asyncio.create_task(rig.gateway.drain(60))
     await asyncio.sleep(0)
     late = await rig.chat("x")
     assert (late.status_code, late.json()["error"]["code"]) == (503, "shutting_down")
@@ -81,6 +85,7 @@ async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:
     assert "rtrl_draining 1.0" in (await rig.admin.get("/metrics")).text
     event = await rig.event("e1", "gen_" + "0" * 32)
     assert event["pending"] == 1, "what users say is taken to the end"
+    rig.let_go()
     assert (await whole).status_code == 200
     assert (await stream).text.endswith("data: [DONE]\n\n")
     assert await draining == 0
@@ -88,10 +93,9 @@ async def test_draining_finishes_what_was_accepted(rig: Rig) -> None:
 
 
 async def test_what_takes_too_long_is_cut_short_told_and_recorded(rig: Rig) -> None:
-    whole = asyncio.create_task(rig.chat("stub:delay=20"))
-    stream = asyncio.create_task(rig.chat("stub:gap=0.05", stream=True))
-    await until(lambda: rig.served.gate.in_flight == 2)
-    await asyncio.sleep(0.2)
+    whole = asyncio.create_task(rig.chat(rig.hold(0)))
+    stream = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
+    await until(lambda: rig.served.gate.in_flight == 2 and rig.sampled(4))
     assert await rig.gateway.drain(0.05) == 2
     answer = await whole
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
@@ -101,7 +105,7 @@ async def test_what_takes_too_long_is_cut_short_told_and_recorded(rig: Rig) -> N
 
 
 async def test_who_waits_for_new_weights_while_it_drains_is_served(rig: Rig) -> None:
-    rig.load_s = 0.3
+    rig.may_load.clear()
     folder = rig.root / "b"
     folder.mkdir()
     swap = asyncio.create_task(
@@ -110,7 +114,10 @@ async def test_who_waits_for_new_weights_while_it_drains_is_served(rig: Rig) -> 
     await until(lambda: rig.served.gate.closed)
     held = asyncio.create_task(rig.chat("x"))
     await until(lambda: rig.served.gate.waiting == 1)
-    assert await rig.gateway.drain(10) == 0
+    draining = asyncio.create_task(rig.gateway.drain(60))
+    await until(lambda: rig.gateway.admission.draining)
+    rig.may_load.set()
+    assert await draining == 0
     assert (await held).status_code == 200
     assert (await swap).status_code == 200
     (generation,) = rig.generations()

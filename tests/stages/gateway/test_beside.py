@@ -60,14 +60,14 @@ def spans(rig: Rig) -> list[list[str]]:
 async def test_nobody_waits_and_each_answer_is_its_own_checkpoints(
     rig: Rig, swapper: Swapper, stream: bool
 ) -> None:
-    words = "stub:tokens=10 stub:gap=0.1" if stream else "stub:delay=1"
-    old = asyncio.create_task(rig.chat(words, stream=stream))
+    old = asyncio.create_task(rig.chat(rig.hold(4), stream=stream))
     await until(lambda: len(rig.stub.requests) == 1)
     done = await swapper.swap(checkpoint("one"))
     assert (done.verification, done.drained_s, old.done()) == ("proof of one", 0.0, False)
     assert (await rig.chat("x")).status_code == 200
     assert not old.done()
     assert rig.served.turns.on(""), "it is still written with the base"
+    rig.let_go()
     assert (await old).status_code == 200
     assert models(rig) == ["rtrl", "adapter-one"]
     assert sorted(spans(rig)) == [["sha256:aaa"], ["sha256:one"]]

@@ -179,12 +179,13 @@ async def test_before_its_generation_is_recorded(rig: Rig) -> None:
     body = {
         "model": "rtrl",
         "stream": True,
-        "messages": [{"role": "user", "content": "stub:tokens=5 stub:gap=0.05"}],
+        "messages": [{"role": "user", "content": rig.hold(4)}],
     }
     async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
         g = answer.headers["x-rtrl-generation-id"]
         assert (await rig.event("e1", g))["pending"] == 1
         assert rig.events() == []
+        rig.let_go()
         await answer.aread()
     assert [e.id for e in rig.events()] == ["e1"]
     assert (await rig.event("e1", g))["duplicates"] == 1

@@ -31,6 +31,7 @@ from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.distill.spec import COLUMNS
+from stages.engine.process import free_port
 from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, bind_tcp
@@ -53,15 +54,14 @@ class Process:
     """A gateway in a process of its own."""
 
     def __init__(self, folder: Path, engine_port: int) -> None:
-        with bind_tcp("127.0.0.1", 0) as free:
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, str(SERVER), str(folder), str(engine_port), str(port)]
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, str(SERVER), str(folder), str(engine_port), str(self.port)]
         self.child = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
     async def ready(self) -> None:
         async with httpx.AsyncClient() as http:
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while time.monotonic() < until and self.child.poll() is None:
                 try:
                     if (await http.get(f"{self.url}/health")).is_success:

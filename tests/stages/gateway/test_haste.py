@@ -38,7 +38,7 @@ async def begun(gate: Gate) -> asyncio.Task[None]:
 
 
 async def test_a_rollback_does_not_wait_for_the_drain_before_it(rig: Rig) -> None:
-    long = asyncio.create_task(rig.chat("stub:delay=20"))
+    long = asyncio.create_task(rig.chat(rig.hold(0)))
     await until(lambda: len(rig.stub.requests) == 1)
     deploy = asyncio.create_task(swap(rig, "bbb", drain_timeout_s=EVER))
     await until(lambda: rig.served.gate.closed)
@@ -113,7 +113,7 @@ async def test_another_deploy_waits_its_turn() -> None:
     first = asyncio.create_task(rolling.swap(NEW))
     await until(lambda: gate.closed)
     second = asyncio.create_task(rolling.swap(BACK))
-    await asyncio.sleep(0.2)
+    await until(lambda: bool(rolling._busy._waiters))
     gate.leave()
     await asyncio.gather(first, second)
     assert engines[0].loads == [NEW.path, BACK.path]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.stages.gateway.rig import Rig, running
+from tests.stages.gateway.rig import Rig, running, until
 
 TOOL = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -113,13 +115,30 @@ async def test_context_overflow_is_told_and_recorded(rig: Rig, stream: bool) -> 
     assert 'rtrl_generations_total{kind="exact"} 1.0' in metrics, "nothing is wrong with it"
 
 
-async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any) -> None:
+async def test_a_slow_engine_is_a_timeout_and_recorded(tmp_path: Any, monkeypatch: Any) -> None:
+    limits: list[asyncio.Timeout] = []
+
+    def timeout(seconds: float) -> asyncio.Timeout:
+        assert seconds == 0.2
+        limits.append(asyncio.timeout(None))
+        return limits[-1]
+
+    monkeypatch.setattr("stages.gateway.engine_client.asyncio", SimpleNamespace(timeout=timeout))
     async with running(tmp_path, engine_timeout_s=0.2) as rig:
-        answer = await rig.chat("stub:delay=1")
+        asked = asyncio.create_task(rig.chat(rig.hold(0)))
+        await until(lambda: len(rig.stub.requests) == 1)
+        limits.pop().reschedule(0.0)
+        answer = await asked
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "engine_timeout")
-        streamed = await rig.chat("stub:gap=0.15", stream=True)
-        assert "engine_lost" in streamed.text
-        assert "[DONE]" not in streamed.text
+        text = ""
+        body = {"model": "rtrl", "stream": True, "messages": [{"role": "user", "content": rig.hold(1)}]}
+        async with rig.http.stream("POST", "/v1/chat/completions", json=body) as streamed:
+            async for line in streamed.aiter_lines():
+                if '"content":"T"' in line:
+                    limits.pop().reschedule(0.0)
+                text += line
+        assert "engine_lost" in text
+        assert "[DONE]" not in text
         first, second = rig.generations()
         assert (first.finish_reason, first.defect) == ("timeout", "no_output")
         assert (second.finish_reason, second.defect, second.output_tokens) == ("timeout", "", 1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +42,15 @@ async def test_a_swap_changes_what_is_served_and_recorded(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_those_in_flight_finish_on_the_old_weights_and_others_wait(rig: Rig, stream: bool) -> None:
-    words = "stub:tokens=10 stub:gap=0.1" if stream else "stub:delay=1"
-    old = asyncio.create_task(rig.chat(words, stream=stream))
+    rig.stub.steps.pause(still=True)
+    old = asyncio.create_task(rig.chat("x", stream=stream))
     await until(lambda: len(rig.stub.requests) == 1)
     swapping = asyncio.create_task(swap(rig, "bbb"))
     await until(lambda: rig.served.gate.closed)
     new = asyncio.create_task(rig.chat("x"))
     await until(lambda: rig.served.gate.waiting == 1)
     assert (rig.loaded, len(rig.stub.requests)) == ([], 1)
+    rig.stub.steps.pause(still=False)
     assert [a.status_code for a in await asyncio.gather(old, swapping, new)] == [200, 200, 200]
     assert spans(rig) == ["sha256:aaa", "sha256:bbb"]
 
@@ -86,11 +90,18 @@ async def test_nothing_is_served_when_the_way_back_fails_too(rig: Rig) -> None:
     assert (await rig.chat("x")).status_code == 200
 
 
-async def test_another_swap_is_waited_for(rig: Rig) -> None:
+async def test_another_swap_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a command that was killed, say: it goes on, and the same command again finds it under way."""
-    long = asyncio.create_task(rig.chat("stub:delay=0.4"))
+    monkeypatch.setattr("stages.gateway.haste.OTHERS_S", 60.0)
+    rig.stub.steps.pause(still=True)
+    long = asyncio.create_task(rig.chat("x"))
     await until(lambda: rig.served.gate.in_flight == 1)
-    answers = await asyncio.gather(swap(rig, "bbb"), swap(rig, "ccc"))
+    first = asyncio.create_task(swap(rig, "bbb"))
+    await until(lambda: rig.served.gate.closed)
+    second = asyncio.create_task(swap(rig, "ccc"))
+    await until(lambda: rig.waits_for_a_swap)
+    rig.stub.steps.pause(still=False)
+    answers = await asyncio.gather(first, second)
     assert [each.status_code for each in answers] == [200, 200]
     assert rig.loaded == [rig.root / "bbb", rig.root / "ccc"]
     assert rig.served.checkpoint.digest == "sha256:ccc"
@@ -100,25 +111,41 @@ async def test_another_swap_is_waited_for(rig: Rig) -> None:
 async def test_one_swap_at_a_time_and_a_bounded_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.gateway.haste.OTHERS_S", 0.05)
     async with running(tmp_path, drain_timeout_s=0.2) as rig:
-        long = asyncio.create_task(rig.chat("stub:delay=2"))
+        rig.stub.steps.pause(still=True)
+        long = asyncio.create_task(rig.chat("x"))
         await until(lambda: rig.served.gate.in_flight == 1)
-        first, second = await asyncio.gather(swap(rig, "bbb"), swap(rig, "ccc"))
-        assert {a.json()["error"]["code"] for a in (first, second)} == {"swap_running", "drain_timeout"}
-        assert rig.loaded == []
-        assert (await rig.chat("x")).status_code == 200, "the gate is open again"
-        assert (await long).status_code == 200
-        assert (await swap(rig, "bbb", drain_timeout_s=9)).status_code == 200
+        error = (await swap(rig, "bbb")).json()["error"]
+        assert (error["code"], rig.loaded, rig.served.gate.closed) == ("drain_timeout", [], False)
+        first = asyncio.create_task(swap(rig, "bbb", drain_timeout_s=60))
+        await until(lambda: rig.served.gate.closed)
+        assert (await swap(rig, "ccc")).json()["error"]["code"] == "swap_running"
+        rig.stub.steps.pause(still=False)
+        assert ((await first).status_code, (await long).status_code) == (200, 200)
+        assert rig.loaded == [rig.root / "bbb"]
+        (generation,) = rig.generations()
+        assert f"1 generation was still running after 0.2 s ({generation.id} for " in error["message"]
+
+
+async def test_nobody_waits_for_a_key_in_a_swaps_way(rig: Rig) -> None:
+    """A user's first request waits for another process that writes keys: the swap does not wait for it."""
+    assert (await rig.chat("x", user="known")).status_code == 200
+    with closing(sqlite3.connect(rig.root / "keys" / "vault.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        new = asyncio.create_task(rig.chat("x", user="new"))
+        await until(lambda: rig.waits_for_a_key)
+        answers = await rig.chat("x", user="known"), await swap(rig, "bbb")
+        assert ([each.status_code for each in answers], new.done()) == ([200, 200], False)
+        other.execute("ROLLBACK")
+    assert (await new).status_code == 200
+    assert spans(rig) == ["sha256:aaa", "sha256:aaa", "sha256:bbb"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_swap_that_cannot_wait_cuts_those_in_flight_short(rig: Rig, stream: bool) -> None:
-    words = "stub:tokens=400 stub:gap=0.05" if stream else "stub:delay=20"
-    old = asyncio.create_task(rig.chat(words, stream=stream))
-    await until(lambda: len(rig.stub.requests) == 1)
-    await asyncio.sleep(0.3)
+    old = asyncio.create_task(rig.chat(rig.hold(4), stream=stream))
+    await until(lambda: rig.sampled(4))
     answer = await swap(rig, "bbb", drain_timeout_s=0.2, cut=True)
     assert answer.status_code == 200
-    assert answer.json()["seconds"] < 5
     cut = await old
     assert (cut.status_code, "weights_updating" in cut.text) == (200 if stream else 503, True)
     assert "[DONE]" not in cut.text
@@ -133,7 +160,7 @@ async def test_a_swap_that_cannot_wait_cuts_those_in_flight_short(rig: Rig, stre
 
 
 async def test_a_stream_that_had_not_begun_gets_an_error_status(rig: Rig) -> None:
-    old = asyncio.create_task(rig.chat("stub:delay=20", stream=True))
+    old = asyncio.create_task(rig.chat(rig.hold(0), stream=True))
     await until(lambda: len(rig.stub.requests) == 1)
     assert (await swap(rig, "bbb", drain_timeout_s=0.1, cut=True)).status_code == 200
     cut = await old
@@ -169,6 +196,22 @@ async def test_what_a_swap_needs(rig: Rig) -> None:
     assert (await swap(rig, "bbb", line="other")).json()["error"]["code"] == "other_line"
     rig.served.engine = "down"
     assert (await swap(rig, "bbb")).status_code == 503
+
+
+async def test_time_in_which_nothing_ran_is_no_patience() -> None:
+    """As on a machine that stands still for a while: answers and the end of patience are due at once then."""
+    gate = Gate()
+    await gate.enter(1)
+
+    async def sample() -> None:
+        for _ in range(4):
+            await asyncio.sleep(0.01)
+        gate.leave()
+
+    sampling = asyncio.create_task(sample())
+    asyncio.get_running_loop().call_soon(time.sleep, 0.7)
+    async with gate.exclusive(0.6):
+        assert sampling.done()
 
 
 async def test_the_gate_by_itself() -> None:

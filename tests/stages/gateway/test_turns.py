@@ -138,13 +138,14 @@ async def test_an_answer_goes_on_and_each_token_has_its_sampler(
 ) -> None:
     rig, _, swapper = keeping
     rig.stub.load_seconds = 0.1
-    asked = asyncio.create_task(rig.chat("stub:tokens=20 stub:gap=0.02", stream=stream))
-    await until(lambda: any(count >= 4 for count in rig.stub.steps.counts()["sampled"].values()))
+    asked = asyncio.create_task(rig.chat(f"stub:tokens=20 {rig.hold(4)}", stream=stream))
+    await until(lambda: rig.sampled(4))
     swapping = asyncio.create_task(swap(rig, swapper))
     await until(lambda: rig.served.gate.closed)
     waits = asyncio.create_task(rig.chat("x"))
     done = await swapping
     assert (done.went_on, not asked.done()) == (1, True), "nobody waited for it"
+    rig.let_go()
     assert [(await each).status_code for each in (asked, waits)] == [200, 200]
     first, second = sorted(rig.generations(), key=lambda each: -each.output_tokens)
     if first.output_tokens != 21:
@@ -166,9 +167,8 @@ async def test_an_answer_with_tokens_of_unproven_weights_is_cut_and_marked(
 ) -> None:
     rig, engine, swapper = keeping
     engine.fails = True
-    words = "stub:tokens=40 stub:gap=0.02"
-    asked = asyncio.create_task(rig.chat(words, stream=True))
-    await until(lambda: any(count >= 4 for count in rig.stub.steps.counts()["sampled"].values()))
+    asked = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
+    await until(lambda: rig.sampled(4))
     with pytest.raises(SwapError, match="the previous weights are served"):
         await swap(rig, swapper)
     assert "weights_updating" in (await asked).text

@@ -43,9 +43,8 @@ async def test_a_stream_that_is_cut_does_not_end_as_if_whole(rig: Rig, how: str)
     if how == "the engine dies":
         cut = await rig.chat("stub:die=4", stream=True)
     else:
-        asking = asyncio.create_task(rig.chat("stub:tokens=400 stub:gap=0.05", stream=True))
-        await until(lambda: len(rig.stub.requests) == 1)
-        await asyncio.sleep(0.3)
+        asking = asyncio.create_task(rig.chat(rig.hold(4), stream=True))
+        await until(lambda: rig.sampled(4))
         async with rig.served.gate.exclusive(0.1, cut=True):
             cut = await asking
     assert cut.status_code == 200, "pieces were sent"

@@ -166,7 +166,7 @@ def test_to_ends_the_canary_too_and_a_gateway_that_starts_anew_opens_it_not_agai
 
 def test_its_users_are_back_while_another_program_writes_to_the_registry(world: World) -> None:
     canary = world.open()
-    with contextlib.closing(sqlite3.connect(world.store.dir / "registry.db")) as other:
+    with contextlib.closing(sqlite3.connect(world.store.dir / "registry.db", timeout=60)) as other:
         other.isolation_level = None
         other.execute("BEGIN IMMEDIATE")
         command = world.begin()

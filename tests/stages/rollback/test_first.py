@@ -92,13 +92,13 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
     command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "-w", str(world.workspace.root), "--quiet"]
     with ThreadPoolExecutor(20) as threads:
         long = threads.submit(world.ask, "stub:delay=600")
-        until(lambda: (light.served(world.endpoint) or {})["in_flight"])
+        until(lambda: (light.served(world.endpoint) or {}).get("in_flight"))
         deploy = subprocess.Popen([*command, "--input", later.ref], stdout=subprocess.DEVNULL)
         asked: list[Future[httpx.Response]] = []
 
         def held() -> object:
             asked.append(threads.submit(world.ask))
-            return (light.served(world.endpoint) or {})["held"]
+            return (light.served(world.endpoint) or {}).get("held")
 
         until(held)
         assert rollback(world).wait(60) == 0
@@ -111,7 +111,7 @@ def test_a_deploy_that_waits_for_long_answers_gives_way(deployed: StubWorld) -> 
 
 
 def test_users_are_back_while_another_program_writes_to_the_registry(deployed: StubWorld) -> None:
-    with contextlib.closing(sqlite3.connect(deployed.store.dir / "registry.db")) as other:
+    with contextlib.closing(sqlite3.connect(deployed.store.dir / "registry.db", timeout=60)) as other:
         other.isolation_level = None
         other.execute("BEGIN IMMEDIATE")
         command = rollback(deployed)

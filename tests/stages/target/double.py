@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,7 +16,7 @@ from stages.workspace import Workspace
 
 
 class GatewayDouble:
-    """Serves `checkpoint` until asked to swap. `refuse` answers swaps with that status and error."""
+    """Serves `live` until asked to swap. `refuse` answers swaps with that status and error."""
 
     def __init__(self, workspace: Workspace, live: Artifact) -> None:
         self.workspace = workspace
@@ -28,6 +29,7 @@ class GatewayDouble:
         self.swaps: list[dict[str, Any]] = []
         self.prepared: list[dict[str, Any]] = []
         self.refuse: tuple[int, dict[str, Any]] | None = None
+        self.slow_s = 0.0  # to say what it serves
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         self._lock = locks.acquire(workspace.run_dir / LOCK, what="serve")
@@ -79,6 +81,7 @@ def _handler(double: GatewayDouble) -> type[BaseHTTPRequestHandler]:
             if self.headers["authorization"] != "Bearer admin":
                 self._send(401, {"error": {"message": "no"}})
                 return
+            time.sleep(double.slow_s)
             self._send(200, double.served)
 
         def do_POST(self) -> None:

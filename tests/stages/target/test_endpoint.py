@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from stages.errors import DependencyDownError, IntegrityError
+from stages.target import light
 from stages.target.admin import Admin
 from stages.target.endpoint import read_endpoint, require_endpoint, running_endpoint
 from tests.stages.target.fixtures import Line
@@ -37,6 +38,17 @@ def test_a_damaged_file_is_an_integrity_error(line: Line) -> None:
     with pytest.raises(IntegrityError) as caught:
         running_endpoint(line.workspace.run_dir)
     assert caught.value.hint
+
+
+def test_a_busy_gateway_is_waited_for_by_who_depends_on_its_word(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rollback while the store was away ended with 10 when the gateway took longer than a second."""
+    monkeypatch.setattr(light, "HINT_S", 0.01)
+    line.gateway.slow_s = 0.2
+    told = light.served(require_endpoint(line.workspace.run_dir))
+    assert told is not None
+    assert told["checkpoint"] == line.a.digest
 
 
 def test_admin_says_what_is_served(line: Line) -> None:

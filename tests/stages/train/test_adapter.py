@@ -92,6 +92,12 @@ def test_layers_that_are_not_there_are_refused() -> None:
         adapter.attach(tiny_model(1), Shape(2, 4.0, ("no_such_proj",)), seed=0)
 
 
+def test_a_rank_above_every_matrix_is_refused_before_it_takes_memory() -> None:
+    adapter.attach(tiny_model(1), Shape(32, 64.0, ("q_proj",)), seed=0)
+    with pytest.raises(UsageError, match="no matrix of this model has a rank above 32"):
+        adapter.attach(tiny_model(1), Shape(1_000_000, 2e6, ("q_proj",)), seed=0)
+
+
 def test_a_damaged_adapter_is_an_integrity_failure(tmp_path: Path) -> None:
     (tmp_path / "adapter.safetensors").write_bytes(b"torn")
     with pytest.raises(IntegrityError) as caught:

@@ -53,6 +53,13 @@ def test_what_packing_does_not_compute_is_refused_by_name(why: str) -> None:
         require_packable(model)
 
 
+def test_a_model_with_a_list_of_attentions_of_its_own_is_no_damaged_one(tmp_path: Path) -> None:
+    shape = {"vocab_size": 64, "n_embd": 32, "n_layer": 1, "n_head": 4, "rotary_dim": 4, "n_positions": 64}
+    AutoModelForCausalLM.from_config(AutoConfig.for_model("gptj", **shape)).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="not packed"):
+        modelio.load_model(tmp_path, attention=attention.register())
+
+
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_will_be_refused_is_told_by_the_configuration_alone(why: str, tmp_path: Path) -> None:
     model_type, changes, message = REFUSED[why]
