@@ -159,7 +159,7 @@ def agent(url: str, key: str, folder: Path, task: str, steps: int) -> dict[str, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

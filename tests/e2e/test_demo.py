@@ -27,7 +27,7 @@ def demo(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    done = processes.rtrl("status", "-w", str(folder), "--json", timeout=60)
+    done = processes.rtrl("status", "-w", str(folder), "--json", timeout=300)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)["metrics"]
     return found
