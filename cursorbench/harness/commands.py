@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-TIMEOUT_S = 60.0  # the processor's time is bounded to seconds; this is for a machine that is busy
+TIMEOUT_S = 20.0  # the processor's time is bounded to seconds; this is for a machine that is busy
 MAX_OUTPUT_BYTES = 8 * 1024
 
 # Limits are set inside the child, before its work: a preexec_fn is not safe in a process with threads.

@@ -16,6 +16,7 @@ from pathlib import Path
 from cursorbench.sandbox.groups import Group
 
 INTERVAL_S = 0.05
+DYING_S = 5.0  # for the kernel to take apart what was killed; then its numbers may be others'
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -63,7 +64,7 @@ class Watch:
 
         The memory is that one's until then, and a command that has begun meanwhile has no part in it.
         """
-        if not self.doomed.isdisjoint(pids):
+        if not self.doomed.isdisjoint(pids) and time.monotonic() - self.at < DYING_S:
             return
         self.doomed = frozenset(pids) - {self.first, self.outer}
         for number in (signal.SIGSTOP, signal.SIGKILL):

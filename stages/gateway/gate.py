@@ -15,6 +15,8 @@ from stages.gateway.errors import ApiError, unavailable
 
 log = logging.getLogger("rtrl.gateway")
 
+SLICE_S = 0.1  # of waiting, between two looks at the patience that is left
+
 
 class DrainTimeoutError(Exception):
     """Generations in flight did not finish in time; the gate is open again and nothing was changed."""
@@ -49,7 +51,7 @@ class Gate:
         self._cutting: ApiError | None = None
         self._shut: ApiError | None = None
         self._limits: set[asyncio.Timeout] = set()
-        self._patience: asyncio.Timeout | None = None  # of the swap that waits for those in flight
+        self._patience: float | None = None  # seconds left, of the swap that waits for those in flight
         self._cuts = self._hurried = False
 
     @property
@@ -150,12 +152,11 @@ class Gate:
     def hurry(self, patience: float) -> None:
         """A swap that waits for those in flight gives up; one that may cut them does so after `patience`
         seconds at most."""
-        limit = self._patience
-        if limit is None or limit.expired():
+        if self._patience is None:
             return
         self._hurried = True
-        now, end = asyncio.get_running_loop().time(), limit.when() or 0.0
-        limit.reschedule(min(end, now + patience) if self._cuts else now)
+        self._patience = min(self._patience, patience) if self._cuts else 0.0
+        self._idle.set()  # it looks at its patience again
 
     def shut(self, error: ApiError) -> None:
         """For good: those in flight are cut short; `error` for them, for those that wait, from now on."""
@@ -164,20 +165,28 @@ class Gate:
         self._open.set()
 
     async def _drain(self, timeout: float, *, patience: bool = False) -> None:
-        self._hurried = False
+        """Seconds in which this process did not run are no patience: neither did the engine, as a rule."""
+        loop = asyncio.get_running_loop()
+        self._hurried, self._patience = False, timeout if patience else None
+        left = timeout
         try:
-            async with asyncio.timeout(timeout) as limit:
-                self._patience = limit if patience else None
-                while self.in_flight:
-                    self._idle.clear()
-                    await self._idle.wait()
-        except TimeoutError:
-            if not self.in_flight:  # the last one has left at that very moment
-                return
-            what = "1 generation was" if self.in_flight == 1 else f"{self.in_flight} generations were"
-            raise DrainTimeoutError(f"{what} still running after {timeout:g} s") from None
+            while self.in_flight:
+                if left <= 0:
+                    raise DrainTimeoutError(self._told(timeout))
+                self._idle.clear()
+                began = loop.time()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, SLICE_S)):
+                        await self._idle.wait()
+                left -= min(loop.time() - began, 2 * SLICE_S)
+                if self._patience is not None:
+                    left = self._patience = min(left, self._patience)
         finally:
             self._patience = None
+
+    def _told(self, seconds: float) -> str:
+        what = "1 generation was" if self.in_flight == 1 else f"{self.in_flight} generations were"
+        return f"{what} still running after {seconds:g} s"
 
     def _cut(self, error: ApiError) -> None:
         """End what is being sampled now, and what would still begin to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,22 @@ async def test_what_a_swap_needs(rig: Rig) -> None:
     assert (await swap(rig, "bbb", line="other")).json()["error"]["code"] == "other_line"
     rig.served.engine = "down"
     assert (await swap(rig, "bbb")).status_code == 503
+
+
+async def test_time_in_which_nothing_ran_is_no_patience() -> None:
+    """As on a machine that stands still for a while: answers and the end of patience are due at once then."""
+    gate = Gate()
+    await gate.enter(1)
+
+    async def sample() -> None:
+        for _ in range(4):
+            await asyncio.sleep(0.01)
+        gate.leave()
+
+    sampling = asyncio.create_task(sample())
+    asyncio.get_running_loop().call_soon(time.sleep, 0.7)
+    async with gate.exclusive(0.6):
+        assert sampling.done()
 
 
 async def test_the_gate_by_itself() -> None:
