@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached
 from stages.target.admin import Admin
+from tests import processes
 from tests.stages.serving.conftest import StubWorld
 
 
@@ -66,8 +65,7 @@ def test_a_killed_engine_gives_503_then_the_same_checkpoint_again(serving: StubW
 def test_one_per_workspace(serving: StubWorld) -> None:
     with pytest.raises(LockedError, match=str(serving.endpoint.pid)):
         start_detached(serving.workspace)
-    line = [sys.executable, "-m", "rtrl_cli.main", "serve", "-w", str(serving.workspace.root)]
-    second = subprocess.run(line, capture_output=True, text=True, check=False)
+    second = processes.rtrl("serve", "-w", str(serving.workspace.root))
     assert second.returncode == 11
     assert str(serving.endpoint.pid) in second.stderr
 
