@@ -10,6 +10,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -165,11 +166,12 @@ def old_segments(folder: Path, keep_days: float, now: float, collected: int) -> 
         now: s since 1970; a segment is old when its last record is `keep_days` older. The newest stays.
     """
     found = [path for _, path in Inbox(folder).segments()] if folder.is_dir() else []
-    return [
-        path
-        for path, following in itertools.pairwise(found)
-        if _first_seq(following) - 1 <= collected and now - path.stat().st_mtime >= keep_days * 86400
-    ]
+    old = []
+    for path, following in itertools.pairwise(found):
+        with suppress(FileNotFoundError):  # another gc is at it
+            if _first_seq(following) - 1 <= collected and now - path.stat().st_mtime >= keep_days * 86400:
+                old.append(path)
+    return old
 
 
 def _first_seq(path: Path) -> int:

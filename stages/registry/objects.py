@@ -8,9 +8,11 @@ Not for: the registry's rows (`publish.py` writes both, in an order that survive
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -123,6 +125,16 @@ def _write_manifest(path: Path, text: bytes) -> None:
         os.fsync(file.fileno())
     path.chmod(0o444)
     faults.point("publish.manifest.fsync.after")
+
+
+def remove_tree(folder: Path) -> bool:
+    """Delete a folder and all below it, also while another process does. Whether it was there."""
+    was_there = False
+    while folder.exists():
+        was_there = True
+        with contextlib.suppress(FileNotFoundError):  # the other was faster
+            shutil.rmtree(folder)
+    return was_there
 
 
 def read_manifest(folder: Path, digest: str) -> dict[str, Any]:

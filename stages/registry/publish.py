@@ -25,7 +25,7 @@ from stages import faults, locks
 from stages.errors import IntegrityError
 from stages.registry.canonical import canonical
 from stages.registry.models import ArtifactRow, RunOutputRow
-from stages.registry.objects import Sealed, fsync_folder, object_path, seal
+from stages.registry.objects import Sealed, fsync_folder, object_path, remove_tree, seal
 from stages.registry.runs import end_run
 from stages.registry.states import now, transition
 from stages.stage import Artifact, Output
@@ -198,5 +198,5 @@ def discard(store: Store, digest: str) -> None:
     target.rename(trash)
     faults.point("discard.rename.after")
     fsync_folder(target.parent)
-    shutil.rmtree(trash)
+    remove_tree(trash)
     faults.point("discard.delete.after")

@@ -24,7 +24,7 @@ from stages import faults, locks
 from stages.delta import SUFFIX
 from stages.errors import DependencyDownError, IntegrityError, classified
 from stages.registry.chain import chain, weights_of, whole_files
-from stages.registry.objects import MANIFEST, files_of, fsync_folder, hash_file
+from stages.registry.objects import MANIFEST, files_of, fsync_folder, hash_file, remove_tree
 from stages.registry.runs import new_run_id
 from stages.stage import Artifact
 
@@ -177,9 +177,10 @@ def _locked(folder: Path, how: int) -> Iterator[int]:
 def _discard(store: Store, folder: Path) -> None:
     trash = store.dir / "trash" / f"{new_run_id(FOLDER)}-{folder.name[:12]}"
     faults.point("rebuilt.discard.before")
-    folder.rename(trash)
+    with contextlib.suppress(FileNotFoundError):  # another process does it at this moment
+        folder.rename(trash)
     faults.point("rebuilt.discard.after")
-    shutil.rmtree(trash)
+    remove_tree(trash)
 
 
 def _rebuild(store: Store, checkpoint: Artifact, folder: Path) -> None:

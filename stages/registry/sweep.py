@@ -10,7 +10,6 @@ the row for the next one.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from stages import faults, locks
 from stages.registry.models import ArtifactRow, RunRow
+from stages.registry.objects import remove_tree
 from stages.registry.publish import STORE_LOCK_S, discard
 from stages.registry.states import now, transition
 
@@ -127,8 +127,8 @@ def _finish_removals(store: Store, swept: Swept) -> None:
 def _clear_folders(store: Store, swept: Swept) -> None:
     for folder in sorted((store.dir / "tmp").iterdir()):
         if not is_alive(store, folder.name):
-            _remove(folder)
-            swept.removed_folders.append(folder.name)
+            if _remove(folder):  # else its run has come to its end since we looked
+                swept.removed_folders.append(folder.name)
             store.run_lock_path(folder.name).unlink(missing_ok=True)
     for folder in sorted((store.dir / "trash").iterdir()):
         _remove(folder)
@@ -136,7 +136,8 @@ def _clear_folders(store: Store, swept: Swept) -> None:
         store.run_lock_path(run_id).unlink(missing_ok=True)
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: Path) -> bool:
     faults.point("sweep.delete.before")
-    shutil.rmtree(folder)
+    was_there = remove_tree(folder)
     faults.point("sweep.delete.after")
+    return was_there

@@ -8,6 +8,7 @@ Reading records nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -198,7 +199,8 @@ class Spool:
         numbers = {d.segment for d in healed}
         for row in self._index.segments() if numbers else ():
             if row.id in numbers and row.state == "sealed" and (found := self.read_segment(row)[0]):
-                index_again(self._index, row, found, self.path_of(row.id).stat().st_size)
+                with suppress(FileNotFoundError):  # deleted at this moment
+                    index_again(self._index, row, found, self.path_of(row.id).stat().st_size)
         places = [(d.segment, d.offset) for d in healed]
         self._index.write("DELETE FROM damage WHERE segment = ? AND offset = ?", places)
         return left

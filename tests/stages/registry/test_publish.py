@@ -204,3 +204,17 @@ def test_content_that_was_published_again_after_gc_is_not_removed_by_its_old_row
     assert (again.digest, again.ref) == (first.digest, "interactions@v3")
     sweep(store)
     assert verify(store, "full", Silent()).problems == []
+
+
+def test_a_run_that_ends_while_it_is_looked_at_is_no_trouble(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder goes first, then the lock that said it lives: between the two looks both may be gone."""
+    (store.dir / "tmp" / "ending" / "out").mkdir(parents=True)
+
+    def ends(store: Store, run_id: str) -> bool:
+        shutil.rmtree(store.dir / "tmp" / run_id)
+        return False
+
+    monkeypatch.setattr("stages.registry.sweep.is_alive", ends)
+    assert sweep(store) == Swept()

@@ -298,3 +298,19 @@ def test_a_folder_that_gc_took_before_the_lock_is_not_given(
 
     monkeypatch.setattr("stages.registry.rebuilt.fcntl.flock", taken)
     assert not rebuilt._mark_used(folder)
+
+
+def test_what_is_thrown_away_may_be_swept_at_the_same_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = old_folder(store)
+
+    def meanwhile(name: str) -> None:
+        if name == "rebuilt.discard.after":
+            sweep(store)
+
+    monkeypatch.setattr("stages.registry.rebuilt.faults.point", meanwhile)
+    rebuilt._discard(store, folder)
+    rebuilt._discard(store, folder)  # as by another who had found it unsound too
+    assert list((store.dir / "trash").iterdir()) == []
+    assert not folder.exists()

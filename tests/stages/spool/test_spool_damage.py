@@ -96,6 +96,24 @@ def test_a_truncated_segment_is_reported_and_healed_by_putting_it_back(tmp_path:
     assert checked(reader) == 10
 
 
+def test_a_segment_that_is_deleted_while_it_is_verified_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = writer(tmp_path)
+    for name in ("g0", "g1"):
+        spool.append_generation(generation(name), tokens([1], [1]))
+        spool.seal()
+    spool.close()
+
+    def deleted(_path: Path) -> None:
+        gc = Spool.open(tmp_path / "spool")
+        gc.delete([1, 2])
+        gc.close()
+
+    monkeypatch.setattr("stages.spool.verify._size", deleted)
+    assert verify_spool(tmp_path / "spool", deep=False).problems == []
+
+
 def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     fill(tmp_path).unlink()
     reader = Spool.open(tmp_path / "spool")
