@@ -10,10 +10,10 @@ import gc
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Generator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,31 @@ vars(defaults.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = Path("/dev/shm")
+OURS = "rtrl-tests-"
 OWN_FOLDER = pytest.StashKey[Path]()
 FAILED = pytest.StashKey[bool]()
 ROOM = 4 << 30  # bytes; far more than what is kept while tests run, see tmp_path_retention_policy
 KEPT_S = 6 * 3600  # what a failed run left, for whoever looks into it
+
+
+def own_folder(place: Path) -> Path:
+    """A new folder that names this process. Short: the paths of sockets in it are."""
+    for number in count():
+        made = place / f"{OURS}{os.getpid()}{f'-{number}' * bool(number)}"
+        with contextlib.suppress(FileExistsError):  # of one that had the number before, and failed
+            made.mkdir(mode=0o700)
+            return made
+    raise AssertionError
+
+
+def is_over(left: Path) -> bool:
+    """Whether a folder is of a run that failed or was killed, and has been kept for long enough.
+
+    By the clock alone a run that goes on lost its folder, where another one saw a later day.
+    """
+    process = left.name.removeprefix(OURS).partition("-")[0]
+    alive = process.isdecimal() and Path("/proc", process).exists()
+    return not alive and time.time() - left.stat().st_mtime > KEPT_S
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,12 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(gc.unfreeze)
     free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
     if config.option.basetemp is None and free > ROOM:
-        for left in MEMORY.glob("rtrl-tests-*"):  # by a run that failed, or was killed
+        for left in MEMORY.glob(f"{OURS}*"):
             with contextlib.suppress(FileNotFoundError):  # another run that starts clears up too
-                if time.time() - left.stat().st_mtime > KEPT_S:
+                if is_over(left):
                     shutil.rmtree(left, ignore_errors=True)
-        config.option.basetemp = tempfile.mkdtemp(prefix="rtrl-tests-", dir=MEMORY)
-        config.stash[OWN_FOLDER] = Path(config.option.basetemp)
+        config.stash[OWN_FOLDER] = own_folder(MEMORY)
+        config.option.basetemp = str(config.stash[OWN_FOLDER])
 
 
 @pytest.hookimpl(wrapper=True)

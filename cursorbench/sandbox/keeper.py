@@ -146,18 +146,18 @@ class Keeper:
 
     def _give(self, box: Box, request: dict[str, Any], reply: socket.socket) -> None:
         """Mount the working tree, hand the sandbox over, and make the next reserve."""
-        try:
-            worktree.attach(self._store, box, request)
-        except (OSError, ValueError) as error:
-            self._remove(box)
-            send(reply, {"error": f"{type(error).__name__}: {error}"})
-            return
-        self._boxes[box.number] = box
         group = box.watch.group.cpu_file() if box.watch else None
         with contextlib.ExitStack() as stack:
             fds = [box.control]
-            if group is not None:
-                fds.append(stack.enter_context(group.open("rb")).fileno())
+            try:
+                worktree.attach(self._store, box, request)
+                if group is not None:
+                    fds.append(stack.enter_context(group.open("rb")).fileno())
+            except (OSError, ValueError) as error:
+                self._remove(box)
+                send(reply, {"error": f"{type(error).__name__}: {error}"})
+                return
+            self._boxes[box.number] = box
             send(reply, {"box": box.number, "groups": self._store.groups.version}, fds)
         os.close(box.control)
         box.control = -1

@@ -31,6 +31,8 @@ def attach(store: Store, box: Box, request: dict[str, Any]) -> None:
         try:
             _overlay(store, box)
             return
+        except FileNotFoundError:  # a folder that went meanwhile says nothing of overlays
+            raise
         except OSError as error:
             store.overlays, store.why_not = False, str(error)
     box.whole = True

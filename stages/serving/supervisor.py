@@ -117,7 +117,7 @@ class Supervisor:
             self.served.engine = "down"
             self._log("down", logging.ERROR, reason=error.kind)
             if self._process is not None:
-                self._process.kill()
+                await asyncio.to_thread(self._process.kill)
             raise
         # a rollback may have asked for another one meanwhile: `watch` starts it anew on that
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
@@ -196,7 +196,7 @@ class Supervisor:
     async def _start_anew(self, path: Path) -> Verification:
         self._replacing = True
         try:
-            self.process.kill()
+            await asyncio.to_thread(self.process.kill)
             await self.control.close()
             self._begin(path)
             await asyncio.to_thread(self.process.wait_healthy, self._say, lambda: self._stopping)
@@ -235,8 +235,8 @@ class Supervisor:
             self.served.engine = "down"
             self._log("down", logging.ERROR, reason=reason)
             self._say(f"engine: {reason}; starting it again in {pause:.0f} s (log: {self.log})")
-            if self._process is not None:
-                self._process.kill()
+            if self._process is not None:  # giving its memory back may take seconds; others answer meanwhile
+                await asyncio.to_thread(self._process.kill)
             await self.control.close()
             await asyncio.sleep(pause)
             pause = min(pause * 2, self.config.restart_backoff_max_s)

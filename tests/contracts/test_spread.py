@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests import conftest
 from tests.conftest import pytest_runtest_setup, scope
 
 
@@ -23,3 +27,14 @@ def test_a_test_that_uses_the_server_unseen_fails() -> None:
     pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path"))
     with pytest.raises(pytest.fail.Exception, match="see scope"):
         pytest_runtest_setup(item("tests/e2e/test_eval.py", "tmp_path", "served"))
+
+
+def test_a_run_that_goes_on_keeps_its_folder_whatever_day_another_one_sees(tmp_path: Path) -> None:
+    long_ago = time.time() - conftest.KEPT_S - 60
+    ours = [conftest.own_folder(tmp_path) for _ in range(2)]
+    others = [tmp_path / f"{conftest.OURS}{name}" for name in (2**22 + 1, "before")]
+    for folder, over in zip([*ours, *others], [False, False, True, True], strict=True):
+        folder.mkdir(exist_ok=True)
+        assert not conftest.is_over(folder), "it was just made"
+        os.utime(folder, (long_ago, long_ago))
+        assert conftest.is_over(folder) == over

@@ -22,6 +22,16 @@ from stages.vault import Vault
 from stages.workspace import Workspace
 from tests.e2e.tiny import nudge_checkpoint, write_checkpoint
 
+HERE = Path(__file__).parent
+PATIENCE_S = 1200  # engines start in half a minute, and in minutes where the machine has other work
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These tests may take long; what hangs is ended all the same."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
+
 
 class World:
     """A workspace whose line has checkpoints `first` (live) and `second`, its child, which passed.

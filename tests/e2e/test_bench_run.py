@@ -28,7 +28,7 @@ def bench(home: Path, url: str, *more: str, key: str = "") -> tuple[int, dict[st
     command = ("bench", "run", str(home / "suite"), "--base-url", url)
     more = ("--out", str(home / "out"), "--environments", str(home / "cache"), "--json", *more)
     environment = {"RTRL_API_KEY": key, "HOME": str(home)}
-    done = processes.rtrl(*command, *more, env=environment, timeout=200)
+    done = processes.rtrl(*command, *more, env=environment, timeout=600)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 

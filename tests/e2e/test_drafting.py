@@ -119,7 +119,7 @@ def test_drafts_are_accepted_and_answers_are_the_models_own(tmp_path: Path) -> N
     environment = {**os.environ, **process.environment(EngineConfig())}
     ran = subprocess.run(
         [sys.executable, "-c", ENGINE, json.dumps(given)],
-        env=environment, capture_output=True, text=True, timeout=240, check=False,
+        env=environment, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     found = [line for line in ran.stdout.splitlines() if line.startswith("RESULT ")]
     assert found, ran.stderr[-2000:]

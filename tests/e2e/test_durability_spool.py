@@ -55,7 +55,7 @@ spool.close()
 def test_the_key_of_a_waiting_event_goes_only_when_the_event_is_safe(tmp_path: Path, point: str) -> None:
     """The event is sealed again for its user; the key it waited under must not die before that is on disk,
     and must not live on after a kill in between."""
-    for attempt in range(8):  # its thread may come to the point before there is a generation
+    for attempt in range(40):  # its thread may come to the point before there is a generation
         root = tmp_path / str(attempt)
         root.mkdir()
         killed = processes.python("-c", _WAITS_FOR_ITS_GENERATION, str(root), env={"RTRL_FAULT": point})

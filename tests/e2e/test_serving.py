@@ -111,7 +111,7 @@ def test_a_rollback_while_the_store_is_away(served: World) -> None:
 
 
 def wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -204,7 +204,8 @@ def test_what_a_killed_build_was_just_starting_is_waited_for(tmp_path: Path) -> 
         assert time.monotonic() - began >= 0.1  # it did wait
 
 
-def test_one_build_at_a_time(tmp_path: Path) -> None:
+def test_one_build_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cursorbench.builder.state.TRIES", 3)
     with (
         State(tmp_path).held(),
         pytest.raises(BusyError, match="another process builds"),

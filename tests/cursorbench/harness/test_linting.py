@@ -88,5 +88,5 @@ def test_a_tool_that_fails_is_said(tmp_path: Path) -> None:
         linting.run(place, (("no-such-linter",),))
     assert refused.value.error == "not_available"
     with pytest.raises(RefusedError) as refused:
-        linting.run(place, (("sleep", "9"),), limit_s=0.2)
+        linting.run(place, (("sleep", "99"),), limit_s=0.2)
     assert refused.value.error == "timeout"

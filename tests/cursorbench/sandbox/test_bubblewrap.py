@@ -259,6 +259,17 @@ def test_an_environment_that_is_not_there(backend: Bubblewrap, tmp_path: Path) -
         backend.start(Environment(tmp_path / "none"))
 
 
+def test_an_environment_that_goes_meanwhile_costs_no_later_one_its_overlay(
+    backend: Bubblewrap, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with backend.start(environment):
+        before = backend.describe()
+    monkeypatch.setattr("cursorbench.sandbox.bubblewrap._real", str)
+    with pytest.raises(SandboxError, match="No such file"):
+        backend.start(Environment(tmp_path / "none"))
+    assert backend.describe() == before
+
+
 def test_opening(backend: Bubblewrap) -> None:
     opened = open_backend()
     assert opened.name in ("bubblewrap", "docker")

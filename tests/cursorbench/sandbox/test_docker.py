@@ -127,7 +127,7 @@ def test_output_that_comes_with_the_headers_is_not_lost(tmp_path: Path) -> None:
     docker = pytest.importorskip("docker")
     with socketserver.ThreadingUnixStreamServer(str(tmp_path / "s"), Engine) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         api = docker.APIClient(base_url=f"unix://{tmp_path}/s", version="1.41")
         container = Container(api, "c", "1:1")
         done = Exec(container, ["x"], cwd="/", variables={}, stdin=b"", limit=100).wait(30)

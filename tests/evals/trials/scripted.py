@@ -16,7 +16,7 @@ from typing import Any
 from tests.cursorbench.suites import CHANGES
 
 Message = dict[str, Any]
-SLOW_S = 3.0
+SLOW_S = 600.0
 
 
 def call(command: str) -> Message:

@@ -39,10 +39,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(home: Path, server: Scripted, model: str, **changes: object) -> Job:
-    budget = Budget(turns=3, wall_s=60.0)
+    budget = Budget(turns=3, wall_s=250.0)
     setting = Setting(
-        Endpoint(server.url, model=model, answer_s=1.0, patience_s=0.3),
-        AgentConfig(budget=budget, tools=ToolSettings(command_s=20.0)),
+        Endpoint(server.url, model=model, answer_s=0.2 if model == "slow" else 100.0, patience_s=0.3),
+        AgentConfig(budget=budget, tools=ToolSettings(command_s=100.0)),
         home / "cache",
         home / "out",
         quality=False,

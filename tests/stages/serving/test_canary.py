@@ -26,7 +26,7 @@ USERS = [f"user-{number}" for number in range(30)]
 SHARE = 0.4
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

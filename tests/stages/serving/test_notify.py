@@ -17,7 +17,7 @@ from stages.serving.notify import Notifier
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(tmp_path / "notify"))
-        sock.settimeout(5)
+        sock.settimeout(60)
         yield sock
 
 
@@ -38,7 +38,7 @@ def test_an_abstract_socket() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         name = f"rtrl-test-{os.getpid()}"
         sock.bind(f"\0{name}")
-        sock.settimeout(5)
+        sock.settimeout(60)
         Notifier(f"@{name}").status("up")
         assert sock.recv(4096) == b"STATUS=up"
 

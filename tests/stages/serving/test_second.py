@@ -21,6 +21,8 @@ from stages.serving.detach import start_detached, stop
 from stages.serving.supervisor import Supervisor
 from stages.stage import Artifact
 from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.test_lifecycle import gone
+from tests.stages.serving.test_running import wait_for
 
 WIDER = '{"hidden_size": 8}'
 
@@ -51,7 +53,7 @@ def test_traffic_goes_to_a_second_engine_and_nobody_is_refused(world: StubWorld,
     assert engine["way"] == "second engine and traffic switch"
     assert "config.json" in engine["why"]
     assert world.endpoint.engine.url != before.url
-    assert not psutil.pid_exists(before.pid)
+    assert wait_for(lambda: gone(before.pid))
     assert world.voice() != voice
     run_stage(world.workspace, world.store, RollbackStage())
     assert world.voice() == voice
@@ -72,7 +74,7 @@ async def test_without_memory_for_two_it_is_started_anew_and_goes_back_likewise(
     monkeypatch.setattr(supervisor, "too_small", lambda _pid: "no memory")
     first, then = (Checkpoint(each.digest, each.path) for each in (world.first, wider))
     served = ServedState("auto", "rtrl", first)
-    config = EngineConfig(program="stub", startup_timeout_s=30)
+    config = EngineConfig(program="stub")
     one = Supervisor(config, served, tmp_path / "log", lambda _: None)
     await one.start()
     try:

@@ -9,6 +9,7 @@ import errno
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -232,9 +233,37 @@ async def test_an_engine_that_answers_nothing_for_so_long_hangs(
     supervisor._process = EngineProcess(running, world.first.path, config, 1, "")
     try:
         begun = time.monotonic()
-        assert "not answered" in await asyncio.wait_for(supervisor.trouble(), 10)
+        assert "not answered" in await asyncio.wait_for(supervisor.trouble(), 60)
         assert time.monotonic() - begun >= silence_s
     finally:
+        running.communicate(b"\n")
+
+
+async def test_others_answer_while_an_engine_that_hung_gives_its_memory_back(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes seconds for it; the gateway waited for that in its event loop."""
+    monkeypatch.setattr(watching, "POLL_S", 0.01)
+    config = EngineConfig(silence_s=0.05, health_every_s=0.01)
+    supervisor = Supervisor(config, served(world), world.root / "engine.log", lambda _: None)
+    supervisor.control = Silent(["silent"])  # type: ignore[assignment]
+    killing, killed = threading.Event(), threading.Event()
+
+    class Hung(EngineProcess):
+        def kill(self) -> int:
+            killing.set()
+            assert killed.wait(60), "the event loop stands still"
+            return -9
+
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    supervisor._process = Hung(running, world.first.path, config, 1, "")
+    watched = asyncio.create_task(supervisor.watch())
+    try:
+        await until(killing.is_set)
+        killed.set()  # by the event loop, which goes on
+    finally:
+        watched.cancel()
+        await asyncio.gather(watched, return_exceptions=True)
         running.communicate(b"\n")
 
 
@@ -263,7 +292,7 @@ def test_a_message_that_the_disk_does_not_take_ends_nothing() -> None:
     assert done.stdout == "lives\n"
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)

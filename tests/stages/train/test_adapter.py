@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +16,7 @@ from stages.train import adapter
 from stages.train.adapter import Shape
 from stages.train.config import TrainConfig
 from stages.train.models import Models
+from tests import processes
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import SETTINGS, TrainWorld
 
@@ -185,10 +182,9 @@ def test_what_is_put_together_from_shards_is_what_was_trained(lora: TrainWorld, 
 
 def test_a_killed_run_goes_on_with_the_same_adapter(lora: TrainWorld) -> None:
     lora.experience(lora.episodes(16))
-    command = [sys.executable, "-m", "tests.stages.train.world", str(lora.root)]
-    environment = {**os.environ, "RTRL_FAULT": "train.step.rename.after:2", "OMP_NUM_THREADS": "1"}
-    killed = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    fault = {"RTRL_FAULT": "train.step.rename.after:2"}
+    killed = processes.python("tests.stages.train.world", str(lora.root), env=fault)
+    assert killed.returncode == processes.KILLED, killed.stderr
     resumed = lora.train()
     undisturbed = lora.train(force=True)
     assert undisturbed.outputs["checkpoint"].digest == resumed.outputs["checkpoint"].digest

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from stages.registry import exports
 from stages.registry.models import EventRow
 from stages.train.outside.handover import Exported, export_experience
 from stages.train.outside.layouts import LAYOUTS
+from tests import processes
 from tests.stages.train.world import SPEC, Told, TrainWorld
 
 
@@ -292,13 +290,12 @@ from stages.workspace import Workspace
 workspace = Workspace.find(Path(sys.argv[1]))
 export_experience(workspace, Store.open(workspace.store_dir), "experience@latest", "trl", out=None,
                   parent="checkpoint@live", by="victim", progress=Silent())
-assert "torch" not in sys.modules
 """
 
 
 def killed_at(world: TrainWorld, point: str) -> int:
-    command = [sys.executable, "-c", KILL, str(world.workspace.root)]
-    return subprocess.run(command, env=os.environ | {"RTRL_FAULT": point}, check=False).returncode
+    done = processes.python("-c", KILL, str(world.workspace.root), env={"RTRL_FAULT": point})
+    return done.returncode
 
 
 def test_a_killed_export_is_swept_and_its_folder_never_half(world: TrainWorld) -> None:
