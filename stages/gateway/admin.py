@@ -148,6 +148,8 @@ class Admin:
     async def _share(self, body: dict[str, Any]) -> dict[str, Any]:
         deployment = str(body.get("deployment", ""))
         arms = self._control.arms(self._line(body))
+        if arms is not None and deployment and arms.overtaken == deployment:
+            raise SwapError("overtaken", "a rollback came before: the candidate's engine was ended")
         try:
             if arms is None:
                 raise ValueError(f"deployment {deployment} is not the canary")

@@ -69,6 +69,7 @@ class Arms:
         collapse: factor by which the canary's typical token may take longer; 0 for any.
         ended: deployment of a canary that lost its users here, until the registry was seen without it.
         opening: deployment of one whose engine starts, and whose users wait for it.
+        overtaken: deployment of the last one that had no users yet when a rollback came.
     """
 
     def __init__(self, live: Arm) -> None:
@@ -79,7 +80,7 @@ class Arms:
         self.route: Mapping[str, str] = {}
         self.lines: dict[str, Arms] = {}
         self.collapse = 0.0
-        self.ended = self.opening = ""
+        self.ended = self.opening = self.overtaken = ""
 
     def of(self, user: str, population: str = "", key: str = "") -> Arm:
         """The arm to answer `user` now, whose API key is of `population`.

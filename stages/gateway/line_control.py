@@ -26,6 +26,9 @@ class CanaryControl(Protocol):
     async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> Any:
         """Serve `checkpoint` to the share of users that `salt` picks; the verification."""
 
+    def hurry(self) -> None:
+        """Give up one that has no users yet."""
+
     async def close(self, drain_s: float) -> str:
         """End it, users first; the deployment's id, "" without one."""
 
@@ -128,11 +131,17 @@ class LineControl:
         return await patience.swap(found.swapper, target)
 
     def hurry(self, line: str) -> None:
-        """A rollback wants the line: a swap of it that has changed nothing yet gives up."""
-        found = self._others.of(line) if self._others is not None and not self._is_main(line) else None
-        swapper = found.swapper if found is not None else self._swapper if self._is_main(line) else None
+        """A rollback wants the line: a swap of it that has changed nothing yet gives up, and so does a canary
+        that has no users yet."""
+        if self._is_main(line):
+            swapper, canary = self._swapper, self._canary
+        else:
+            found = self._others.of(line) if self._others is not None else None
+            swapper, canary = (found.swapper, found.canary) if found is not None else (None, None)
         if swapper is not None:
             swapper.hurry(None, None)
+        if canary is not None:
+            canary.hurry()
 
     async def open_canary(self, line: str, target: Checkpoint, salt: str, share: float) -> Any:
         """Open a canary; its verification. Raises SwapError, ApiError."""

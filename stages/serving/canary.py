@@ -35,6 +35,7 @@ from stages.target.canary import canary_of
 from stages.target.completed import complete
 from stages.target.switch import end_interrupted
 
+NOBODY = "no user has seen the candidate; deploy it again if it is still wanted"
 SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
 
 
@@ -63,6 +64,8 @@ class CanaryEngine:
         self._say = say
         self._changed = changed
         self._busy = asyncio.Lock()
+        self._starting: asyncio.Timeout | None = None
+        self._ending: asyncio.Task[str] | None = None
         self.supervisor: Supervisor | None = None
         self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
         self.opened = asyncio.Event()
@@ -71,7 +74,7 @@ class CanaryEngine:
         """Start an engine on `checkpoint`, verify it, and give it its users.
 
         Raises:
-            LockedError (11): there is a canary.
+            LockedError (11): there is a canary, or a rollback came before.
             RtrlError: it does not start, or does not serve the checkpoint; nothing is left of it.
         """
         if self._busy.locked() or self.supervisor is not None:
@@ -82,14 +85,18 @@ class CanaryEngine:
             served = ServedState(live.line, live.model, checkpoint, arm=CANARY, health=health)
             self.supervisor = Supervisor(self._config, served, self._log, self._say, self._changed)
             self._arms.opening = checkpoint.deployment if share else ""
+            self._starting = starting = asyncio.timeout(None)
             try:
-                await self.supervisor.start()
-            except BaseException:
+                async with starting:
+                    await self.supervisor.start()
+            except BaseException as error:
                 self.told("failed", checkpoint)
                 await self._stop(patient=False)
+                if starting.expired() and isinstance(error, TimeoutError):
+                    raise LockedError("a rollback came before", hint=NOBODY) from None
                 raise
             finally:
-                self._arms.opening = ""
+                self._arms.opening, self._starting = "", None
             address = self.supervisor.base_url, self.supervisor.key
             client = EngineClient(*address, live.model, self._gateway, health.breaker)
             self._arms.open(Canary(Arm(served, client), checkpoint.deployment, salt, share))
@@ -97,6 +104,15 @@ class CanaryEngine:
             self.opened.set()
             assert self.supervisor.verification is not None
             return self.supervisor.verification
+
+    def hurry(self) -> None:
+        """A rollback wants the line: a candidate that has no users yet is given up."""
+        if self._starting is not None and self._starting.when() is None:
+            self._starting.reschedule(asyncio.get_running_loop().time())
+        tried = self._arms.canary
+        if tried is not None and tried.share == 0 and self._arms.overtaken != tried.deployment:
+            self._arms.overtaken = tried.deployment
+            self._ending = asyncio.create_task(self.close(0.1, patient=False))
 
     async def close(self, drain_s: float, *, patient: bool = True) -> str:
         """Everybody to the live arm at once; then let its requests end, and stop it.

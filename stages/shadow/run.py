@@ -8,7 +8,7 @@ again. No text is kept, and nothing of it reaches the spool. Not for: starting t
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ def shadow(
     live: EngineAt,
     override: bool,
     progress: Progress,
+    asked: Callable[[], None],
 ) -> dict[str, Any]:
     """Replay, compare, record. The record; with fewer recorded requests than `least`, what is missing.
 
@@ -49,9 +50,10 @@ def shadow(
         checkpoint: folder of the candidate that `engine` serves.
         live: answers the line's users; it is asked the same.
         override: only record a failure.
+        asked: called when all are asked, before anything is made of the answers.
 
     Raises:
-        ShadowFailedError: (exit 3) it failed.
+        ShadowFailedError: (exit 3) it failed. RtrlError: as `asked` does.
     """
     config: ShadowConfig = workspace.settings.deploy
     found = recent(workspace.spool_dir, workspace.keys_dir, whose(workspace.settings), config.shadow_requests)
@@ -62,6 +64,7 @@ def shadow(
         return told
     tools = KnownTools(decoder(checkpoint))
     verdict = _compared(workspace, found.requests, live, engine, tools, progress)
+    asked()
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
         "generations": [each.id for each in found.requests],

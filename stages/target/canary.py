@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +131,12 @@ def _shadow(
     from stages.shadow.run import shadow  # statistics: longer to import than a deploy without it takes
 
     faults.point("canary.shadow.before")
+    wanted = partial(_require_wanted, admin, switch.line, deployment.id)
     try:
         endpoint = require_endpoint(workspace.run_dir)
         engine = endpoint.canary_of(switch.line)
         if engine is None:
+            wanted()
             raise DependencyDownError("the candidate's engine ended before it was asked anything")
         checkpoint = store.checkpoint_folder(switch.target)
         return shadow(
@@ -145,11 +148,22 @@ def _shadow(
             live=named(endpoint.live_of(switch.line), Path(admin.served(switch.line).path)),
             override=switch.override_shadow,
             progress=progress,
+            asked=wanted,
         )
     except BaseException:
         with contextlib.suppress(RtrlError):  # else the gateway sees that the registry knows of no canary
             admin.close_canary(line=switch.line, drain_s=1.0)
         raise
+
+
+def _require_wanted(admin: Admin, line: str, deployment: str) -> None:
+    """Raise LockedError when a rollback came, and the gateway gave up the candidate that nobody uses yet."""
+    try:
+        admin.share_canary(line=line, deployment=deployment, share=0.0)
+    except LockedError:
+        raise
+    except RtrlError:  # its engine died: that is what the replay tells
+        return
 
 
 def promote(
