@@ -94,7 +94,7 @@ class HeldPort(int):
     """A port's number. As long as this object lives `free_port` gives the port to nobody else on the machine.
 
     It is bound here too, and not listened on: a server that sets SO_REUSEADDR, as vLLM and uvicorn do, binds
-    it all the same, as often as it is started.
+    it all the same, as often as it is started. (`getaddrinfo` wants the plain `int`.)
     """
 
     _bound: socket.socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,6 +38,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> bool:
     return True
 
 
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), 60).close()
+    except ConnectionError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
     root = tmp_path_factory.mktemp("fleet")
@@ -57,6 +66,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
     (made.workspace.root / "rtrl.toml").write_text(settings)
     made.workspace.__dict__.pop("settings", None)
     try:
+        assert wait_for(lambda: listens(port) and listens(beside))  # else the one outside is down at first
         start_detached(made.workspace)
         yield made
     finally:
