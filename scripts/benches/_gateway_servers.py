@@ -46,7 +46,7 @@ def servers(peer: Path | None) -> Iterator[Servers]:
         home = Path(folder)
         key = make_key(home)
         names = ("stub", "gateway", "litellm")
-        ports: dict[str, int] = dict(zip(names, [free_port() for _ in names], strict=True))
+        ports: dict[str, int] = {name: free_port() for name in names}
         stub = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(ports["stub"])]
         stack.enter_context(running(stub, ports["stub"], "/health"))
         command = module("_gateway_server", folder, ports["stub"], ports["gateway"])
