@@ -45,7 +45,8 @@ def servers(peer: Path | None) -> Iterator[Servers]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         home = Path(folder)
         key = make_key(home)
-        ports = dict(zip(("stub", "gateway", "litellm"), [free_port() for _ in range(3)], strict=True))
+        names = ("stub", "gateway", "litellm")
+        ports: dict[str, int] = {name: free_port() for name in names}
         stub = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(ports["stub"])]
         stack.enter_context(running(stub, ports["stub"], "/health"))
         command = module("_gateway_server", folder, ports["stub"], ports["gateway"])
