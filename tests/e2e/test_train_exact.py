@@ -83,9 +83,10 @@ def test_logged_logprobs_are_reproduced(served: World, name: str) -> None:
     assert len(logged) > 30
     mine = np.ones(len(logged), dtype=bool)
     logp, edges = cut_on_edge(model, rows, logp, mine, 1e-4, Budget(4096, 64))
-    off = np.abs(logp - logged)  # by rounding 2e-6 at the median, and of a million tokens some by 1e-4
+    off = np.abs(logp - logged)
     assert np.median(off) < 2e-5
+    assert np.quantile(off, 0.99) < 1e-4  # of 435,344 tokens the largest was 9.8e-5 (docs/lab-notes.md)
     assert off.max() < 5e-4
-    assert edges <= 2  # one in 30,000 tokens, with some parameters
+    assert edges <= 2
     if name == "plain":
         assert logged.std() > 0.1  # a model that says the same everywhere would prove nothing
