@@ -44,6 +44,7 @@ def replay(
     timeout_s: float,
     tools: Tools,
     asked: Callable[[], None] = lambda: None,
+    gone: Callable[[], None] = lambda: None,
 ) -> list[Pair]:
     """What the two engines answer, in the order of `requests`.
 
@@ -53,6 +54,7 @@ def replay(
         side_by_side: requests that are asked at a time, each of one engine.
         tools: the tools of a request, where they are known; None checks only whether calls parse.
         asked: called after each pair.
+        gone: called before that when an engine was not there to answer; what it raises ends the replay.
     """
     salt = secrets.token_hex(16)
     with (
@@ -69,6 +71,8 @@ def replay(
                 client: _ask(client, body(request, name, context) | {"cache_salt": salt}, calls)
                 for client, name in (sides if number % 2 == 0 else reversed(sides))
             }
+            if any(each.error in _GONE for each in found.values()):
+                gone()
             asked()
             return found[ours], found[theirs]
 

@@ -42,7 +42,7 @@ def shadow(
     live: EngineAt,
     override: bool,
     progress: Progress,
-    asked: Callable[[], None],
+    wanted: Callable[[], None],
 ) -> dict[str, Any]:
     """Replay, compare, record. The record; with fewer recorded requests than `least`, what is missing.
 
@@ -50,10 +50,10 @@ def shadow(
         checkpoint: folder of the candidate that `engine` serves.
         live: answers the line's users; it is asked the same.
         override: only record a failure.
-        asked: called when all are asked, before anything is made of the answers.
+        wanted: called when an engine is gone, and before anything is made of the answers.
 
     Raises:
-        ShadowFailedError: (exit 3) it failed. RtrlError: as `asked` does.
+        ShadowFailedError: (exit 3) it failed. RtrlError: as `wanted` does.
     """
     config: ShadowConfig = workspace.settings.deploy
     found = recent(workspace.spool_dir, workspace.keys_dir, whose(workspace.settings), config.shadow_requests)
@@ -63,8 +63,8 @@ def shadow(
         record_shadow(store, deployment, "skipped", told, by=getpass.getuser())
         return told
     tools = KnownTools(decoder(checkpoint))
-    verdict = _compared(workspace, found.requests, live, engine, tools, progress)
-    asked()
+    verdict = _compared(workspace, found.requests, live, engine, tools, progress, wanted)
+    wanted()
     told |= verdict.as_dict() | {
         "users": len({each.user for each in found.requests}),
         "generations": [each.id for each in found.requests],
@@ -88,6 +88,7 @@ def _compared(
     candidate: EngineAt,
     tools: KnownTools,
     progress: Progress,
+    wanted: Callable[[], None],
 ) -> Verdict:
     """Ask both engines all of them, pair by pair."""
     config: ShadowConfig = workspace.settings.deploy
@@ -102,6 +103,7 @@ def _compared(
         timeout_s=config.shadow_timeout_s,
         tools=tools.of,
         asked=progress.advance,
+        gone=wanted,
     )
     return compare(
         [each.user for each in requests],

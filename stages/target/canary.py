@@ -148,7 +148,7 @@ def _shadow(
             live=named(endpoint.live_of(switch.line), Path(admin.served(switch.line).path)),
             override=switch.override_shadow,
             progress=progress,
-            asked=wanted,
+            wanted=wanted,
         )
     except BaseException:
         with contextlib.suppress(RtrlError):  # else the gateway sees that the registry knows of no canary

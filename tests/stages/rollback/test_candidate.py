@@ -22,32 +22,34 @@ from stages.runner import run_stage
 from stages.serving.canary import CanaryEngine
 from stages.serving.detach import start_detached, stop
 from stages.target import light
+from stages.target.admin import Admin
 from tests.stages.rollback.test_first import digest_of_answer, rollback, until
-from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_lifecycle import gone
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
-    """The second checkpoint is live and served; a shadow replay of what was recorded lasts as long as
-    there is a file `hold`."""
-    made = StubWorld(tmp_path_factory.mktemp("candidate"))
+    """The second checkpoint is live, and what shadow replay needs is recorded."""
+    settings = SETTINGS.replace("[engine]", "[engine]\nwarmup_requests = 0")  # the candidate answers nobody
+    made = StubWorld(tmp_path_factory.mktemp("candidate"), settings)
     start_detached(made.workspace)
     run_stage(made.workspace, made.store, DeployStage(), [made.second.ref])
     for number in range(10):
-        assert made.ask(f"stub:hold={made.root / 'hold'} question {number}").status_code == 200
+        assert made.ask(f"question {number}").status_code == 200
+    Admin(made.endpoint).flush_spool()
     yield made
     stop(made.workspace)
 
 
 def test_in_shadow_replay(world: StubWorld) -> None:
-    candidate = world.checkpoint("candidate", world.second.digest)
+    hold = world.root / "hold"
+    hold.touch()
+    candidate = world.checkpoint("held", world.second.digest, words=f"stub:hold={hold}")
     world.report(candidate, world.second)
-    (world.root / "hold").touch()
     command = [sys.executable, "-m", "rtrl_cli.main", "deploy", "-w", str(world.workspace.root), "--quiet"]
-    deploy = subprocess.Popen(
-        [*command, "--input", candidate.ref, "--canary", "0.5"], stderr=subprocess.PIPE, text=True
-    )
+    flags = ["--input", candidate.ref, "--canary", "0.5"]
+    deploy = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True)
     until(lambda: (light.served(world.endpoint) or {}).get("canary"))
     assert rollback(world).wait(60) == 0
     _, err = deploy.communicate(timeout=60)
@@ -57,7 +59,6 @@ def test_in_shadow_replay(world: StubWorld) -> None:
     assert ended.state == "failed"
     assert shadows_of(world.store, ended.id) == []
     until(lambda: world.endpoint.canary is None)
-    (world.root / "hold").unlink()
 
 
 async def test_while_its_engine_starts(tmp_path: Path) -> None:
