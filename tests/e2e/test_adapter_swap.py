@@ -160,7 +160,6 @@ def require_exact(lora: Lora, asked: list[Artifact]) -> None:
         ids = [*tokens.prompt.tolist(), *tokens.output.tolist()]
         expected = policy(lora, checkpoint, ids, len(tokens.prompt))
         assert generation.defect == ""
-        # by rounding 2e-6 at the median, and of 1,500 tokens now and then one by 1e-4
         off = np.abs(tokens.logprobs - np.array(expected))
         assert np.median(off) < 2e-5, checkpoint.ref
-        assert off.max() < 1e-3, checkpoint.ref
+        assert off.max() < 1e-4, checkpoint.ref

@@ -85,8 +85,7 @@ def test_logged_logprobs_are_reproduced(served: World, name: str) -> None:
     logp, edges = cut_on_edge(model, rows, logp, mine, 1e-4, Budget(4096, 64))
     off = np.abs(logp - logged)
     assert np.median(off) < 2e-5
-    assert np.quantile(off, 0.99) < 1e-4  # of 435,344 tokens the largest was 9.8e-5 (docs/lab-notes.md)
-    assert off.max() < 5e-4
+    assert off.max() < 1e-4  # of 435,344 tokens the largest was 9.8e-5 (docs/lab-notes.md)
     assert edges <= 2
     if name == "plain":
         assert logged.std() > 0.1  # a model that says the same everywhere would prove nothing

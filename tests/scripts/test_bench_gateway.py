@@ -32,9 +32,9 @@ def test_only_the_parts_that_were_asked_for(document: dict[str, dict[str, float]
 
 def test_what_was_answered_is_in_the_spool(document: dict[str, dict[str, float]]) -> None:
     assert document["gateway.lost"]["value"] == 0
-    assert document["gateway.saturation_gateway"]["value"] > 0
-    assert document["gateway.soak_requests"]["value"] > 0
-    assert 0 < document["gateway.cpu_ms_per_answer"]["value"] < 1000
+    assert document["gateway.saturation_gateway"]["value"] > 50
+    assert document["gateway.soak_requests"]["value"] > 50
+    assert 0 < document["gateway.cpu_ms_per_answer"]["value"] < 50
 
 
 def test_help_names_what_a_bench_takes() -> None:
