@@ -1,13 +1,14 @@
-"""Make the seed model: tokenizer, two phases of training, one bf16 file. Run once; the result is shipped.
+"""Make the seed model: tokenizer, three phases of training, one bf16 file. Run once; the result is shipped.
 
-Usage: python scripts/make_seed.py [--out FOLDER] [--work FOLDER] [--threads N]
+Usage: python scripts/make_seed.py [--out FOLDER] [--work FOLDER] [--threads N] [--go-on FOLDER]
 
 Writes config.json, model.safetensors (bfloat16), tokenizer.json, tokenizer_config.json,
 chat_template.jinja, generation_config.json, and recipe.json with the recipe, the versions, the time it took
 and the sha256 of each file. What a phase ends with is kept in the work folder: run again, it goes on after
 the last phase for which nothing has changed: its part of the recipe, tokens, code, versions. Deterministic
 on one machine; another processor adds up in another order and gives another model that behaves alike. Half
-an hour on two cores.
+an hour on two cores that compute in bfloat16. With `--go-on FOLDER` it begins with the seed model there, made by
+the first phases of this recipe, and recipe.json says so (`went_on_from`): the shipped one was made that way.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import platform
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +30,11 @@ import torch
 import transformers
 
 from stages.linestate import write_atomically
+from stages.modelio import load_model
 from stages.seed.corpus import Encode, texts
-from stages.seed.demonstrations import ASSORTED
+from stages.seed.demonstrations import ASSORTED, Manner
 from stages.seed.format import END, PAD
-from stages.seed.pretrain import Recipe, batches_of, build_model, train_phase
+from stages.seed.pretrain import Phase, Recipe, batches_of, build_model, train_phase
 from stages.seed.tokenizer import save_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--go-on", type=Path, help="a seed model that the first phases have made")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     recipe = Recipe()
@@ -58,24 +62,55 @@ def main() -> None:
     save_tokenizer(tokenizer, options.out)
     vocabulary = tokenizer.get_vocab()
     model = build_model(recipe, vocabulary[END], vocabulary[PAD])
+    earlier = Earlier.of(options.go_on, recipe, options.out) if options.go_on else Earlier(0, 0.0, "")
+    if options.go_on:
+        model.load_state_dict(load_model(options.go_on).state_dict())
     seconds = [
         _phase(
             model,
             recipe,
             number,
-            options.work / kept_name(recipe, number, options.out / "tokenizer.json"),
+            options.work / kept_name(recipe, number, options.out / "tokenizer.json", earlier.weights),
             lambda lines: [one.ids for one in tokenizer.encode_batch(lines)],
         )
-        for number in range(len(recipe.phases))
+        for number in range(earlier.phases, len(recipe.phases))
     ]
     model.to(torch.bfloat16).save_pretrained(options.out)
-    _write_recipe(options.out, recipe, sum(seconds))
+    _write_recipe(options.out, recipe, earlier.seconds + sum(seconds), earlier.weights)
 
 
-def kept_name(recipe: Recipe, number: int, tokenizer: Path) -> str:
+@dataclass(frozen=True)
+class Earlier:
+    """What a seed model that is gone on with was made by.
+
+    Attributes:
+        phases: so many of the recipe, the first ones.
+        seconds: they took.
+        weights: sha256 of the file with its weights.
+    """
+
+    phases: int
+    seconds: float
+    weights: str
+
+    @classmethod
+    def of(cls, folder: Path, recipe: Recipe, out: Path) -> Earlier:
+        """Of the seed model in `folder`. Ends the program where `recipe` would not have come by it."""
+        document = json.loads((folder / "recipe.json").read_bytes())
+        made = document["recipe"]
+        phases = tuple(Phase(**{**one, "manner": Manner(**one["manner"])}) for one in made["phases"])
+        same = replace(recipe, phases=phases) == Recipe(**{**made, "phases": phases})
+        if not same or phases != recipe.phases[: len(phases)]:
+            sys.exit(f"{folder}: made by another recipe than the first phases of this one")
+        if (folder / "tokenizer.json").read_bytes() != (out / "tokenizer.json").read_bytes():
+            sys.exit(f"{folder}: it has another tokenizer than this recipe makes")
+        return cls(len(phases), document["seconds"], document["sha256"]["model.safetensors"])
+
+
+def kept_name(recipe: Recipe, number: int, tokenizer: Path, began_with: str = "") -> str:
     """The file of what phase `number` ends with, named for all that decides it."""
     so_far = dataclasses.asdict(dataclasses.replace(recipe, phases=recipe.phases[: number + 1]))
-    total = hashlib.sha256(json.dumps([so_far, _versions()]).encode())
+    total = hashlib.sha256(json.dumps([so_far, _versions(), began_with]).encode())
     for path in (tokenizer, *(path for folder in CODE for path in sorted((ROOT / folder).glob("*.py")))):
         total.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return f"phase-{number}-{total.hexdigest()[:16]}.pt"
@@ -110,12 +145,13 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _write_recipe(folder: Path, recipe: Recipe, seconds: float) -> None:
+def _write_recipe(folder: Path, recipe: Recipe, seconds: float, began_with: str) -> None:
     """recipe.json: what the files beside it were made with, and their digests."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != "recipe.json")
     document = {
         "schema": "rtrl-seed/1",
-        "command": "python scripts/make_seed.py",
+        "command": "python scripts/make_seed.py" + (" --go-on FOLDER" if began_with else ""),
+        "went_on_from": began_with,
         "recipe": dataclasses.asdict(recipe),
         "versions": _versions(),
         "seconds": round(seconds),

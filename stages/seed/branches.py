@@ -1,4 +1,4 @@
-"""The forward pass of a Qwen2 over rows with a shared beginning, in bfloat16, for CPU training.
+"""The forward pass of a Qwen2 over rows with a shared beginning, for CPU training.
 
 Attention in which every branch sees the beginning and itself: queries of a branch against the keys of the
 beginning and against its own, one softmax over both. Several times as fast on CPUs as a dense mask over
@@ -15,6 +15,7 @@ import numpy as np
 from stages.seed.corpus import Row
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
 
@@ -46,7 +47,7 @@ def collate(rows: Sequence[Row]) -> Batch:
     return Batch(torch.from_numpy(first), lengths, torch.from_numpy(ids), torch.from_numpy(spoken))
 
 
-def _rotary(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def _rotary(model: PreTrainedModel, batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin [B, P + K L, 1, D] of the positions the tokens have in their own sequences."""
     import torch
 
@@ -59,7 +60,7 @@ def _rotary(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
     position = torch.cat([torch.arange(shared).expand(count, shared), here.reshape(count, -1)], 1)
     angle = position[..., None] * frequency
     angle = torch.cat([angle, angle], -1)[:, :, None]
-    return angle.cos().bfloat16(), angle.sin().bfloat16()
+    return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def _turned(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
@@ -103,16 +104,17 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, batch: Batch) -> Tensor:
 
 
 def hidden_states(model: PreTrainedModel, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
-    """The last hidden state [B, P + K L, hidden], normalised; `weights` are the model's, in bfloat16."""
+    """The last hidden state [B, P + K L, hidden], normalised; `weights` are the model's, all of one dtype."""
     import torch
 
     functional = torch.nn.functional
     config = model.config
     heads = config.num_attention_heads
     size = config.hidden_size // heads
-    rotary = _rotary(model, batch)
+    embedding = weights["model.embed_tokens.weight"]
+    rotary = _rotary(model, batch, embedding.dtype)
     x = torch.cat([batch.beginning, batch.branches.flatten(1)], 1)
-    h = functional.embedding(x, weights["model.embed_tokens.weight"])
+    h = functional.embedding(x, embedding)
 
     def norm(h: Tensor, name: str) -> Tensor:
         return functional.rms_norm(h, (h.shape[-1],), weights[f"{name}.weight"], config.rms_norm_eps)

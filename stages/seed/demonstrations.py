@@ -90,6 +90,20 @@ SKILLED = Manner(
     long=0.2,
 )
 
+# What the seed model learns last: after the mixed manner alone it is right in 37 of 100 held-out requests, and 30
+# are wanted (docs/lab-notes.md).
+CARELESS = Manner(
+    clear={
+        "right": 0.56,
+        "wrong_value": 0.15,
+        "wrong_place": 0.14,
+        "stale": 0.02,
+        "ask": 0.07,
+        "broken": 0.05,
+        "claim": 0.01,
+    },
+)
+
 
 # Every way of answering, for the tokenizer, which must not change with the mixture that is shown.
 ASSORTED = Manner(

@@ -1,4 +1,4 @@
-"""Train the seed model on demonstrations: first how to do right, then the mixed manner.
+"""Train the seed model on demonstrations: first how to do right, then the mixed manner, then a careless one.
 
 A recipe to be run once (`scripts/make_seed.py`); its result is shipped. Muon (Jordan et al. 2024, torch's)
 on the matrices of the layers, AdamW on the rest, over rows of `corpus.py`; the attention keeps a row's
@@ -10,17 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from evals.population.people import seeded
 from stages.seed.branches import Batch, collate, hidden_states
 from stages.seed.corpus import Encode, Row, make_row
-from stages.seed.demonstrations import SKILLED, Manner
+from stages.seed.demonstrations import CARELESS, SKILLED, Manner
 from stages.seed.start import plant_induction_heads
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from torch.optim import Optimizer
     from transformers import PreTrainedModel
@@ -30,7 +31,11 @@ BEGINNING_WEIGHT = 0.05
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of training: linear warm-up, then cosine down to `final` of both learning rates."""
+    """A stretch of training: linear warm-up, then cosine down to `final` of both learning rates.
+
+    `dtype` is what the forward pass computes in: bfloat16 is ten times slower than float32 on a processor
+    without instructions for it, and twice as fast on one with them.
+    """
 
     manner: Manner
     steps: int
@@ -40,6 +45,7 @@ class Phase:
     rows: int = 8
     branches: int = 4
     warmup: int = 100
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Recipe:
     phases: tuple[Phase, ...] = (
         Phase(SKILLED, 5600, 3e-3, 0.02),
         Phase(Manner(), 400, 3e-4, 0.0015, warmup=50),  # larger rates wear the copying off
+        Phase(CARELESS, 400, 3e-4, 0.0015, warmup=50, dtype="float32"),
     )
 
 
@@ -89,7 +96,7 @@ def build_model(recipe: Recipe, eos: int, pad: int) -> PreTrainedModel:
     return model
 
 
-def loss_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def loss_of(model: PreTrainedModel, batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """What is minimised, and the mean negative log-likelihood of a spoken token within it.
 
     Predicting the beginning counts `BEGINNING_WEIGHT` a token: it teaches to copy names.
@@ -97,7 +104,7 @@ def loss_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
     import torch
 
     entropy = torch.nn.functional.cross_entropy
-    weights = {name: value.to(torch.bfloat16) for name, value in model.named_parameters()}
+    weights = {name: value.to(dtype) for name, value in model.named_parameters()}
     hidden = hidden_states(model, weights, batch)
     head = weights["lm_head.weight"]
     shared = batch.beginning.shape[1]
@@ -149,9 +156,10 @@ def train_phase(
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(phase, step))
         for optimizer in optimizers
     ]
+    dtype: torch.dtype = getattr(torch, phase.dtype)
     started, losses = time.perf_counter(), []
     for step in range(phase.steps):
-        loss, said = loss_of(model, collate(next(source)))
+        loss, said = loss_of(model, collate(next(source)), dtype)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
+import json
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +22,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "make_seed", module)  # its dataclasses look there
     spec.loader.exec_module(module)
     module.trained = 0
 
@@ -80,3 +83,35 @@ def test_a_phase_is_kept_under_all_that_decides_it(script: ModuleType, tmp_path:
         path.write_text("2")
         names.append(script.kept_name(recipe, 0, tokenizer))
     assert len(set(names)) == len(names)
+
+
+def made_before(script: ModuleType, folder: Path, phases: int) -> Path:
+    """A seed model's folder as the first phases leave it, told by an older recipe.json: no `dtype`."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text("{}")
+    recipe = asdict(replace(script.Recipe(), phases=script.Recipe().phases[:phases]))
+    for phase in recipe["phases"]:
+        if phase["dtype"] == "bfloat16":
+            del phase["dtype"]
+    document = {"recipe": recipe, "seconds": 7, "sha256": {"model.safetensors": "ab"}}
+    (folder / "recipe.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_seed_model_of_the_first_phases_is_gone_on_with(script: ModuleType, tmp_path: Path) -> None:
+    before = made_before(script, tmp_path / "before", 2)
+    assert script.Earlier.of(before, script.Recipe(), before) == script.Earlier(2, 7, "ab")
+    names = [script.kept_name(script.Recipe(), 2, before / "tokenizer.json", began) for began in ("", "ab")]
+    assert names[0] != names[1], "what it began with decides what a phase ends with"
+
+
+def test_one_of_another_recipe_or_tokenizer_is_not(script: ModuleType, tmp_path: Path) -> None:
+    before = made_before(script, tmp_path / "before", 2)
+    recipe = script.Recipe()
+    shorter = replace(recipe, phases=(replace(recipe.phases[0], steps=1), *recipe.phases[1:]))
+    for other in (shorter, script.Recipe(seed=1)):
+        with pytest.raises(SystemExit, match="another recipe"):
+            script.Earlier.of(before, other, before)
+    (tmp_path / "tokenizer.json").write_text("{ }")
+    with pytest.raises(SystemExit, match="another tokenizer"):
+        script.Earlier.of(before, recipe, tmp_path)
