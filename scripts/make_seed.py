@@ -7,8 +7,8 @@ chat_template.jinja, generation_config.json, and recipe.json with the recipe, th
 and the sha256 of each file. What a phase ends with is kept in the work folder: run again, it goes on after
 the last phase for which nothing has changed: its part of the recipe, tokens, code, versions. Deterministic
 on one machine; another processor adds up in another order and gives another model that behaves alike. Half
-an hour on two cores that compute in bfloat16. With `--go-on FOLDER` it begins with the seed model there, made by
-the first phases of this recipe, and recipe.json says so (`went_on_from`): the shipped one was made that way.
+an hour on two cores that compute in bfloat16. With `--go-on FOLDER` it begins with the seed model there, made
+by the first phases of this recipe, and recipe.json says so (`went_on_from`); so was the shipped one made.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ SKILLED = Manner(
     long=0.2,
 )
 
-# What the seed model learns last: after the mixed manner alone it is right in 37 of 100 held-out requests, and 30
-# are wanted (docs/lab-notes.md).
+# What the seed model learns last: after the mixed manner alone it is right in 37 of 100 held-out requests,
+# and 30 are wanted (docs/lab-notes.md).
 CARELESS = Manner(
     clear={
         "right": 0.56,
