@@ -20,7 +20,7 @@ from stages.distill import stabiliser
 from stages.distill.facts import Episode
 from stages.distill.measure import measure, with_followups
 from stages.distill.reward import combine
-from stages.distill.spec import RewardSpec, load, parse
+from stages.distill.spec import RewardSpec, load
 from stages.records import Event
 
 USERS, REQUESTS = 60, 240
@@ -150,22 +150,13 @@ def lived(table: Table, spec: RewardSpec, *, able: float, priced: bool) -> list[
     return told
 
 
-HISTORY = """
-band = "history"
-width = 0.15
-step = 1.0
-ease = 0.06
-initial = 0.2
-minimum = 0.0
-maximum = 1.4
-"""
-
-
 @pytest.fixture(scope="module")
 def spec() -> RewardSpec:
-    """The default spec with a band of the line's own history."""
-    _, text = load("default", Path())
-    return parse(f"{text.partition('[stabiliser]')[0]}[stabiliser]{HISTORY}", "history")
+    """The default spec, as it is shipped."""
+    found, _ = load("default", Path())
+    assert found.stabiliser is not None
+    assert found.stabiliser.band == "history"
+    return found
 
 
 def mean(windows: list[dict[str, float]], name: str) -> float:
@@ -192,3 +183,17 @@ def test_an_able_policy_asks_where_it_helps_and_nowhere_else(table: Table, spec:
     assert mean(last, "clear") < 0.05
     assert mean(last, "price") < 0.02
     assert abs(mean(last, "edits") - mean(found[:3], "edits")) < 0.15 + 0.02
+
+
+def test_a_line_that_edits_in_a_third_of_its_episodes_pays_for_no_band_of_others(spec: RewardSpec) -> None:
+    """A fixed band took its price to the bound, whatever its policy did."""
+    assert spec.stabiliser is not None
+    state: dict[str, Any] = {}
+    prices = []
+    for _ in range(40):
+        dual = stabiliser.moved(state, 0.35, spec.stabiliser)
+        state = dual.to_state()
+        prices.append(dual.price)
+    assert max(prices) == prices[0] == 0.2
+    assert prices[-1] < 0.03
+    assert stabiliser.moved(state, 0.15, spec.stabiliser).price > prices[-1]
