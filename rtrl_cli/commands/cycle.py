@@ -11,7 +11,9 @@ from rtrl_cli.output import make_progress, message, show, table
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
-    from stages.cycle.run import CycleResult
+    from collections.abc import Callable
+
+    from stages.cycle.run import CycleResult, Listener
     from stages.result import StageResult
 
 
@@ -44,6 +46,7 @@ def command(
     from stages.cycle.run import plan_cycle, run_cycle
 
     found, store = open_store(workspace, options.settings(overrides, line))
+    alarms = _Alarms(lambda: tell_alarms(found, store), None if quiet else _tell)
     if dry_run:
         result = plan_cycle(found, store, deadline)
         show(as_json, result.envelope(), lambda: _plan(result))
@@ -57,12 +60,30 @@ def command(
             fresh=fresh,
             lock_timeout=lock_timeout or 0.0,
             progress=progress,
-            listener=None if quiet else _tell,
+            listener=alarms,
         )
-    result.warnings += tell_alarms(found, store)
+    result.warnings += alarms.at_the_end()
     _say(result, as_json)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
+
+
+class _Alarms:
+    """Listens to a cycle: alarms are told as soon as distill has raised them, not after hours of training."""
+
+    def __init__(self, tell: Callable[[], list[str]], listener: Listener | None) -> None:
+        self._tell, self._listener = tell, listener
+        self._warnings: list[str] = []
+
+    def __call__(self, name: str, ended: StageResult | None) -> None:
+        if name == "distill" and ended is not None:
+            self._warnings += self._tell()
+        if self._listener is not None:
+            self._listener(name, ended)
+
+    def at_the_end(self) -> list[str]:
+        """Warnings of all telling; those of a cycle that was interrupted after distill are told now."""
+        return list(dict.fromkeys([*self._warnings, *self._tell()]))
 
 
 def _say(result: CycleResult, as_json: bool) -> None:

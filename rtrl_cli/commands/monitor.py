@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,11 +54,11 @@ def monitor(
 
     found, store = open_store(workspace, options.settings((), line))
     require_line(store, found.settings)
-    while True:
+    if not watch:
         _look(found, store, plot, as_json, quiet)
-        if not watch:
-            return
-        _ping(found, store)
+        return
+    while True:
+        _watched(found, store, lambda: _look(found, store, plot, as_json, quiet))
         time.sleep(every)
 
 
@@ -127,6 +128,23 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules))
 
 
+def _watched(found: Workspace, store: Store, look: Callable[[], None]) -> None:
+    """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
+    import sqlite3
+
+    from stages.errors import RtrlError
+    from stages.monitor.standing import standing
+
+    waiting: list[str] | None = None
+    try:
+        look()
+        listed = standing(store.dir, found.settings.workspace.line)
+        waiting = [one.alarm["id"] for one in listed if one.acknowledged is None]
+    except (RtrlError, sqlite3.Error, OSError) as error:
+        message(f"this look failed, the next one is tried: {error}", kind="warning")
+    _ping(found, waiting)
+
+
 def _draw(plot: Path, history: History, rules: Any) -> None:
     from stages.errors import UsageError
     from stages.monitor import view
@@ -164,14 +182,13 @@ def _alarm(one: Standing, flag: str) -> str:
     return f"alarm {head}\n      acknowledged by {said.by}, {said.at[:16].replace('T', ' ')}: {said.reason}"
 
 
-def _ping(found: Workspace, store: Store) -> None:
+def _ping(found: Workspace, waiting: list[str] | None) -> None:
+    """Of alarms that wait; None: nobody knows."""
     from stages.cycle.ping import ping
-    from stages.monitor.standing import standing
 
-    config, line = found.settings.monitor, found.settings.workspace.line
-    waiting = [one.alarm["id"] for one in standing(store.dir, line) if one.acknowledged is None]
-    said = ping(
-        config.ping.get_secret_value(), "fail" if waiting else "", {"alarms": waiting}, config.timeout_s
-    )
+    config = found.settings.monitor
+    failed = waiting is None or bool(waiting)
+    body = {"alarms": waiting or [], "looked": waiting is not None}
+    said = ping(config.ping.get_secret_value(), "fail" if failed else "", body, config.timeout_s)
     if said:
         message(said, kind="warning")

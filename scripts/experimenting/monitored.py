@@ -43,6 +43,7 @@ def save(path: Path, cycle: Cycle) -> None:
         spec=cycle.spec,
         reward=np.array([] if cycle.reward is None else cycle.reward),
         user=np.array([] if cycle.user is None else cycle.user),
+        told=np.array([] if cycle.told is None else cycle.told),
         **columns,
     )
     partial.rename(path)
@@ -64,6 +65,7 @@ def load(path: Path) -> Cycle:
             spec=str(found["spec"]),
             reward=found["reward"] if len(found["reward"]) else None,
             user=found["user"] if len(found["user"]) else None,
+            told=found["told"] if len(found["told"]) else None,
         )
 
 
@@ -83,4 +85,5 @@ def resampled(cycle: Cycle, random: np.random.Generator) -> Cycle:
         spec=cycle.spec,
         reward=None if cycle.reward is None else cycle.reward[rows],
         user=None if cycle.user is None else cycle.user[rows],
+        told=None if cycle.told is None else cycle.told[rows],
     )

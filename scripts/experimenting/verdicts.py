@@ -71,11 +71,12 @@ def _in_band(run: Run) -> float | None:
     A band of history is known after the line's first windows; it is held against those before it, too.
     """
     told = [cycle["distill"]["stabiliser"] for cycle in run.cycles[1:]]
-    bands = [(one["low"], one["high"]) for one in told if one["low"] is not None]
+    bands = [(float(one["low"]), float(one["high"])) for one in told if one["low"] is not None]
     if not bands:
         return None
     low, high = bands[-1]
-    return min(min(x["value"] - low, high - x["value"]) for x in run.curve("edit_rate"))
+    rates = [float(each["value"]) for each in run.curve("edit_rate")]
+    return min(min(rates) - low, high - max(rates))
 
 
 def learning(runs: Sequence[Run], workers: int) -> list[Figure]:

@@ -94,6 +94,9 @@ class DeployStage:
         candidate = store.resolve(open_.checkpoint, line)
         if "checkpoint" in refs and store.resolve(refs["checkpoint"], line).digest != candidate.digest:
             raise UsageError(f"the canary is {candidate.ref}", hint="leave --input away with --promote")
+        alarm = alarmed(workspace, store, candidate, store.alias(line, "live"))  # since it was opened
+        if alarm and not self.override:
+            raise alarm
         require_reachable(workspace, offline=self.offline)
         return {"checkpoint": candidate} | ({"report": store.resolve(open_.report)} if open_.report else {})
 

@@ -1,7 +1,7 @@
 """A window of distill as a cycle of the monitors: columns, users, kinds of request, reward, what users told.
 
 The training reward is held against user signals that are not in it (with a weight), metric horizons among
-them. Where nobody tells any of those, all user signals are taken: weaker evidence, and the only there is.
+them, and against all user signals: weaker evidence, and often the only there is.
 Not for: what is watched and when it is called (`stages/monitor/`).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,20 @@ from stages.monitor.history import History
 from stages.stage import Outcome
 
 Floats = NDArray[np.float64]
+LEAST_TOLD = 20  # episodes, or a mean of them says nothing
 _HANDS = ("policy", "infrastructure")  # an exit by another hand is no news of the policy
 _TOLD = {name for name in MEASURED.names if "." not in name}
 
 
 def cycle_of(
-    measured: pa.Table, reward: Floats, spec: RewardSpec, checkpoint: str, why_not: Sequence[str] = ()
+    measured: pa.Table,
+    reward: Floats,
+    spec: RewardSpec,
+    checkpoint: str,
+    line: str = "",
+    why_not: Sequence[str] = (),
 ) -> Cycle:
-    """The cycle of these episodes (`measure.columns_of`), rewards [E] with nan for none.
+    """The cycle of these episodes (`measure.columns_of`) of a line, rewards [E] with nan for none.
 
     `why_not` gives the exit that each left by, "" for none; without it nothing is known of exits.
     """
@@ -45,16 +51,17 @@ def cycle_of(
             columns[name] = column.to_numpy().astype(np.float64)
     if why_not:
         columns["left_out"] = np.array([float(exit_of(why).by in _HANDS) if why else 0.0 for why in why_not])
-    evidence, names = _held_out(columns, spec)
     return Cycle(
         at=int(measured["at"].to_numpy().max()),
         checkpoint=checkpoint,
         columns=columns,
         users=measured["user"].to_pylist(),
         cells=measured["watched.cell"].to_pylist(),
-        spec=f"{spec.digest}/{evidence}",
+        spec=spec.digest,
         reward=reward,
-        user=contentment(columns, names),
+        user=_held_out(columns, spec),
+        told=contentment(columns, USER_SIGNALS),
+        line=line,
     )
 
 
@@ -92,9 +99,11 @@ def warnings(found: Updated, flag: str = "") -> list[str]:
     ]
 
 
-def _held_out(columns: dict[str, Floats], spec: RewardSpec) -> tuple[str, dict[str, Literal[1, -1]]]:
+def _held_out(columns: dict[str, Floats], spec: RewardSpec) -> Floats | None:
+    """What users told by signals without a weight, [E]; None where under `LEAST_TOLD` episodes have any."""
     trained = {name for name, signal in spec.signals.items() if signal.weight}
-    held_out = {name: sign for name, sign in USER_SIGNALS.items() if name not in trained}
-    if any((~np.isnan(columns[name])).any() for name in held_out):
-        return "held-out", held_out
-    return "trained", dict(USER_SIGNALS)
+    names = {name: sign for name, sign in USER_SIGNALS.items() if name not in trained}
+    if not names:
+        return None
+    found = contentment(columns, names)
+    return found if (~np.isnan(found)).sum() >= LEAST_TOLD else None

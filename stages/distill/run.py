@@ -128,9 +128,9 @@ class DistillStage:
         watched, heard = None, memory.heard(measured)
         told = measured.filter(pa.array(heard))
         if before is not None:
-            checkpoint = interactions.meta["checkpoint"]
+            whose = (interactions.meta["checkpoint"], ctx.workspace.settings.workspace.line)
             exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
-            cycle = cycle_of(told, scored.rewards.reward[heard], spec, checkpoint, exits_of)
+            cycle = cycle_of(told, scored.rewards.reward[heard], spec, *whose, exits_of)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history)
             after.save(out_dir / "line_state", carry=before.path)

@@ -1,8 +1,9 @@
-"""Telling others of alarms: one JSON document per alarm, posted once, with retries.
+"""Telling others of alarms: one JSON document per alarm, posted with retries.
 
     {"kind": "rtrl.alarm", "line": "auto", "alarm": {"id": ..., "behaviour": ..., "text": ..., ...}}
 
-That an alarm was told is on record in the registry, so neither a restart nor a second program tells it again.
+That an alarm was told is on record in the registry, so neither a restart nor a second program tells it again;
+one that is killed between the post and its record does, with the same id.
 A webhook that does not answer costs a warning, never the cycle. Its address is a secret: messages name the
 host alone. Not for: healthchecks (`stages/cycle/ping.py`).
 """
@@ -13,7 +14,8 @@ import getpass
 import time
 from typing import TYPE_CHECKING, Any
 
-from stages import posting
+from stages import locks, posting
+from stages.errors import LockedError
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
 
 if TYPE_CHECKING:
@@ -24,20 +26,32 @@ _WAIT_S = 0.5  # before the second try; doubled with each
 
 
 def tell(workspace: Workspace, store: Store) -> list[str]:
-    """Post every alarm of the live checkpoint that nobody was told of yet. Returns warnings."""
+    """Post every alarm of what is served that nobody was told of yet. Returns warnings."""
     config, line = workspace.settings.monitor, workspace.settings.workspace.line
     url = config.webhook.get_secret_value()
     if not url:
         return []
-    waiting = [one for one in standing(store.dir, line) if not one.told and one.acknowledged is None]
-    warnings = []
-    for one in waiting:
+    if not _waiting(store, line):
+        return []
+    try:
+        with locks.hold(store.lock_path(f"alarms-{line}"), what="telling of alarms", timeout=0.0):
+            return _tell(store, line, url, config.timeout_s, config.retries)
+    except LockedError:
+        return []  # somebody else is telling them
+
+
+def _waiting(store: Store, line: str) -> list[Standing]:
+    return [one for one in standing(store.dir, line) if not one.told and one.acknowledged is None]
+
+
+def _tell(store: Store, line: str, url: str, timeout_s: float, retries: int) -> list[str]:
+    for one in _waiting(store, line):
         body = {"kind": "rtrl.alarm", "line": line, "alarm": one.alarm}
-        if failed := post(url, body, config.timeout_s, config.retries):
-            warnings.append(f"alarm {one.alarm['id']} was not told: {failed}")
-            break  # the others would fail alike; the next look tries again
+        if failed := post(url, body, timeout_s, retries):
+            # the others would fail alike; the next look tries again
+            return [f"alarm {one.alarm['id']} was not told: {failed}"]
         _note(store, one, line)
-    return warnings
+    return []
 
 
 def post(url: str, body: dict[str, Any], timeout_s: float, retries: int) -> str:

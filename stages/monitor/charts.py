@@ -100,9 +100,8 @@ def update(history: History, cycle: Cycle, rules: Rules | None = None) -> Update
     rules = rules or Rules()
     window = cycles.window(cycle, history.reference)
     windows = [*history.windows, window]
-    number = history.forgotten + len(windows)
-    new = [found for name in BEHAVIOURS if (found := _alarm(name, windows, rules, number)) is not None]
-    if (apart := _divergence(windows, rules, number)) is not None:
+    new = [found for name in BEHAVIOURS if (found := _alarm(name, windows, rules, cycle.line)) is not None]
+    if (apart := _divergence(windows, rules, cycle.line)) is not None:
         new.append(apart)
     kept = windows[-rules.windows :]
     after = History(
@@ -182,7 +181,7 @@ def _band(level: Level, error: float, behaviour: Behaviour) -> tuple[float, floa
     return usual, low, high
 
 
-def _alarm(name: str, windows: Sequence[Window], rules: Rules, number: int) -> Alarm | None:
+def _alarm(name: str, windows: Sequence[Window], rules: Rules, line: str) -> Alarm | None:
     """The alarm of the newest window, if there is one."""
     if name not in windows[-1].figures:
         return None
@@ -192,7 +191,7 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules, number: int) -> A
     side, window, usual = last.alarm, windows[-1], last.usual or 0.0
     span = sum(each.at >= last.since[side] for each in windows)
     return Alarm(
-        id=alarm_id(window.checkpoint, number, name, side),
+        id=alarm_id(line, window, name, side),
         behaviour=name,
         direction=side,
         at=window.at,
@@ -207,17 +206,15 @@ def _alarm(name: str, windows: Sequence[Window], rules: Rules, number: int) -> A
     )
 
 
-def _divergence(windows: Sequence[Window], rules: Rules, number: int) -> Alarm | None:
+def _divergence(windows: Sequence[Window], rules: Rules, line: str) -> Alarm | None:
     found = divergence(windows)
     if found is None or len(windows) <= rules.warm_up or not diverges(found, rules.rate):
         return None
     window = windows[-1]
-    if any(diverges(earlier, rules.rate) for earlier in _before(windows)):
+    if any(diverges(earlier, rules.rate) for earlier in _before(windows, rules)):
         return None  # it is told once, until it ends
-    assert window.reward is not None
-    assert window.user is not None
     return Alarm(
-        id=alarm_id(window.checkpoint, number, DIVERGENCE, "up"),
+        id=alarm_id(line, window, DIVERGENCE, "up"),
         behaviour=DIVERGENCE,
         direction="up",
         at=window.at,
@@ -225,8 +222,8 @@ def _divergence(windows: Sequence[Window], rules: Rules, number: int) -> Alarm |
         checkpoint=window.checkpoint,
         score=round(found.reward.slope / found.reward.error, 3),
         limit=round(found.gap.slope / found.gap.error, 3),
-        value=window.reward[0],
-        usual=window.user[0],
+        value=found.newest[0],
+        usual=found.newest[1],
         text=(
             f"training reward rises and what users tell does not, over {found.cycles} cycles: by "
             f"{found.reward.slope:+.2f} and {found.user.slope:+.2f} standard errors a cycle (p {found.p:.1g})"
@@ -234,8 +231,10 @@ def _divergence(windows: Sequence[Window], rules: Rules, number: int) -> Alarm |
     )
 
 
-def _before(windows: Sequence[Window]) -> list[Divergence]:
-    found = divergence(windows[:-1])
+def _before(windows: Sequence[Window], rules: Rules) -> list[Divergence]:
+    """The divergence of the window before, if it was one that could be told."""
+    earlier = windows[:-1]
+    found = divergence(earlier) if len(earlier) > rules.warm_up else None
     return [found] if found is not None else []
 
 
@@ -254,9 +253,12 @@ def _notes(window: Window, rules: Rules) -> list[str]:
     ]
 
 
-def alarm_id(checkpoint: str, number: int, name: str, side: Side) -> str:
-    """Short enough to be typed, and the same when the line's `number`-th window is distilled once more."""
-    text = f"{checkpoint}\0{number}\0{name}\0{side}"
+def alarm_id(line: str, window: Window, name: str, side: Side) -> str:
+    """Short enough to be typed, and the same when the same episodes of a line are distilled once more.
+
+    More of them are another window: whoever looked at the one has not seen the other.
+    """
+    text = f"{line}\0{window.checkpoint}\0{window.at}\0{window.episodes}\0{name}\0{side}"
     return "a" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -36,13 +36,16 @@ class Cycle:
     """What the monitors need of one cycle's E episodes.
 
     Attributes:
-        at, checkpoint: when (ms), and which checkpoint answered.
+        at, checkpoint: when (ms, the newest episode), and which checkpoint answered.
         columns: per-episode columns [E] of `behaviours.BEHAVIOURS`, nan where not known; more do no harm.
         users: whose each episode is, [E].
         cells: which kind of request each is, known before the first sampled token, [E].
         reward: training reward [E], nan where there is none.
         spec: digest of the reward spec.
-        user: what users told of it that is not what was trained on, [E] (`behaviours.contentment`).
+        user: what users told of it that is not what was trained on, [E] (`behaviours.contentment`); None
+            where that is next to nothing.
+        told: all that users told, what was trained on as well, [E].
+        line: whose it is; populations begin with another line's history.
     """
 
     at: int
@@ -53,6 +56,8 @@ class Cycle:
     spec: str = ""
     reward: Floats | None = None
     user: Floats | None = None
+    told: Floats | None = None
+    line: str = ""
 
 
 def window(cycle: Cycle, reference: Reference) -> Window:
@@ -72,6 +77,7 @@ def window(cycle: Cycle, reference: Reference) -> Window:
         spec=cycle.spec,
         reward=_mean(cycle.reward, users),
         user=_mean(cycle.user, users),
+        told=_mean(cycle.told, users),
     )
 
 

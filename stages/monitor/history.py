@@ -37,9 +37,10 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """One cycle: when (ms, its newest episode), of which checkpoint, and its figures.
 
-    `reward` and `user` are mean and standard error of the training reward and of what users told (see
-    `behaviours.contentment`), None where nothing is known; `spec` is the reward spec's digest, as rewards of
-    several are not compared. `cohort` is the share of its requests that is of another kind than usual.
+    `reward`, `user` and `told` are mean and standard error of the training reward, of what users told that
+    was not trained on, and of all they told (see `behaviours.contentment`), None where nothing is known;
+    `spec` is the reward spec's digest, as rewards of several are not compared. `cohort` is the share of its
+    requests that is of another kind than usual.
     """
 
     at: int
@@ -51,6 +52,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     spec: str = ""
     reward: tuple[float, float] | None = None
     user: tuple[float, float] | None = None
+    told: tuple[float, float] | None = None
 
 
 class Reference(msgspec.Struct, kw_only=True):
@@ -66,7 +68,7 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """A behaviour that moved beyond what its history explains, or a divergence.
 
     Attributes:
-        id: stable: the same window and behaviour give the same.
+        id: stable: the same line, window (its newest episode, how many they are) and behaviour give the same.
         behaviour: its name; "divergence" for reward against what users tell.
         direction: up or down.
         at, checkpoint: of the window that alarmed first.

@@ -1,7 +1,9 @@
 """Which alarms of a line stand, and which were acknowledged by whom and why. Light: SQLite and JSON alone.
 
-Alarms are in the line state of a checkpoint, so a rollback takes them back with it; acknowledgements are
-events of the registry (entity `alarm`), and stay. For `rtrl status`, the gate and `rtrl monitor`.
+Alarms are in the line states of a checkpoint, so a rollback takes them back with it; acknowledgements are
+events of the registry (entity `alarm`), and stay. Each `distill` of what a checkpoint did begins from the
+same history, so the newest line state knows nothing of an alarm that an earlier one raised: all are read.
+For `rtrl status`, the gate and `rtrl monitor`.
 Not for: raising alarms (`charts.py`).
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,25 +45,26 @@ class Standing(NamedTuple):
 
 
 def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = None) -> list[Standing]:
-    """All alarms in the newest line states of these checkpoints (digests), oldest first, each once.
+    """All alarms in the line states of these checkpoints (digests), oldest first, each once.
 
-    None stands for the live one. Raises sqlite3.Error when the registry cannot be read.
+    None stands for what is served: the live one and an open canary's. Raises sqlite3.Error when the registry
+    cannot be read.
     """
     alarms: dict[str, dict[str, Any]] = {}
     with contextlib.closing(_connect(store_dir)) as connection:
-        for digest in _live(connection, line) if checkpoints is None else checkpoints:
-            for alarm in _monitors(store_dir, connection, line, digest).get("alarms", []):
-                alarms.setdefault(alarm["id"], alarm)
+        for digest in _served(connection, line) if checkpoints is None else checkpoints:
+            for found in _monitors(store_dir, connection, line, digest):
+                alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
         said = _said(connection)
-    found = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
-    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in found]
+    ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
+    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in ordered]
 
 
 def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[str, Any]:
     """`line_state.monitors` of the newest line state of a checkpoint (None: live); {} without one."""
     with contextlib.closing(_connect(store_dir)) as connection:
         digests = _live(connection, line) if checkpoint is None else [checkpoint]
-        return _monitors(store_dir, connection, line, digests[0]) if digests else {}
+        return next(_monitors(store_dir, connection, line, digests[0]), {}) if digests else {}
 
 
 def _connect(store_dir: Path) -> sqlite3.Connection:
@@ -70,25 +73,34 @@ def _connect(store_dir: Path) -> sqlite3.Connection:
     return connection
 
 
+def _served(connection: sqlite3.Connection, line: str) -> list[str]:
+    query = """SELECT artifact.digest FROM deployment JOIN artifact ON artifact.id = deployment.artifact_id
+               WHERE deployment.line = ? AND deployment.state = 'canary'"""
+    canary = [row["digest"] for row in connection.execute(query, (line,))]
+    return [*_live(connection, line), *canary]
+
+
 def _live(connection: sqlite3.Connection, line: str) -> list[str]:
     query = """SELECT artifact.digest FROM alias JOIN artifact ON artifact.id = alias.artifact_id
                WHERE alias.line = ? AND alias.name = 'live'"""
     return [row["digest"] for row in connection.execute(query, (line,))]
 
 
-def _monitors(store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str) -> dict[str, Any]:
+def _monitors(
+    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str
+) -> Iterator[dict[str, Any]]:
+    """`monitors` of the line states of a checkpoint, newest first."""
     query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?
                                    AND state = 'committed' ORDER BY version DESC LIMIT ?)
-               WHERE json_extract(meta, '$.checkpoint') = ? LIMIT 1"""
-    row = connection.execute(query, (line, _NEWEST, checkpoint)).fetchone()
-    if row is None:
-        return {}
-    algorithm, _, name = row["digest"].partition(":")
-    path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
-    return found if "schema" in found else {}
+               WHERE json_extract(meta, '$.checkpoint') = ?"""
+    for row in connection.execute(query, (line, _NEWEST, checkpoint)):
+        algorithm, _, name = row["digest"].partition(":")
+        path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
+        if not path.is_file():
+            continue
+        found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
+        if "schema" in found:
+            yield found
 
 
 def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:

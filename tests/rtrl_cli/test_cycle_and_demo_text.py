@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from rtrl_cli.commands import cycle
+from rtrl_cli.commands import cycle, distill
 from rtrl_cli.commands.demo import _next
 from rtrl_cli.demo_view import LiveView, PlainView
 from stages.cycle import run as cycle_run
@@ -62,6 +62,27 @@ def test_one_document_for_scripts(
     assert (document["command"], document["status"], document["error"]) == ("cycle", "rejected", None)
     assert document["stages"][-1]["command"] == "eval"
     assert shown.err == ""
+
+
+def test_alarms_are_told_before_anything_is_trained(
+    root: Path,
+    stages: dict[str, StubStage],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They were after the whole cycle: hours later, and not at all where it was killed."""
+    order: list[str] = []
+
+    def tell(*_: object) -> list[str]:
+        order.append("told")
+        return ["the webhook is away"]
+
+    monkeypatch.setattr(distill, "tell_alarms", tell)
+    stages["distill"].before = lambda: order.append("distill")
+    stages["train"].before = lambda: order.append("train")
+    cycle.command(workspace=root, quiet=True, as_json=True)
+    assert order == ["distill", "told", "train", "told"]
+    assert json.loads(capsys.readouterr().out)["warnings"] == ["the webhook is away"]
 
 
 def test_a_failure_says_what_to_do(

@@ -140,17 +140,32 @@ def test_the_state_comes_back_as_it_was_and_the_past_is_not_changed() -> None:
     assert (len(short.windows), short.forgotten) == (3, 4)
 
 
-def test_a_window_that_is_distilled_again_gives_the_same_alarm() -> None:
-    """With more episodes, so another time; a later window gives another."""
+def test_an_alarm_is_of_the_episodes_that_were_seen_and_of_their_line() -> None:
+    """The same distilled again gives the same; with later ones among them, or on another line, another.
+
+    An acknowledgement of a small rise was one of whatever the next distill found.
+    """
     ids = []
-    for last in ("same", "same", "later"):
+    for at, line in ((99, "auto"), (99, "auto"), (100, "auto"), (99, "acme")):
         random, history = np.random.default_rng(3), History()
-        for at in range(11 if last == "same" else 12):
-            history = update(history, made(at, random)).history
-        cycle = made(99 + len(ids), random, clarified=2.0)
-        (alarm,) = update(history, replace(cycle, checkpoint="c")).alarms
+        for earlier in range(11):
+            history = update(history, made(earlier, random)).history
+        cycle = made(at, random, clarified=2.0)
+        (alarm,) = update(history, replace(cycle, checkpoint="c", line=line)).alarms
         ids.append(alarm.id)
-    assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+
+
+def test_a_divergence_that_begins_in_the_warm_up_is_told_after_it() -> None:
+    """It was taken for told already, and never was."""
+    random, history = np.random.default_rng(9), History()
+    told = []
+    for at in range(14):
+        found = update(history, made(at, random, reward=0.35 * min(at, 9)))
+        history = found.history
+        told += [(at, alarm.behaviour) for alarm in found.alarms]
+    assert told == [(4, charts.DIVERGENCE)]  # the first after the warm-up of four
 
 
 def test_what_is_not_told_has_no_chart() -> None:

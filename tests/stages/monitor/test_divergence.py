@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 from scipy import stats
 
 from stages.monitor.divergence import divergence, diverges, trend
@@ -64,6 +65,22 @@ def test_users_who_are_better_off_too_do_not(users: list[float]) -> None:
     found = divergence(windows([0, 0.5, 1.0, 1.5], users))
     assert found is not None
     assert not diverges(found, 1e-3)
+
+
+def test_evidence_that_comes_and_goes_does_not_end_the_other() -> None:
+    """Signals that are not trained on count once four cycles on end have them; else all that users told."""
+    plain = [replace(one, user=None, told=one.user) for one in windows([0, 0.5, 1.0, 1.5, 2.0], [1.0] * 5)]
+    found = divergence(plain)
+    assert found is not None
+    assert found.user.slope == pytest.approx(0.0)
+    stray = [*plain[:-1], replace(plain[-1], user=(9.0, 0.1))]
+    assert divergence(stray) == found
+    content = [0.0, 0.5, 1.0, 1.5, 2.0]
+    lasting = [replace(one, user=(value, 0.1)) for one, value in zip(plain, content, strict=True)]
+    held_out = divergence(lasting)
+    assert held_out is not None
+    assert held_out.user.slope == pytest.approx(5.0)
+    assert held_out.newest == (2.0, 2.0)
 
 
 def test_another_spec_begins_anew_and_few_say_nothing() -> None:

@@ -1,0 +1,235 @@
+"""What becomes of an alarm until somebody has looked: another distill, other lines, a promotion, a watch."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.deploy import run
+from stages.deploy.run import DeployStage
+from stages.errors import GateRejectedError
+from stages.linestate import LineState
+from stages.monitor import alert
+from stages.monitor.charts import Updated, update
+from stages.monitor.cycle import Cycle
+from stages.monitor.gate import acknowledge, alarmed
+from stages.monitor.history import History
+from stages.monitor.standing import standing
+from stages.populations import begin_line
+from stages.registry.store import Store
+from stages.rollback.run import RollbackStage
+from stages.runner import run_stage
+from stages.stage import Output
+from stages.workspace import Workspace
+from tests.stages.monitor.cycles import made
+from tests.stages.world import World
+
+HOUR = 3_600_000
+
+
+class Line(World):
+    """A world whose live checkpoint has eleven quiet cycles behind it."""
+
+    def __init__(self, folder: Path, settings: str = "") -> None:
+        super().__init__(folder, settings)
+        self.random, self.before = np.random.default_rng(3), History()
+        for at in range(11):
+            self.before = update(self.before, self.lived(at)).history
+        assert not self.before.alarms
+
+    def lived(self, at: int, line: str = "auto", **moved: float) -> Cycle:
+        return replace(made(at * HOUR, self.random, **moved), checkpoint=self.live, line=line)
+
+    def distilled(self, cycle: Cycle, checkpoint: str = "") -> Updated:
+        """As `distill` does it: from the history before, whatever was distilled of the checkpoint already."""
+        found = update(self.before, cycle)
+        folder = self.root / f"state-{cycle.line}-{cycle.at}-{len(cycle.users)}"
+        LineState(monitors=found.history.to_state()).save(folder)
+        output = Output("line_state", {"checkpoint": checkpoint or self.live, "stage": "distill"})
+        self.store.publish_external({"line_state": (output, folder)}, line=cycle.line)
+        return found
+
+    def candidate(self, found: Updated, line: str = "auto") -> Any:
+        state = LineState(monitors=found.history.to_state())
+        return self.store.artifact(self.checkpoint(parent=self.live, state=state, line=line))
+
+    def refused(self, candidate: Any, workspace: Workspace | None = None, line: str = "auto") -> Any:
+        return alarmed(workspace or self.workspace, self.store, candidate, self.store.alias(line, "live"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Line]:
+    made_ = Line(tmp_path)
+    yield made_
+    made_.close()
+
+
+def together(*cycles: Cycle) -> Cycle:
+    """One window of all their episodes, as when the first ones were not consumed."""
+    columns = {name: np.concatenate([one.columns[name] for one in cycles]) for name in cycles[0].columns}
+    return replace(
+        cycles[-1],
+        columns=columns,
+        users=[user for one in cycles for user in one.users],
+        cells=[cell for one in cycles for cell in one.cells],
+        reward=np.concatenate([one.reward for one in cycles]),  # type: ignore[misc]
+        user=np.concatenate([one.user for one in cycles]),  # type: ignore[misc]
+    )
+
+
+def test_an_alarm_that_nobody_has_looked_at_outlives_the_next_distill(world: Line) -> None:
+    """With calmer use pooled in the same window is quiet; the newest line state was all that was read."""
+    alarming = world.lived(11, clarified=1.1)
+    (alarm,) = world.distilled(alarming).alarms
+    calm = world.distilled(together(alarming, *(world.lived(at) for at in range(12, 16))))
+    assert not calm.alarms
+    candidate = world.candidate(calm)
+    assert alarm.id in world.refused(candidate).hint
+    assert [one.alarm["id"] for one in standing(world.store.dir, "auto")] == [alarm.id]
+    acknowledge(world.store, "auto", [alarm.id], reason="a new client asks more")
+    assert world.refused(candidate) is None
+
+
+def test_who_has_looked_at_a_small_rise_has_not_looked_at_a_large_one(world: Line) -> None:
+    (small,) = world.distilled(world.lived(11, clarified=1.1)).alarms
+    acknowledge(world.store, "auto", [small.id], reason="a few more, fine")
+    large = world.distilled(world.lived(40, clarified=5.0))
+    assert {"ask_rate", "edit_rate"} & {alarm.behaviour for alarm in large.alarms}
+    assert isinstance(world.refused(world.candidate(large)), GateRejectedError)
+
+
+def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:
+    """A population's line begins on the main one's checkpoint and history: their alarms had one id."""
+    world = Line(tmp_path, "[populations.acme]\n")
+    acme = world.workspace.on_line("acme")
+    assert begin_line(acme, world.store)
+    main = world.distilled(world.lived(11, clarified=1.5))
+    other = world.distilled(world.lived(11, "acme", clarified=4.0))
+    acknowledge(world.store, "auto", [alarm.id for alarm in main.alarms], reason="known there")
+    assert all(one.acknowledged is None for one in standing(world.store.dir, "acme"))
+    refused = world.refused(world.candidate(other, "acme"), acme, "acme")
+    assert isinstance(refused, GateRejectedError)
+    assert "--line acme" in refused.hint
+    world.close()
+
+
+def test_a_canary_with_an_alarm_is_shown_and_not_promoted(
+    world: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asked what came up after it was opened: `--promote` and `rtrl ab` gave it to everybody."""
+    candidate = world.store.artifact(world.checkpoint(parent=world.live))
+    deployment = world.store.deployments.create("auto", candidate.digest, by="test", reason="test")  # type: ignore[union-attr]
+    for before, after in (("staged", "verifying"), ("verifying", "canary")):
+        world.store.deployments.transition(deployment.id, before, after)
+    monkeypatch.setattr(run, "require_reachable", lambda *_, **__: None)  # no gateway runs
+
+    def promoted(**flags: Any) -> Any:
+        return DeployStage(promote=True, **flags).resolve(world.workspace, world.store, {})["checkpoint"]
+
+    assert promoted() == candidate
+    (alarm,) = world.distilled(world.lived(11, clarified=2.0), candidate.digest).alarms  # type: ignore[union-attr]
+    assert [one.alarm["id"] for one in standing(world.store.dir, "auto")] == [alarm.id]
+    with pytest.raises(GateRejectedError, match=alarm.id):
+        promoted()
+    assert promoted(override=True, reason="a new client") == candidate
+    acknowledge(world.store, "auto", [alarm.id], reason="a new client")
+    assert promoted() == candidate
+
+
+def test_a_rollback_takes_the_price_of_asking_back(world: Line) -> None:
+    before = world.live
+    state = LineState(stabiliser={"price": 0.9})
+    world.promote(world.checkpoint(parent=before, state=state))
+
+    def price() -> Any:
+        live = world.store.alias("auto", "live")
+        assert live is not None
+        return LineState.load(world.store.line_state_of(live.digest).path).stabiliser.get("price")
+
+    assert price() == 0.9
+    first = world.store.artifact(before)
+    assert first is not None
+    run_stage(world.workspace, world.store, RollbackStage(offline=True), [first.ref])
+    assert price() is None
+
+
+class Posts(http.server.BaseHTTPRequestHandler):
+    """Puts every post into `taken`: path and document. Answers when `free` is set."""
+
+    taken: queue.Queue[tuple[str, dict[str, Any]]]
+    free: threading.Event
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.taken.put((self.path, body))
+        self.free.wait(60)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def posts() -> Iterator[tuple[str, type[Posts]]]:
+    class Here(Posts):
+        taken = queue.Queue()
+        free = threading.Event()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Here)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", Here
+    Here.free.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_two_who_tell_at_once_tell_once(
+    world: Line, posts: tuple[str, type[Posts]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, hook = posts
+    monkeypatch.setenv("RTRL_MONITOR__WEBHOOK", url)
+    monkeypatch.setenv("RTRL_MONITOR__TIMEOUT_S", "60")
+    (alarm,) = world.distilled(world.lived(11, clarified=2.0)).alarms
+    workspace = Workspace.find(world.workspace.root)
+    first = threading.Thread(target=lambda: alert.tell(workspace, Store.open(workspace.store_dir)))
+    first.start()
+    assert hook.taken.get(timeout=60)[1]["alarm"]["id"] == alarm.id  # and is not answered yet
+    assert alert.tell(workspace, world.store) == []
+    assert hook.taken.empty()
+    hook.free.set()
+    first.join(60)
+    assert alert.tell(workspace, world.store) == []
+    assert hook.taken.empty()
+
+
+def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str, type[Posts]]) -> None:
+    """It ended with 13 while the store was away for a moment, and its pings with it."""
+    url, hook = posts
+    hook.free.set()
+    root, registry = world.workspace.root, world.store.dir / "registry.db"
+    command = [sys.executable, "-m", "rtrl_cli.main", "monitor", "--watch", "--every", "1", "-w", str(root)]
+    environment = {**os.environ, "RTRL_MONITOR__PING": f"{url}/ping"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as watch:
+        try:
+            assert hook.taken.get(timeout=60) == ("/ping", {"alarms": [], "looked": True})
+            registry.rename(registry.with_name("aside"))
+            while hook.taken.get(timeout=60) != ("/ping/fail", {"alarms": [], "looked": False}):
+                assert watch.poll() is None
+            registry.with_name("aside").rename(registry)
+            while hook.taken.get(timeout=60) != ("/ping", {"alarms": [], "looked": True}):
+                assert watch.poll() is None
+        finally:
+            watch.kill()
