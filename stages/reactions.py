@@ -33,4 +33,4 @@ def of_edit(item: said.Edit) -> tuple[EventType, dict[str, Any]] | None:
 def of_tool(item: said.ToolEnd, name: str) -> tuple[EventType, dict[str, Any]]:
     """The event of a tool call that ended. `name` is the tool's, which the item does not tell."""
     data = {"name": name, "ok": item.outcome == "ok", "tool_call_id": item.id, "outcome": item.outcome}
-    return "tool_result", data
+    return "tool_result", data | ({"reason": item.reason} if item.reason else {})

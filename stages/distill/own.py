@@ -134,7 +134,11 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
         linecache.checkcache(inspect.getsourcefile(module))
         source = inspect.getsource(module)
         inspect.signature(found).bind(None)
-    except Exception as error:
+        if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
+            raise TypeError("it gives no number but something to be waited for")
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code in _SIGNALLED:
+            raise
         raise UsageError(
             f"signal {name}: {function} cannot be used: {type(error).__name__}: {error}",
             hint='name "package.module:function", a function of one argument; a module may lie in the '
@@ -144,6 +148,7 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     return OwnSignal(name, function, digest, found)
 
 
+_SIGNALLED = (129, 130, 143)  # exit codes of a command that a signal ends: not the module's own doing
 _FROM: dict[str, Path] = {}  # modules that were found in a workspace's folder, and in which
 
 

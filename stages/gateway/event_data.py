@@ -74,11 +74,12 @@ class UserMessage(msgspec.Struct):
 
 
 class ToolResult(msgspec.Struct):
-    """A tool call was carried out."""
+    """A tool call was carried out, or refused by the user, who said why."""
 
     name: str
     ok: bool
     tool_call_id: str | None = None
+    reason: str | None = None
     duration_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 

@@ -1,12 +1,13 @@
 """Signal `dissatisfied_followup`: probability that the user's next message says the answer was no good.
 
-Explicit behaviour outranks text. A thumb decides by itself, with a message or without; so does an
-interruption where there is no thumb. When an edit of the episode ended undone (`edits.py`: refused or
-reverted in time, and not made good by a later edit), whatever message comes is taken for dissatisfaction;
-so is the same request once more, after an answer that asked nothing.
-With no message, thumb or interruption in time the signal is not known, an edit that ended undone included:
-there is no follow-up to judge then, and what the undoing itself says is
-in `edit_persistence` and `edit_rejected` already.
+Explicit behaviour outranks text. A thumb decides by itself, with a message or without; so does, where there
+is no thumb, an interruption, or an edit or a call refused with a reason, which is the follow-up. When an edit
+of the episode ended undone (`edits.py`: refused or reverted in time, and not made good by a later edit),
+whatever message comes is taken for dissatisfaction; so is the same request once more, after an answer that
+asked nothing.
+With none of these and no message in time the signal is not known, an edit that ended undone included: there
+is no follow-up to judge then, and what the undoing itself says is in `edit_persistence` and `edit_rejected`
+already.
 
 What is left is text: the embedded model judges it (`followup/`), or a model behind an endpoint (`judge.py`).
 Moving on to the next thing is satisfaction.
@@ -44,6 +45,13 @@ def repeats_request(message: str, request: str) -> bool:
     return same and not _goes_on(message)
 
 
+def refused_with_reason(event: Event) -> bool:
+    """Whether the user refused an edit, or a call of any tool, and said why."""
+    refused = event.type == "edit_rejected" or (event.type == "tool_result" and not event.data.get("ok"))
+    reason = event.data.get("reason")
+    return refused and isinstance(reason, str) and bool(reason.strip())
+
+
 def followup(
     events: Sequence[Event],
     request: str,
@@ -65,7 +73,8 @@ def followup(
         horizon_ms: a message later than this is not about the answer.
 
     Returns:
-        A probability when behaviour decides; None when there was no message, thumb or interruption in time.
+        A probability when behaviour decides; None when there was no message, thumb, interruption or reason
+        for a refusal in time.
     """
     in_time = sorted(
         (e for e in events if e.at <= answered_at + horizon_ms), key=lambda e: (e.at, e.wall, e.id)
@@ -73,7 +82,7 @@ def followup(
     thumbs = [e.data.get("value") for e in in_time if e.type == "thumbs"]
     if thumbs and isinstance(thumbs[-1], int | float):
         return EXPLICIT_NO if thumbs[-1] < 0 else EXPLICIT_YES
-    if any(e.type == "interrupted" for e in in_time):
+    if any(e.type == "interrupted" or refused_with_reason(e) for e in in_time):
         return EXPLICIT_NO
     messages = [e.data.get("text") for e in in_time if e.type == "user_message"]
     texts = [text for text in messages if isinstance(text, str) and text.strip() and not is_notice(text)]

@@ -16,6 +16,7 @@ from stages.distill.signals.dissatisfied_followup import (
 )
 from stages.distill.signals.followup import model
 from stages.distill.signals.followup.features import Followup, ngrams, readable
+from stages.records import Event
 from tests.stages.distill.events import HOUR, event
 from tests.stages.distill.followups import probability
 
@@ -184,6 +185,29 @@ def test_a_repeated_request_outranks_text() -> None:
     assert followup([again], REQUEST, "Done.", False, False, 0, HOUR) == EXPLICIT_NO
     asked = followup([again], REQUEST, "Which tax?", True, False, 0, HOUR)
     assert asked == Followup("Make total() add the tax, before it rounds!", REQUEST, "Which tax?", True)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "known"),
+    [
+        (event("edit_rejected", 5, path="a.py", reason="no, the other function"), EXPLICIT_NO),
+        (event("tool_result", 5, name="Bash", ok=False, reason="you broke the tests"), EXPLICIT_NO),
+        (event("edit_rejected", 5, path="a.py"), None),  # nobody said anything
+        (event("edit_rejected", 5, path="a.py", reason=" \n"), None),
+        (event("tool_result", 5, name="Bash", ok=False), None),  # it failed
+        (event("tool_result", 5, name="Bash", ok=True, reason="as asked"), None),
+        (event("edit_rejected", HOUR + 1, path="a.py", reason="no"), None),
+    ],
+)
+def test_a_refusal_with_a_reason_outranks_text_and_is_a_follow_up_itself(
+    refusal: Event, known: float | None
+) -> None:
+    assert followup([refusal], REQUEST, "Done.", False, False, 0, HOUR) == known
+    thanks = event("user_message", 9, text="great, go on")
+    judged = followup([refusal, thanks], REQUEST, "Done.", False, False, 0, HOUR)
+    assert judged == (known or Followup("great, go on", REQUEST, "Done.", False))
+    thumb = event("thumbs", 10, value=1)
+    assert followup([refusal, thanks, thumb], REQUEST, "Done.", False, False, 0, HOUR) == EXPLICIT_YES
 
 
 def test_of_a_message_behind_an_editors_context_the_persons_words_are_judged() -> None:

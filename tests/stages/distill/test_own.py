@@ -45,6 +45,9 @@ def quoting(seen):
 def leaving(seen):
     raise SystemExit(seen.request)
 
+async def later(seen):
+    return 1.0
+
 def huge(seen):
     return 10 ** 400
 
@@ -132,11 +135,20 @@ def test_what_ends_the_run_is_no_failure_of_a_function(
         signal(root, name).values([episode("x")])
 
 
-@pytest.mark.parametrize("function", ["no_such_module:f", "json:no_such", "{mine}:two"])
+@pytest.mark.parametrize(
+    "function", ["no_such_module:f", "json:no_such", "{mine}:two", "{mine}:later", "leaves_at_once:f"]
+)
 def test_it_is_checked_when_the_spec_is_resolved(root: Path, function: str) -> None:
+    (root / "leaves_at_once.py").write_text("import sys\nsys.exit(3)\n")
     spec = parse(SPEC.format(function=function.format(mine=f"signals_{root.name}")), "ours")
     with pytest.raises(UsageError, match="cannot be used"):
         own.load(spec, root)
+
+
+def test_a_signal_that_comes_while_a_module_is_imported_ends_the_run(root: Path) -> None:
+    (root / "terminated.py").write_text("raise SystemExit(143)\n")
+    with pytest.raises(SystemExit):
+        own.load(parse(SPEC.format(function="terminated:f"), "ours"), root)
 
 
 def test_two_workspaces_of_a_process_have_modules_of_their_own(tmp_path: Path) -> None:

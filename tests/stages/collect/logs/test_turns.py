@@ -31,8 +31,8 @@ def use(call: str, at: int = 0, **more: Any) -> said.ToolUse:
     return said.ToolUse(session="s1", place=PLACE, at=at, id=call, name="edit", **more)
 
 
-def end(call: str, outcome: Any = "ok", at: int = 0) -> said.ToolEnd:
-    return said.ToolEnd(session="s1", place=PLACE, at=at, id=call, outcome=outcome)
+def end(call: str, outcome: Any = "ok", at: int = 0, **more: Any) -> said.ToolEnd:
+    return said.ToolEnd(session="s1", place=PLACE, at=at, id=call, outcome=outcome, **more)
 
 
 def edit(call: str, status: Any, at: int = 0, path: str = "a.py", **more: Any) -> said.Edit:
@@ -124,6 +124,13 @@ def test_a_refused_edit_and_an_interruption() -> None:
     assert kinds["edit_rejected"] == {"path": "a.py", "diff": "@@ -1 +1 @@\n-a\n+b\n"}
     assert kinds["tool_result"]["ok"] is False
     assert kinds["interrupted"] == {"during": "tool"}
+
+
+def test_what_was_said_when_a_call_was_refused_stays_with_its_result() -> None:
+    records, _ = told(user("x"), use("c1"), end("c1", "rejected", reason="not there"), use("c2"), end("c2"))
+    refused, done = (data for kind, _, data in events(records) if kind == "tool_result")
+    assert (refused["ok"], refused["reason"]) == (False, "not there")
+    assert "reason" not in done
 
 
 def test_automatic_turns_are_no_reactions() -> None:
