@@ -178,6 +178,16 @@ def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
     return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
 
 
+def events_after_horizon(scan: Scan, decided: Plan, horizon_ms: int) -> int:
+    """Events of taken episodes that happened when their training horizon had passed: no weight moves by them.
+
+    Measurements of what stands of an edit are left out, which are made at a horizon and have their own.
+    """
+    found = decided.take_event & (scan.v_type != EVENT_CODE["edit_survival"])
+    ripe = decided.ripe_at(horizon_ms)[scan.g_episode[scan.v_generation[found]]]
+    return int((scan.v_at[found] > ripe).sum())
+
+
 def _sum(n: int, episode: Ints, values: Ints) -> exclusion.Floats:
     return np.bincount(episode, weights=values, minlength=n).astype(np.float64)
 

@@ -177,7 +177,7 @@ def _outcome(
     damages: Iterable[Damage],
 ) -> Outcome:
     lost_events = sum(damage.events for damage in damages)
-    counts, counted = _counts(found, decided, sealer)
+    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s))
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": live.digest,
@@ -208,12 +208,15 @@ def _outcome(
     )
 
 
-def _counts(found: Scan, decided: planning.Plan, sealer: Sealer) -> tuple[dict[str, int], dict[str, Any]]:
+def _counts(
+    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int
+) -> tuple[dict[str, int], dict[str, Any]]:
     """What was sealed, and what was not, by reason."""
     counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     return counts, {
         "left_behind": planning.left_behind(decided),
         "events_left_behind": planning.events_left_behind(found, decided),
+        "events_after_horizon": planning.events_after_horizon(found, decided, horizon_ms),
         "quarantined": {
             name.removeprefix("quarantined:"): n
             for name, n in sorted(sealer.counts.items())

@@ -174,7 +174,8 @@ def _timing(metas: Sequence[Mapping[str, Any]]) -> Timing:
         matured=total("counts", "episodes"),
         waiting=total("left_behind", "immature"),
         too_late=total("left_behind", "lag"),
-        events_too_late=total("events_left_behind", "no_generation"),
+        events_too_late=total("events_left_behind", "no_generation")
+        + sum(int(meta.get("events_after_horizon", 0)) for meta in metas),
     )
 
 

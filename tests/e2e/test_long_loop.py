@@ -171,6 +171,11 @@ def test_outcomes_six_hours_late_reach_the_right_tokens_with_the_right_sampler(w
     assert {row["lag"] for row in rows} == {2}
     assert experience.meta["counts"]["trainable"] == TASKS
 
+    code, reported = rtrl(world, "report")  # one outcome in six came after the horizon
+    assert code == 0, reported
+    timing = reported["metrics"]["left_out"]["timing"]
+    assert timing == {"matured": TASKS, "waiting": 1, "too_late": 0, "events_too_late": 1}
+
     code, trained = rtrl(world, "train")
     assert code == 0, trained
     proof = trained["metrics"]["proof"]

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from stages.collect import columns
 from stages.collect.columns import Columns
-from stages.collect.plan import REASONS, Plan, Rules, audit, events_left_behind, left_behind, plan
+from stages.collect.plan import (
+    REASONS,
+    Plan,
+    Rules,
+    audit,
+    events_after_horizon,
+    events_left_behind,
+    left_behind,
+    plan,
+)
 from stages.collect.scan import Scan, scan
 from stages.populations import Whose
 from stages.records import Event, Generation, Sampling, Span
@@ -158,6 +167,22 @@ event_lists = st.lists(
     ),
     max_size=12,
 )
+
+
+def test_events_after_the_horizon_by_hand() -> None:
+    """a's last activity is its edit at 1: from 1 h and 1 ms on nothing counts but what has horizons itself."""
+    found = scanned(
+        [generation("a", "a", 0), generation("b", "b", 9 * HOUR)],
+        [
+            event("e1", "a", "edit_applied", 1),
+            event("e2", "a", "user_message", HOUR + 1),
+            event("e3", "a", "outcome", HOUR + 2),
+            event("e4", "a", "edit_survival", 2 * HOUR),
+            event("e5", "b", "outcome", 30 * HOUR),  # b is not taken
+            event("e6", "a", "thumbs", 9 * HOUR, key="another"),
+        ],
+    )
+    assert events_after_horizon(found, decide(found, now=10 * HOUR - 1), HOUR) == 1
 
 
 def test_events_left_behind_by_hand() -> None:

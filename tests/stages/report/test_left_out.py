@@ -53,12 +53,13 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
         counts={"episodes": 10},
         left_behind={"immature": 6, "lag": 4},
         events_left_behind={"no_generation": 3, "immature": 1},
+        events_after_horizon=2,
         quarantined={"spool_checksum": 5},
         lost_events=7,
     )
     other = artifact(tmp_path / "other", checkpoint="sha256:c", counts={"episodes": 99})
     found = left_out(OneStore(other, interactions), [experience], WHY_NOT, 1, 2)  # type: ignore[arg-type]
-    assert found.timing == Timing(matured=10, waiting=6, too_late=4, events_too_late=3)
+    assert found.timing == Timing(matured=10, waiting=6, too_late=4, events_too_late=5)
     assert counts(found.rows) == {
         ("from the gradient", "no_tokens"): 2,
         ("from the figures", "forgotten"): 1,
