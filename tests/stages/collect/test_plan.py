@@ -170,7 +170,7 @@ event_lists = st.lists(
 
 
 def test_events_after_the_horizon_by_hand() -> None:
-    """a's last activity is its edit at 1: from 1 h and 1 ms on nothing counts but what has horizons itself."""
+    """a's last activity is its edit at 1: past 1 h and 1 ms nothing counts but what has horizons itself."""
     found = scanned(
         [generation("a", "a", 0), generation("b", "b", 9 * HOUR)],
         [
