@@ -151,6 +151,34 @@ def test_logs_of_a_known_kind_without_an_answer_are_not_to_be_named(
     assert "--from" in told.value.hint
 
 
+def test_a_verdict_finds_an_answer_whose_text_was_not_logged(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """OpenTelemetry spans have no texts unless somebody wants them; these vanished uncounted."""
+    call = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r1", "gen_ai.response.model": "m1"}
+    thumb = {
+        "gen_ai.evaluation.name": "thumb",
+        "gen_ai.evaluation.score.label": "down",
+        "gen_ai.response.id": "r1",
+    }
+    times = {"startTimeUnixNano": "1760000000000000000", "endTimeUnixNano": "1760000001000000000"}
+    span = {"traceId": "t", "spanId": "s", "attributes": call, **times}
+    log = {
+        "eventName": "gen_ai.evaluation.result",
+        "timeUnixNano": "1760000002000000000",
+        "attributes": thumb,
+    }
+    exports = (
+        {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]},
+    )
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(one) + "\n" for one in exports))
+    made = collect(place, tmp_path / "one.jsonl")
+    assert (made.metrics["episodes"], made.metrics["generations"]) == (1, 1)
+    assert made.metrics["said"]["thumbs"] == 1
+    assert "feedback_without_its_answer" not in made.metrics["said"]
+
+
 def test_a_repository_that_git_does_not_read_is_no_empty_one(
     place: tuple[Workspace, Store], tmp_path: Path
 ) -> None:
