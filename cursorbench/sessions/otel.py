@@ -10,14 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from cursorbench.sessions import otel_claude
 from cursorbench.sessions.calls import Call, Result, arguments_of
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
 from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
-from cursorbench.sessions.otel_messages import blocks, indexed, message_of_event, messages
+from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
 from cursorbench.sessions.otlp import ENVELOPES, Record, event_of, exported
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
@@ -112,14 +111,14 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not any(key.startswith("gen_ai.") for key in told):
+        if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
         session = _session(record)
         if _is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
             return
-        asked, answers = _texts(told)
+        asked, answers = texts(told)
         if not asked and not answers:
             yield from self._without_texts(session, record, place)
             return
@@ -228,18 +227,12 @@ def _is_tool(record: Record) -> bool:
     return text_of(record.attributes.get("gen_ai.operation.name")) == "execute_tool"
 
 
-def _texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
-    """What a model was asked and answered, as far as attributes have it."""
-    asked = messages(told.get("gen_ai.input.messages"), "user") + indexed(told, "prompt")
-    return asked, messages(told.get("gen_ai.output.messages"), "assistant") + indexed(told, "completion")
-
-
 def _has_text(record: Record) -> bool:
     """Whether it is a model call, or an event of one, with messages."""
     if record.is_span:
-        return any(_texts(record.attributes)) or any(map(_has_text, [*_listed(record), *record.events]))
+        return any(texts(record.attributes)) or any(map(_has_text, [*_listed(record), *record.events]))
     if record.name == _DETAILS:
-        return any(_texts(record.attributes))
+        return any(texts(record.attributes))
     if record.name in _IN_ATTRIBUTES:
         return bool(record.attributes.get(_IN_ATTRIBUTES[record.name]))
     return record.name in _ROLES and message_of_event(record, _ROLES[record.name]) is not None
@@ -291,7 +284,7 @@ def _answer(record: Record, message: Message | None) -> Answer:
         message=message,
         id=text_of(told.get("gen_ai.response.id")),
         span=record.span,
-        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model"),
+        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )
