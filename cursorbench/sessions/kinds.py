@@ -3,7 +3,7 @@
 An adapter is a module of this folder with
 
     KIND: str                                              its name on the command line
-    recognises(path: Path, head: bytes) -> bool            from the name and the first bytes
+    recognises(path: Path, head: bytes) -> bool            from the name and the first lines
     read(path: Path, seen: Seen) -> Iterator[Read]         the file's items, in its order
 
 and is listed in `ADAPTERS`; more specific formats come first.
@@ -19,7 +19,8 @@ from typing import Protocol
 
 from cursorbench.errors import InputMissingError, UsageError
 from cursorbench.sessions.items import Place, Quarantined, Read
-from cursorbench.sessions.reading import BYTE_ORDER_MARK, unreadable
+from cursorbench.sessions.reading import BYTE_ORDER_MARK, MAX_LINE, unreadable
+from cursorbench.sessions.records import first_objects
 from cursorbench.sessions.seen import Seen
 
 ADAPTERS = (
@@ -48,7 +49,7 @@ class Adapter(Protocol):
     KIND: str
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """Whether the file is of this kind, from its name and first bytes."""
+        """Whether the file is of this kind, from its name and its beginning (`kind_of`)."""
 
     def read(self, path: Path, seen: Seen) -> Iterator[Read]:
         """Its items, in its order. Raises OSError when it cannot be read at all."""
@@ -65,9 +66,25 @@ def adapters() -> dict[str, Adapter]:
 
 def kind_of(path: Path) -> str | None:
     """The kind of a file, None when no adapter knows it."""
+    head = _head(path)
+    try:
+        return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
+    finally:
+        first_objects.cache_clear()  # nothing of a long line is kept
+
+
+def _head(path: Path) -> bytes:
+    """The beginning of a file; of JSON all of the first line, and whole lines behind it.
+
+    What tells a format may stand at the end of a line, behind a prompt of any length.
+    """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
-    return next((kind for kind, one in adapters().items() if one.recognises(path, head)), None)
+        if head.lstrip()[:1] not in (b"{", b"["):
+            return head
+        if b"\n" not in head:
+            head += file.readline(MAX_LINE) + file.read(HEAD_BYTES)
+        return head + file.readline(MAX_LINE)
 
 
 def files(root: Path) -> Iterator[Path]:

@@ -15,8 +15,8 @@ from cursorbench.sessions import otel_claude
 from cursorbench.sessions.calls import Call, Result, arguments_of
 from cursorbench.sessions.chat import Answer, Conversation, Message, plain_text
 from cursorbench.sessions.definitions import KnownDefinitions
-from cursorbench.sessions.items import Feedback, Place, Quarantined, Read
-from cursorbench.sessions.otel_messages import blocks, indexed, message_of_event, messages
+from cursorbench.sessions.items import AgentTurn, Feedback, Place, Quarantined, Read
+from cursorbench.sessions.otel_messages import blocks, message_of_event, messages, texts
 from cursorbench.sessions.otlp import ENVELOPES, Record, event_of, exported
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import first_objects, first_text, number, opening, records
@@ -41,6 +41,7 @@ _PASSED_OVER = {
     "gen_ai.content.completion.chunk",  # of a stream, whose answer its span has whole
     "gen_ai.request.attempt",
 }
+_CALLS = {"chat", "text_completion", "generate_content"}  # operations that are one call of a model
 _MORE = 4096  # different messages of one span that come as records of their own
 
 
@@ -53,7 +54,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """What the spans and log records tell of sessions; those of other instrumentations are passed over."""
-    told = _Told(seen)
+    told = _Told(path, seen)
     for found in records(path):
         if isinstance(found, Quarantined):
             yield found
@@ -72,8 +73,9 @@ def read(path: Path, seen: Seen) -> Iterator[Read]:
 class _Told:
     """One file's conversations, put together from its records."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self, path: Path, seen: Seen) -> None:
+        self._path, self._seen = path, seen
+        self._looked = False  # for records with messages, of the whole file
         self._conversation = Conversation(seen, KIND)
         self._definitions = KnownDefinitions()
         self._request, self._times = "", Counter[str]()
@@ -109,17 +111,18 @@ class _Told:
     def _generation(self, record: Record, place: Place) -> Iterator[Read]:
         """A span of a model call, agent or tool."""
         told = record.attributes
-        if not any(key.startswith("gen_ai.") for key in told):
+        if not any(key.startswith(("gen_ai.", "llm.")) for key in told):
             return
         session = _session(record)
         if _is_tool(record):
             yield from self._opening(session, record, place)
             yield from self._tool(session, record, place)
             return
-        asked = messages(told.get("gen_ai.input.messages"), "user") + indexed(told, "prompt")
-        answers = messages(told.get("gen_ai.output.messages"), "assistant") + indexed(told, "completion")
+        asked, answers = texts(told)
         if not asked and not answers:
+            yield from self._without_texts(session, record, place)
             return
+        self._first(record)
         yield from self._opening(session, record, place)
         answer = _answer(record, answers[0] if answers else None)
         tools = self._definitions.of(told.get("gen_ai.tool.definitions"))
@@ -127,6 +130,34 @@ class _Told:
         yield from self._conversation.request(
             session, asked, answer, at=record.at, place=place, times=times, tools=tools
         )
+
+    def _without_texts(self, session: str, record: Record, place: Place) -> Iterator[Read]:
+        """A call of the model whose texts were not logged, as is the default: its id, model and times."""
+        told = record.attributes
+        operation, one = text_of(told.get("gen_ai.operation.name")), text_of(told.get("gen_ai.response.id"))
+        failed = record.failed or bool(told.get("error.type"))
+        if not record.is_span or failed or not (operation in _CALLS if operation else one):
+            return
+        if not self._looked:
+            self._looked = True
+            for other in _with_text(self._path):
+                self._first(other)
+        if (one or record.span) and self._first(record):
+            yield from self._opening(session, record, place)
+            answer = _answer(record, None)
+            yield AgentTurn(
+                session=session, id=answer.id, at=record.at, place=place, text="", model=answer.model,
+                span=answer.span, first_token_ms=answer.first_token_ms, duration_ms=answer.duration_ms,
+            )  # fmt: skip
+
+    def _first(self, record: Record) -> bool:
+        """Notes that something is told of a model call; whether nothing was.
+
+        Exports may be sent twice, and a framework and its client tell of the same call, each with a span.
+        """
+        ids = (record.span, text_of(record.attributes.get("gen_ai.response.id")))
+        new = [self._seen.first("", f"otel:call:{record.trace} {one}") for one in ids if one]
+        return all(new)
 
     def _single(self, record: Record, message: Message | None, place: Place) -> Iterator[Read]:
         """A message that is a record of its own: a span's come one after the other, repeated ones counted."""
@@ -136,6 +167,7 @@ class _Told:
         answers = record.name in ("gen_ai.choice", "gen_ai.content.completion")
         if answers and table_of(record.body).get("index", record.attributes.get("index", 0)) != 0:
             return  # another choice, which was not the answer
+        self._first(record)
         session = _session(record)
         yield from self._opening(session, record, place)
         yield from self._conversation.request(
@@ -195,6 +227,25 @@ def _is_tool(record: Record) -> bool:
     return text_of(record.attributes.get("gen_ai.operation.name")) == "execute_tool"
 
 
+def _has_text(record: Record) -> bool:
+    """Whether it is a model call, or an event of one, with messages."""
+    if record.is_span:
+        return any(texts(record.attributes)) or any(map(_has_text, [*_listed(record), *record.events]))
+    if record.name == _DETAILS:
+        return any(texts(record.attributes))
+    if record.name in _IN_ATTRIBUTES:
+        return bool(record.attributes.get(_IN_ATTRIBUTES[record.name]))
+    return record.name in _ROLES and message_of_event(record, _ROLES[record.name]) is not None
+
+
+def _with_text(path: Path) -> Iterator[Record]:
+    """The records of a file that have messages; they may stand behind a span of the same call without."""
+    for found in records(path):
+        for record in exported(found[1]) if not isinstance(found, Quarantined) else ():
+            if record is not None and _has_text(record):
+                yield record
+
+
 def _listed(record: Record) -> list[Record]:
     """Message events that a span has as one attribute of JSON, `events` (Logfire, Pydantic AI)."""
     listed = record.attributes.get("events")
@@ -233,7 +284,7 @@ def _answer(record: Record, message: Message | None) -> Answer:
         message=message,
         id=text_of(told.get("gen_ai.response.id")),
         span=record.span,
-        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model"),
+        model=first_text(told, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
         first_token_ms=first * 1000 if first is not None else None,  # seconds in the conventions
         duration_ms=record.duration_ms,
     )

@@ -2,7 +2,8 @@
 
 One attribute with all messages as JSON, an event a message, or an attribute a field. Events of spans can only
 have texts, so what is a table or a list by the conventions is JSON there: as `gen_ai.event.content` (Azure's
-SDKs), as the blocks of Bedrock (Strands), or as `message.content`. For `otel`.
+SDKs), as the blocks of Bedrock (Strands), or as `message.content`. OpenInference and Vercel's AI SDK have
+attributes of their own. For `otel`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cursorbench.sessions import otel_vercel as vercel
 from cursorbench.sessions.chat import Message, message_of
 from cursorbench.sessions.otlp import Record
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 from cursorbench.sessions.records import json_text
 
-_INDEXED = re.compile(r"gen_ai\.(prompt|completion)\.([0-9]{1,4})\.(.+)")
+_INDEXED = {
+    "prompt": re.compile(r"(?:gen_ai\.prompt|llm\.input_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"),
+    "completion": re.compile(
+        r"(?:gen_ai\.completion|llm\.output_messages)\.([0-9]{1,4})\.(?:message\.)?(.+)"
+    ),
+}
+_CALL = re.compile(r"tool_calls\.([0-9]{1,4})\.(?:tool_call\.)?(?:function\.)?(id|name|arguments)")
+_PART = re.compile(r"contents\.([0-9]{1,4})\.message_content\.(type|text)")
 _BLOCKS = {"type", "text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
 _FIELDS = ("content", "tool_calls", "id", "role")
 
@@ -35,25 +44,39 @@ def messages(value: object, role: str) -> list[Message]:
     return found
 
 
-def indexed(told: dict[str, Any], which: str) -> list[Message]:
-    """gen_ai.prompt.0.role, gen_ai.prompt.0.content, ...: messages as OpenLLMetry wrote them."""
+def texts(told: dict[str, Any]) -> tuple[list[Message], list[Message]]:
+    """What a model was asked and answered, as far as a span's attributes have it."""
+    asked = messages(told.get("gen_ai.input.messages"), "user") + _indexed(told, "prompt")
+    answers = messages(told.get("gen_ai.output.messages"), "assistant") + _indexed(told, "completion")
+    return asked or vercel.asked(told), answers or vercel.answers(told)
+
+
+def _indexed(told: dict[str, Any], which: str) -> list[Message]:
+    """Messages as an attribute a field.
+
+    gen_ai.prompt.0.role, gen_ai.prompt.0.content, ... of OpenLLMetry, or
+    llm.input_messages.0.message.role, ... of OpenInference.
+    """
     found: dict[int, dict[str, Any]] = {}
     for key, value in told.items():
-        parts = _INDEXED.fullmatch(key)
-        if parts and parts[1] == which:
-            entry = found.setdefault(int(parts[2]), {})
-            call = re.fullmatch(r"tool_calls\.([0-9]{1,4})\.(id|name|arguments)", parts[3])
-            if call:
-                calls = entry.setdefault("\0calls", {})
-                calls.setdefault(int(call[1]), {})[call[2]] = value
-            else:
-                entry[parts[3]] = value
+        parts = _INDEXED[which].fullmatch(key)
+        if parts is None:
+            continue
+        entry = found.setdefault(int(parts[1]), {})
+        if inner := _CALL.fullmatch(parts[2]):
+            entry.setdefault("\0calls", {}).setdefault(int(inner[1]), {})[inner[2]] = value
+        elif inner := _PART.fullmatch(parts[2]):
+            entry.setdefault("\0parts", {}).setdefault(int(inner[1]), {})[inner[2]] = value
+        else:
+            entry[parts[2]] = value
     role = "user" if which == "prompt" else "assistant"
     told_of = []
     for _, entry in sorted(found.items()):
-        calls = entry.pop("\0calls", {})
-        value = {"role": role, **entry, "tool_calls": [call for _, call in sorted(calls.items())]}
-        told_of.append(message_of({**value, "content": blocks(value.get("content"))}))
+        calls, parts_ = (
+            [one for _, one in sorted(entry.pop(name, {}).items())] for name in ("\0calls", "\0parts")
+        )
+        content = blocks(entry.get("content")) or parts_
+        told_of.append(message_of({"role": role, **entry, "tool_calls": calls, "content": content}))
     return [message for message in told_of if message is not None]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -62,16 +63,17 @@ def _is_document(path: Path) -> bool:
     return False
 
 
-def first_objects(head: bytes, most: int = 8) -> list[dict[str, Any]]:
+@lru_cache(maxsize=1)  # every adapter asks for those of the same head, which may be long
+def first_objects(head: bytes, most: int = 8) -> tuple[dict[str, Any], ...]:
     """The JSON objects among the first lines of a file, or the document that its head is in full."""
     whole = parsed(head.removeprefix(b"\xef\xbb\xbf"))
     if isinstance(whole, dict | list):
         members = whole if isinstance(whole, list) else [whole]
-        return [one for one in members[:most] if isinstance(one, dict)]
+        return tuple(one for one in members[:most] if isinstance(one, dict))
     lines_ = (
         line.strip(b"\r\x00\t ").removeprefix(b"\xef\xbb\xbf") for line in head.split(b"\n")[: most * 2]
     )
-    return [value for value in map(parsed, lines_) if isinstance(value, dict)][:most]
+    return tuple(islice((value for value in map(parsed, lines_) if isinstance(value, dict)), most))
 
 
 def mentions(head: bytes, *names: str) -> bool:

@@ -17,6 +17,7 @@ from stages import schemas
 from stages.collect.config import CollectConfig
 from stages.collect.logs.clock import ZONELESS, Clock
 from stages.collect.logs.edits import KeptEdits
+from stages.collect.logs.left_out import NAMED, LeftOut, where
 from stages.collect.logs.source import Source, is_unknown
 from stages.collect.logs.spill import Spill
 from stages.collect.logs.state import Happened, Record
@@ -33,7 +34,6 @@ from stages.wording import count
 
 _BUFFER = 1024  # records whose users get their keys in one transaction
 _METRICS = 50  # names of metrics that nothing was made of
-_NAMED = 3  # files of no known kind that are named
 
 
 def collect_logs(
@@ -75,7 +75,7 @@ def collect_logs(
         vault.close()
     if left.counts["damaged"]:
         writer.counts["quarantined:a received batch is damaged"] += left.counts["damaged"]
-    found = _outcome(config, facts, writer, turns, kinds, unknown, stands, left)
+    found = _outcome(config, facts, writer, turns, kinds, _left_out(source, writer, unknown), stands, left)
     if unzoned.used:
         warning = "times of {} have no zone and were read as UTC: name it with --timezone"
         told = ", ".join(sorted(ZONELESS & kinds.keys()))
@@ -100,10 +100,9 @@ def _take(
     for kind, item, sender in source.read(vault, left):
         if isinstance(item, Quarantined):
             if is_unknown(item):
-                unknown.append(item.place.file)
+                unknown.append(where(item.place))
             else:
-                place = f"{item.place.file}:{item.place.line}"
-                writer.quarantine(place.encode(errors="backslashreplace").decode(), "", item.reason)
+                writer.quarantine(where(item.place), "", item.reason)
             continue
         kinds[kind] += 1
         for record in turns.add(kind, item, sender):
@@ -115,6 +114,17 @@ def _take(
     ended = [one for record in turns.done() for one in stands.after(record)]
     _write(writer, vault, [*pending, *ended], left.opened)
     return kinds, unknown
+
+
+def _left_out(source: Source, writer: LogWriter, unknown: list[str]) -> LeftOut:
+    """What was counted of it, the first places as people know them."""
+    counts = {
+        name.removeprefix("quarantined:"): n
+        for name, n in sorted(writer.counts.items())
+        if name.startswith("quarantined:")
+    }
+    places = {reason: source.shown(first) for reason, first in writer.first.items()}
+    return LeftOut(counts, places, len(unknown), source.shown(unknown[:NAMED]))
 
 
 def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
@@ -189,29 +199,24 @@ def _outcome(
     writer: LogWriter,
     turns: Turns,
     kinds: Counter[str],
-    unknown: list[str],
+    left_out: LeftOut,
     stands: Survivals,
     left: Left,
 ) -> Outcome:
     found = {name: writer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
-    quarantined = {
-        name.removeprefix("quarantined:"): n
-        for name, n in sorted(writer.counts.items())
-        if name.startswith("quarantined:")
-    }
     counted = {
         "files": facts["files"],
         "items": dict(sorted(kinds.items())),
         "said": dict(sorted(turns.counts.items())),
         "feedback_not_used": dict(turns.unused.most_common(_METRICS)),
-        "quarantined": quarantined,
+        "quarantined": dict(left_out.records),
         "forgotten": writer.counts["forgotten"],
-        "unknown_files": len(unknown),
+        "unknown_files": left_out.unknown,
         "persistence": dict(stands.figures),
         **({"received": dict(left.counts)} if "received" in facts else {}),
     }
     if not found["episodes"]:
-        raise _nothing(counted, unknown)
+        raise _nothing(counted, left_out)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": "",
@@ -222,12 +227,12 @@ def _outcome(
     }
     return Outcome(
         outputs={"interactions": Output("interactions", meta)},
-        metrics={**found, **counted},
-        warnings=[*stands.warnings, *_warnings(counted, unknown)],
+        metrics={**found, **counted, **left_out.metrics()},
+        warnings=[*stands.warnings, *_warnings(counted, left_out)],
     )
 
 
-def _nothing(counted: Mapping[str, Any], unknown: list[str]) -> InconclusiveError:
+def _nothing(counted: Mapping[str, Any], found: LeftOut) -> InconclusiveError:
     """Why the logs hold no episode."""
     if counted["forgotten"]:
         return InconclusiveError(
@@ -238,27 +243,16 @@ def _nothing(counted: Mapping[str, Any], unknown: list[str]) -> InconclusiveErro
         return InconclusiveError(
             "no files were found", hint="name session logs, or folders of them; docs/sources.md says where"
         )
-    left = [f"{n} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
-    left += [f"{len(unknown)} of no known kind of session log: {_named(unknown)}"] if unknown else []
-    return InconclusiveError(
-        "; ".join([f"{count(counted['files'], 'file')} with no answer of an agent", *left]),
-        hint="name the kind with --from; docs/sources.md lists the kinds",
-    )
+    return found.nothing(counted["files"])
 
 
-def _warnings(counted: Mapping[str, Any], unknown: list[str]) -> list[str]:
+def _warnings(counted: Mapping[str, Any], left_out: LeftOut) -> list[str]:
     """What was left out, for people."""
-    found = [f"{count(n, 'record')} quarantined: {reason}" for reason, n in counted["quarantined"].items()]
+    found = left_out.warnings()
     if again := counted.get("received", {}).get("forgotten"):
         found.append(f"{again} of the received batches left out: their users were forgotten")
     if counted["forgotten"]:
         found.append(f"{count(counted['forgotten'], 'answer')} left out: their users were forgotten")
-    if unknown:
-        found.append(f"{count(len(unknown), 'file')} of no known kind of session log: {_named(unknown)}")
+    if unknown := left_out.unknown_files("file"):
+        found.append(unknown)
     return found
-
-
-def _named(files: list[str]) -> str:
-    """The first of them by name."""
-    names = ", ".join(Path(file).name for file in files[:_NAMED])
-    return f"{names}, ..." if len(files) > _NAMED else names

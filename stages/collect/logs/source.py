@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +110,14 @@ class Source:
             "digest": f"sha256:{digest.hexdigest()}",
             **told,
         }
+
+    def shown(self, places: Iterable[str]) -> list[str]:
+        """Places (`PATH:LINE`) for people: below what the named paths are in, whole files without the line 0.
+
+        What lies in no file (branches, notes, what was received) has no such path, and stays as it is.
+        """
+        above = os.path.commonpath([path.parent for path in self.paths]).rstrip("/") if self.paths else ""
+        return [place.removeprefix(f"{above}/").removesuffix(":0") for place in places]
 
     def _received_facts(self, digest: hashlib._Hash) -> dict[str, Any]:
         assert self.received is not None

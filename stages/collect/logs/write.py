@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stages import rows, schemas, tables
+from stages.collect.logs.left_out import NAMED
 from stages.collect.logs.parts import OpenPart
 from stages.collect.logs.state import Happened, Sampled
 from stages.records import Generation, Payload
@@ -50,6 +51,7 @@ class LogWriter:
         self._quarantine: list[dict[str, str]] = []
         self._seq = 0
         self._reasons = 0
+        self.first: dict[str, list[str]] = {}  # by reason, where the first of the quarantine stand
         self.counts: Counter[str] = Counter()
 
     def quarantine(self, where: str, episode: str, reason: str) -> None:
@@ -58,6 +60,8 @@ class LogWriter:
             reason = "other"
         self._reasons += f"quarantined:{reason}" not in self.counts
         self.counts[f"quarantined:{reason}"] += 1
+        if len(first := self.first.setdefault(reason, [])) < NAMED:
+            first.append(where)
         if len(self._quarantine) < LISTED:
             self._quarantine.append({"id": where, "episode": episode, "reason": reason})
 

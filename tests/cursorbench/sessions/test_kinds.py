@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,77 @@ def test_a_picture_is_no_compressed_log(tmp_path: Path) -> None:
     path = tmp_path / "photo.gz"
     path.write_bytes(b"\x1f\x8b\0")
     assert list(kinds.read(path)) == [("", Quarantined(Place(str(path)), "unknown_kind"))]
+
+
+_LONG = "a rule of ours. " * 8_000  # 128 KB, twice what is looked at of other files
+_AT = "2026-03-01T10:00:00.000Z"
+_UUID = "11111111-1111-4111-8111-111111111111"
+_SAID = {"type": "user", "uuid": _UUID, "parentUuid": None, "message": {"role": "user", "content": _LONG}}
+_MINE = {"timestamp": _AT, "sessionId": "s"}
+_EVENT = {"id": "1", "timestamp": _AT, "parentId": None}
+_ANSWER = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ho"}}]}
+_SPOKEN = {"messages": [{"role": "user", "content": _LONG}, {"role": "assistant", "content": "ho"}]}
+_RESPONSE = {"id": "r", "output": [{"role": "assistant", "content": [{"type": "output_text", "text": "ho"}]}]}
+LONG_LINES: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "Claude Code, the session's id behind the message": ("claude-code", [{**_SAID, **_MINE}]),
+    "Claude Code, a prompt that waited": (
+        "claude-code",
+        [{"type": "queue-operation", "operation": "enqueue", **_MINE, "content": _LONG}, {**_SAID, **_MINE}],
+    ),
+    "Claude Code, a note of a later version": (
+        "claude-code",
+        [{"type": "x", "y": _LONG}, {**_SAID, **_MINE}],
+    ),
+    "Claude Code, a short note of a later version": ("claude-code", [{"type": "x"}, {**_SAID, **_MINE}]),
+    "Responses, instructions": (
+        "openai-log",
+        [{"request": {"model": "m", "instructions": _LONG, "input": "hi"}, "response": _RESPONSE}],
+    ),
+    "Responses, input": ("openai-log", [{"request": {"model": "m", "input": _LONG}, "response": _RESPONSE}]),
+    "flat": ("openai-log", [{**_SPOKEN, "model": "m"}]),
+    "text completion": ("openai-log", [{"request": {"model": "m", "prompt": _LONG}, "response": _ANSWER}]),
+    "Continue": (
+        "continue",
+        [{"name": "chatInteraction", "data": {"prompt": _LONG, "completion": "ho", "userAgent": "a"}}],
+    ),
+    "Copilot": (
+        "copilot-cli",
+        [
+            {"type": "system.message", "data": {"role": "system", "content": _LONG}, **_EVENT},
+            {"type": "user.message", "data": {"content": "hi"}, **_EVENT},
+        ],
+    ),
+    "TensorZero": ("tensorzero", [{"metric_name": "comment", "value": _LONG, "inference_id": "i"}]),
+}
+
+
+@pytest.mark.parametrize("name", LONG_LINES)
+def test_a_first_line_of_any_length_is_read_to_its_end(tmp_path: Path, name: str) -> None:
+    """What tells the format stood behind the first 64 KiB; the whole log was of no known kind."""
+    kind, lines = LONG_LINES[name]
+    path = tmp_path / "one.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert kinds.kind_of(path) == kind
+    path.write_text("\ufeff" + "\r\n".join(map(json.dumps, lines)))  # no end of the last line
+    assert kinds.kind_of(path) == kind
+
+
+def test_a_line_is_read_no_further_than_readers_read_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is no JSON is not read on at all."""
+    monkeypatch.setattr(kinds, "MAX_LINE", 1 << 10)
+    heads: list[int] = []
+
+    class Adapter:
+        @staticmethod
+        def recognises(path: Path, head: bytes) -> bool:
+            heads.append(len(head))
+            return False
+
+    monkeypatch.setattr(kinds, "adapters", lambda: {"one": Adapter})
+    path = tmp_path / "one.jsonl"
+    for begins in ("{", "x"):
+        path.write_text(begins * (1 << 20))
+        assert kinds.kind_of(path) is None
+    assert heads == [2 * kinds.HEAD_BYTES + (2 << 10), kinds.HEAD_BYTES]

@@ -252,6 +252,35 @@ def test_a_pretty_document_and_snake_case(tmp_path: Path) -> None:
     assert not otel.recognises(path, b'{"spans": []}')
 
 
+def test_a_call_whose_texts_were_not_logged_is_the_agents_turn(path: Path) -> None:
+    """The default of all instrumentations; such spans vanished, and a verdict found no answer."""
+    told = {**CHAT, "gen_ai.response.id": "r1", "gen_ai.response.model": "m-1"}
+    turn = AgentTurn(session="c", id="r1", at=AT, place=Place(str(path), 1), text="", model="m-1", span="sp",
+                     duration_ms=1500.0)  # fmt: skip
+    assert read(path, span(told), span(told))[1:] == [turn]  # sent twice
+    unnamed = {name: one for name, one in told.items() if name != "gen_ai.operation.name"}
+    assert read(path, span(unnamed))[1:] == [turn]
+    for other in ({"gen_ai.operation.name": "embeddings"}, {"gen_ai.operation.name": "invoke_agent"},
+                  {"error.type": "timeout"}):  # fmt: skip
+        assert read(path, span({**told, **other})) == []
+    assert read(path, span(told, status={"code": 2})) == []
+
+
+def test_a_call_is_told_without_texts_only_where_no_record_has_them(path: Path) -> None:
+    told = {**CHAT, "gen_ai.response.id": "r1"}
+    asked = log("gen_ai.user.message", {}, {"content": "hi"})
+    answered = log("gen_ai.choice", {}, {"index": 0, "message": {"role": "assistant", "content": "ho"}})
+    framework = span(chat([ASK], [DONE], "r1"), spanId="outer")
+    details = log("gen_ai.client.inference.operation.details", chat([ASK], [DONE], "r1"))
+    for exports in ([asked, answered, span(told)], [span(told), asked, answered], [span(told), framework],
+                    [framework, span(told)], [details, span(told)], [span(told), details]):  # fmt: skip
+        items = read(path, *exports)
+        assert [type(one) for one in items if not isinstance(one, SessionStart)] == [UserTurn, AgentTurn]
+    seen = Seen()  # of an earlier file
+    read(path, asked, answered, seen=seen)
+    assert read(path, span(told), seen=seen) == []
+
+
 def test_the_pieces_of_a_stream_are_no_unknown_events(path: Path) -> None:
     told = span(chat([ASK], [DONE], "r1"), events=[{"name": "gen_ai.content.completion.chunk"}] * 2)
     assert [type(one) for one in read(path, told)] == [SessionStart, UserTurn, AgentTurn]

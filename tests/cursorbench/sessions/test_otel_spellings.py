@@ -196,3 +196,77 @@ def test_the_same_answer_twice_where_input_and_output_are_events_of_one_span(tmp
 
     items = read(tmp_path, [turn("fix", start=0), turn("fix", "Done.", "again", start=1)])
     assert [text for _, text in said(items)] == ["fix", "Done.", "again", "Done."]
+
+
+def said_and_done(items: list[Read]) -> list[tuple[str, ...]]:
+    of = {UserTurn: "text", AgentTurn: "text", ToolUse: "arguments", ToolEnd: "outcome"}
+    told = [(type(one).__name__, getattr(one, of[type(one)])) for one in items if type(one) in of]
+    return [(name, one.replace(" ", "") if name == "ToolUse" else one) for name, one in told]
+
+
+def told_once(result: str = "ok") -> list[tuple[str, ...]]:
+    """Two calls of the model, the second of which repeats the first."""
+    arguments = json.dumps(ARGUMENTS, separators=(",", ":"))
+    first = [("UserTurn", "fix"), ("AgentTurn", "let me see"), ("ToolUse", arguments)]
+    return [*first, ("ToolEnd", result), ("AgentTurn", "fixed")]
+
+
+def test_messages_of_openinference(tmp_path: Path) -> None:
+    """No attribute of theirs is a `gen_ai.` one; the spans vanished uncounted."""
+    call = {
+        "tool_calls.0.tool_call.id": "call_abcdefgh",
+        "tool_calls.0.tool_call.function.name": "str_replace",
+        "tool_calls.0.tool_call.function.arguments": json.dumps(ARGUMENTS),
+    }
+    asked = {
+        "role": "user",
+        "contents.0.message_content.type": "text",
+        "contents.0.message_content.text": "fix",
+    }
+    looks = {"role": "assistant", "content": "let me see", **call}
+    result = {"role": "tool", "content": "done", "tool_call_id": "call_abcdefgh"}
+
+    def told(which: str, *messages: dict[str, str]) -> dict[str, str]:
+        listed = enumerate(messages)
+        return {f"llm.{which}_messages.{n}.message.{key}": one for n, of in listed for key, one in of.items()}
+
+    about = {"openinference.span.kind": "LLM", "llm.model_name": "m", "session.id": "s"}
+    first = {**about, **told("input", asked), **told("output", looks)}
+    second = {**about, **told("input", asked, looks, result)}
+    second |= told("output", {"role": "assistant", "content": "fixed"})
+    items = read(tmp_path, [span(first), span(second, start=2, end=3)])
+    assert said_and_done(items) == told_once()
+    assert {(one.session, one.model) for one in only(items, AgentTurn)} == {("s", "m")}
+    assert [one.status for one in only(items, Edit)] == ["proposed", "applied"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_messages_of_vercels_sdk(tmp_path: Path, version: int) -> None:
+    """They were in no attribute that was read; the spans vanished uncounted."""
+    given, gives = ("args", "result") if version == 4 else ("input", "output")
+    call = {"toolCallId": "call_abcdefgh", "toolName": "str_replace"}
+    output = "done" if version == 4 else {"type": "error-text", "value": "done"}
+    asked = {"role": "user", "content": [{"type": "text", "text": "fix"}]}
+    text = {"type": "text", "text": "let me see"}
+    looks = {"role": "assistant", "content": [text, {"type": "tool-call", **call, given: ARGUMENTS}]}
+    result = {"role": "tool", "content": [{"type": "tool-result", **call, gives: output}]}
+    about = {"operation.name": "ai.generateText.doGenerate", "gen_ai.response.model": "m"}
+    first = {
+        **about,
+        "gen_ai.response.id": "r1",
+        "ai.prompt.messages": json.dumps([asked]),
+        "ai.response.text": "let me see",
+        "ai.response.toolCalls": json.dumps(
+            [{"toolCallType": "function", **call, given: json.dumps(ARGUMENTS)}]
+        ),
+    }
+    second = {
+        **about,
+        "gen_ai.response.id": "r2",
+        "ai.prompt.messages": json.dumps([asked, looks, result]),
+        "ai.response.text": "fixed",
+    }
+    outer = {"operation.name": "ai.generateText", "ai.prompt": "{}", "ai.response.text": "fixed"}
+    items = read(tmp_path, [span(first), span(second, start=2, end=3), span(outer, end=4)])
+    assert said_and_done(items) == told_once("ok" if version == 4 else "error")
+    assert [(one.id, one.model) for one in only(items, AgentTurn)] == [("r1", "m"), ("r2", "m")]

@@ -107,6 +107,78 @@ def test_what_cannot_be_read_is_left_out_with_its_place(
     assert any("notes.txt" in warning for warning in made.warnings)
 
 
+def test_people_are_told_where_what_was_left_out_stands(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """Only its reason was told, and files of no known kind by their names, which may all be the same."""
+    for name in "abcd":
+        log = tmp_path / "logs" / name / "full.jsonl"
+        log.parent.mkdir(parents=True)
+        log_of(log, f"s{name}", REQUESTS)
+        with log.open("a") as file:
+            file.write("{torn\n")
+        (tmp_path / "other" / name).mkdir(parents=True)
+        (tmp_path / "other" / name / "full.txt").write_text(f"buy milk, {name}")
+    made = collect(place, tmp_path / "logs", tmp_path / "other")
+    torn = [f"logs/{name}/full.jsonl:4" for name in "abc"]
+    unknown = [f"other/{name}/full.txt" for name in "abc"]
+    assert made.warnings == [
+        f"4 records quarantined: not valid JSON ({', '.join(torn)}, ...)",
+        f"4 files of no known kind of session log: {', '.join(unknown)}, ...",
+    ]
+    assert made.metrics["quarantined_at"] == {"not valid JSON": torn}
+    assert made.metrics["unknown_files_at"] == unknown
+    one = collect(place, tmp_path / "logs" / "a" / "full.jsonl", repository="shop")
+    assert one.warnings[0] == "1 record quarantined: not valid JSON (full.jsonl:4)"
+
+
+def test_logs_of_a_known_kind_without_an_answer_are_not_to_be_named(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """Naming the kind, as was advised, changes nothing."""
+    log = tmp_path / "logs" / "one.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"resourceSpans": []}\n{torn\n')
+    with pytest.raises(InconclusiveError) as told:
+        collect(place, tmp_path / "logs")
+    why = "1 file with no answer of an agent; 1 quarantined: not valid JSON (logs/one.jsonl:2)"
+    assert (str(told.value), told.value.hint) == (why, "docs/sources.md says what is read of each kind")
+    (log.parent / "notes.txt").write_text("buy milk")
+    with pytest.raises(
+        InconclusiveError, match=r"; 1 of no known kind of session log: logs/notes.txt$"
+    ) as told:
+        collect(place, tmp_path / "logs")
+    assert "--from" in told.value.hint
+
+
+def test_a_verdict_finds_an_answer_whose_text_was_not_logged(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """OpenTelemetry spans have no texts unless somebody wants them; these vanished uncounted."""
+    call = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r1", "gen_ai.response.model": "m1"}
+    thumb = {
+        "gen_ai.evaluation.name": "thumb",
+        "gen_ai.evaluation.score.label": "down",
+        "gen_ai.response.id": "r1",
+    }
+    times = {"startTimeUnixNano": "1760000000000000000", "endTimeUnixNano": "1760000001000000000"}
+    span = {"traceId": "t", "spanId": "s", "attributes": call, **times}
+    log = {
+        "eventName": "gen_ai.evaluation.result",
+        "timeUnixNano": "1760000002000000000",
+        "attributes": thumb,
+    }
+    exports = (
+        {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]},
+    )
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(one) + "\n" for one in exports))
+    made = collect(place, tmp_path / "one.jsonl")
+    assert (made.metrics["episodes"], made.metrics["generations"]) == (1, 1)
+    assert made.metrics["said"]["thumbs"] == 1
+    assert "feedback_without_its_answer" not in made.metrics["said"]
+
+
 def test_a_repository_that_git_does_not_read_is_no_empty_one(
     place: tuple[Workspace, Store], tmp_path: Path
 ) -> None:
@@ -147,7 +219,8 @@ def test_files_that_vanish_while_they_are_read_are_counted(
     made = collect(place, folder)
     assert made.metrics["files"] == 3
     assert made.metrics["quarantined"] == {"a file vanished after it was listed": 2}
-    assert "2 records quarantined: a file vanished after it was listed" in made.warnings
+    told = "2 records quarantined: a file vanished after it was listed (logs/c.jsonl, logs)"
+    assert told in made.warnings
 
 
 def test_where_there_is_no_file_it_says_so(place: tuple[Workspace, Store], tmp_path: Path) -> None:
