@@ -15,8 +15,9 @@ from typing import Final
 from cursorbench.redaction.credentials import credentials
 from cursorbench.redaction.entropy import high_entropy
 from cursorbench.redaction.personal import emails, home_paths
+from cursorbench.redaction.private_keys import private_keys
 from cursorbench.redaction.spans import KINDS, Kind, Span
-from cursorbench.redaction.vendors import api_keys, private_keys, web_tokens
+from cursorbench.redaction.vendors import api_keys, web_tokens
 
 _DETECTORS: Final[tuple[Callable[[str], Iterable[Span]], ...]] = (
     private_keys,
