@@ -152,6 +152,7 @@ def test_keys_of_vendors(name: str) -> None:
     ],
 )
 def test_what_is_masked(text: str, masked: str) -> None:
+    """`projects/-Users-bob-code` was expected to stay once: Claude Code keeps its logs under such names."""
     assert redact(text).text == masked
 
 
