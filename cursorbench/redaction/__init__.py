@@ -6,7 +6,7 @@ Not for: tokens, which are sealed and never altered; removing records.
 """
 
 from cursorbench.redaction.invisible import visible
-from cursorbench.redaction.masking import Redacted, Redactor, findings, mask, redact
+from cursorbench.redaction.masking import Redacted, Redactor, by_kind, findings, mask, redact
 from cursorbench.redaction.spans import KINDS, Kind
 
-__all__ = ["KINDS", "Kind", "Redacted", "Redactor", "findings", "mask", "redact", "visible"]
+__all__ = ["KINDS", "Kind", "Redacted", "Redactor", "by_kind", "findings", "mask", "redact", "visible"]

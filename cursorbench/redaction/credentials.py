@@ -7,6 +7,7 @@ Not for: forms of known vendors (`vendors.py`).
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ _NAME = rf"(?i:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))"
 _TAIL = r"(?i:[_-](?:key|value|hash|base64|b64|[0-9]{1,2}|dev|test|prod|staging|live)){0,2}"
 _ASSIGNED = re.compile(
     _NAME + _TAIL + r"(?P<close>\\{0,3}[\"'`]?\]?)(?P<colon>[ \t]{0,4}(?:(?:=>|:=|=(?!=)|:(?!:))[ \t]{0,4}))"
-    r"(?:(?P<open>[bruf]{0,2}\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]{0,512}+)|(?P<bare>[^\s\"'`,;&<>|(){}\\]{4,512}+))"
+    r"(?:(?P<open>[bruf]{0,2}\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]{0,4096}+)|(?P<bare>[^\s\"'`,;&<>|(){}\\]{4,4096}+))"
 )
 _FLAG = re.compile(
     rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{_NAME}(?:=|[ \t]{{1,4}})(?:\\?[\"'])?"
@@ -40,7 +41,19 @@ _BEARER = re.compile(r"(?i:\bbearer[ \t]{1,4})(?P<value>[A-Za-z0-9._~+/=-]{16,40
 _CURL = re.compile(
     r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?[^\s:\"'$/]{1,128}:(?P<value>[^\s\"'$]{1,256}+)"
 )
-_URL = re.compile(r"://(?P<user>[^\s/?#:@\[\]\"'`<>{}]{0,256}+)(?::(?P<value>[^\s/?#@\"'`<>]{1,256}+))?@")
+_AUTH = re.compile(  # of Docker's config.json and .npmrc: base64 of user:password
+    r"(?<![A-Za-z0-9])_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:\\{0,3}[\"'])?"
+    r"(?P<value>[A-Za-z0-9+/]{8,1024}+={0,2})(?![A-Za-z0-9+/=_.(-])"
+)
+_USER = r"://(?P<user>[^\s/?#:@\[\]\"'`<>{}]{0,256}+)"
+_PAST_AT = r"(?:@[^\s/?#@\"'`<>\\:,]{1,64}+(?=@)){0,3}"  # a password with @ in it ends at the last one
+_URLS = (
+    re.compile(rf"{_USER}(?::(?P<value>[^\s/?#@\"'`<>]{{1,256}}+{_PAST_AT}))?@"),
+    re.compile(  # a password that holds what should have been escaped; not a port and a path with an @
+        rf"{_USER}:(?!/|\d{{1,5}}(?:[/?#;,]|\Z)|(?i:port)\b)(?P<value>[^\s/?#@\"'`<>\\]{{0,128}}+[/?#]"
+        rf"[^\s@\"'`<>\\]{{0,128}}+{_PAST_AT})(?=@(?!sha256:)[\w.-]{{1,253}}+(?:[:/?,;)\s\"'`<>\\]|\Z))"
+    ),
+)
 
 _GAP = r"(?:\s|\\{1,2}[nrt]){1,8}"
 _PLACE = (
@@ -110,6 +123,9 @@ def credentials(text: str) -> Iterator[Span]:
         for match in pattern.finditer(text):
             if not _REFERENCE.match(match["value"]):
                 yield _span(match, "value")
+    for match in _AUTH.finditer(text):
+        if _user_and_password(match["value"]):
+            yield _span(match, "value")
     yield from _in_urls(text)
 
 
@@ -153,13 +169,24 @@ def _shell(match: re.Match[str], text: str) -> bool:
 
 def _in_urls(text: str) -> Iterator[Span]:
     """`scheme://user:PASSWORD@host`, and `scheme://TOKEN@host` where the user looks like a key."""
-    for match in _URL.finditer(text):
-        value = match["value"]
-        if value is not None:
-            if not _TEMPLATE.match(value):
-                yield _span(match, "value")
-        elif len(match["user"]) >= 16 and _mixed(match["user"]):
-            yield _span(match, "user")
+    for pattern in _URLS:
+        for match in pattern.finditer(text):
+            value = match["value"]
+            if value is not None:
+                if not _TEMPLATE.match(value):
+                    yield _span(match, "value")
+            elif len(match["user"]) >= 16 and _mixed(match["user"]):
+                yield _span(match, "user")
+
+
+def _user_and_password(value: str) -> bool:
+    """Whether it is base64 of `user:password`."""
+    try:
+        plain = base64.b64decode(value + "=" * (-len(value) % 4)).decode("utf-8")
+    except ValueError:
+        return False
+    user, colon, password = plain.partition(":")
+    return bool(user and colon and password) and plain.isprintable()
 
 
 def _mixed(value: str) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from cursorbench.redaction.credentials import credentials
 from cursorbench.redaction.entropy import high_entropy
 from cursorbench.redaction.personal import emails, home_paths
+from cursorbench.redaction.private_keys import private_keys
 from cursorbench.redaction.spans import KINDS, Kind, Span
-from cursorbench.redaction.vendors import api_keys, private_keys, web_tokens
+from cursorbench.redaction.vendors import api_keys, web_tokens
 
 _DETECTORS: Final[tuple[Callable[[str], Iterable[Span]], ...]] = (
     private_keys,
@@ -58,8 +59,12 @@ class Redactor:
 
     def report(self) -> dict[str, object]:
         """For a run's metrics: `{"texts": n, "changed": n, "masked": {kind: n}}`."""
-        masked = {kind: self.counts[kind] for kind in KINDS if self.counts[kind]}
-        return {"texts": self.texts, "changed": self.changed, "masked": masked}
+        return {"texts": self.texts, "changed": self.changed, "masked": by_kind(self.counts)}
+
+
+def by_kind(counts: Mapping[Kind, int]) -> dict[Kind, int]:
+    """Masks by kind, in the order of `KINDS`, without those of which there are none."""
+    return {kind: counts[kind] for kind in KINDS if counts.get(kind)}
 
 
 def mask(kind: Kind) -> str:
@@ -76,7 +81,7 @@ def redact(text: str) -> Redacted:
             break
         text = _masked(text, spans)
         counts.update(span.kind for span in spans)
-    return Redacted(text, {kind: counts[kind] for kind in KINDS if counts[kind]})
+    return Redacted(text, by_kind(counts))
 
 
 def findings(text: str) -> list[tuple[int, int, Kind]]:

@@ -20,10 +20,17 @@ _DISK = (  # where homes of many people lie on machines that share them
     r"(?:/(?:mnt|media|net|nfs|gpfs|lustre|beegfs|ceph|cephfs|cluster|hpc)\d{0,3}(?:/[\w.-]{1,32})?"
     r"|/(?:data|disk|scratch|work|storage|vol|export|raid|ssd|nvme|hdd|nas|fs)\d{0,3})"
 )
-_ABOVE = rf"(?:/var|/usr|/srv|/private|/[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK})?"
-_HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users)/"
+_ABOVE = rf"(?:/var|/usr|/srv|/private|/(?:cygdrive/)?[a-z]|/Volumes/[^/\n:\"'`]{{1,32}}|{_DISK})?"
+_BLANK = r"(?:\\{0,2}[ ]|%20)"
+_SETTINGS = rf"(?:Documents{_BLANK}and{_BLANK}Settings|DOCUME~1)"  # where Windows had homes before Vista
+_HOME = rf"{_BEGINS}{_ABOVE}/(?:home\d{{0,2}}|Users|{_SETTINGS})/"
+_SLASH = r"\\{1,3}/"
 _HOMES = (
     re.compile(_HOME + _NAME),
+    re.compile(  # as some JSON has it, a stroke before each slash
+        rf"\\(?:(?<![\w.~\]\\-]\\)|(?<=\\[nrt]\\))\\{{0,2}}/(?:(?:mnt|cygdrive){_SLASH})?"
+        rf"(?:(?:[a-z]|var|usr|srv|private|data|export){_SLASH})?(?:home\d{{0,2}}|Users){_SLASH}{_NAME}"
+    ),
     re.compile(rf"{_BEGINS}{_DISK}/users/{_NAME}(?=/)"),  # without the end it may be a route of some API
     *(  # between quotes a name with blanks ends where the next folder begins
         re.compile(
@@ -36,7 +43,9 @@ _HOMES = (
         rf"(?i)[\\/]{{2}}wsl(?:\$|\.localhost)[\\/]{{1,4}}[^\s\\/]{{1,64}}[\\/]{{1,4}}home[\\/]{{1,4}}{_NAME}"
     ),
     re.compile(
-        r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z]:[\\/]{1,8}Users[\\/]{1,8}(?P<name>[^\s\\/:*?\"<>|]"
+        r"(?i)(?:(?<![a-z0-9])|(?<=\\[nrt]))[a-z](?::|%3A)[\\/]{1,8}"
+        rf"(?:Users|{_SETTINGS})"
+        r"[\\/]{1,8}(?P<name>[^\s\\/:*?\"<>|]"
         r"(?:[^\n\\/:*?\"<>|]{0,63}(?=\\)|[^\s\\/:*?\"'<>|]{0,63}))"
     ),
     re.compile(  # a folder of another machine, as editors name it
@@ -44,9 +53,16 @@ _HOMES = (
         rf"/(?:home|Users)/{_NAME}"
     ),
     re.compile(r"(?i)(?:%2F|%5C)(?:home|Users)(?:%2F|%5C)(?P<name>[\w.-]{1,64})"),  # a path in a URL
-    re.compile(r"(?<![\w/-])-(?:Users|home)-(?P<name>[A-Za-z0-9_.]{1,64})(?=-)"),  # a path made a folder name
+    re.compile(  # a path made a folder name, as Claude Code's projects are
+        r"-(?:(?<![\w-]-)|(?<=\\[nrt]-))(?P<project>(?<=projects[\\/]-)|(?<=projects\\\\-))?"
+        r"(?:mnt-[a-z]-|var-|private-|data-|export-)?(?:Users|home)-(?P<name>\w{1,64}+)(?(project)|(?=-))"
+    ),
+    re.compile(
+        r"--(?:(?<=(?<![\w-])[A-Za-z]--)|(?<=\\[nrt][A-Za-z]--))(?:Users|Documents-and-Settings)-"
+        r"(?P<name>\w{1,64})"
+    ),
 )
-_NOBODY = frozenset({"shared", "public", "default", "all users", "...", "..", ".", "*", "~"})
+_NOBODY = frozenset({"shared", "public", "default", "default user", "all users", "...", "..", ".", "*", "~"})
 
 
 def emails(text: str) -> Iterator[Span]:

@@ -190,6 +190,7 @@ def _left_out(report: Report) -> str:
 
 def _extremes(report: Report) -> str:
     from cursorbench.redaction import visible
+    from stages.report import shown
 
     rows = [
         (
@@ -201,4 +202,5 @@ def _extremes(report: Report) -> str:
         for place, of in (("best", report.best), ("worst", report.worst))
         for one in of
     ]
-    return table(("EPISODES", "REWARD", "ID", "LARGEST TERMS"), rows)
+    found = table(("EPISODES", "REWARD", "ID", "LARGEST TERMS"), rows)
+    return f"{found}\n\nmasked in their texts: {shown.masked(report.masked)}" if report.masked else found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from cursorbench.redaction import Kind, by_kind
 from stages.distill.config import JudgeConfig
 from stages.distill.questions import Question
 from stages.stage import Outcome
@@ -17,8 +20,11 @@ COLUMN = "dissatisfied_followup"
 
 def judged_followups(
     measured: pa.Table, asked: Sequence[Question], config: JudgeConfig, cache: Path
-) -> tuple[pa.Table, dict[str, int]]:
-    """The measured episodes with the judge's values where it gave any, and its counts; {} without a judge."""
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The measured episodes with the judge's values where it gave any, and its counts; {} without a judge.
+
+    Among the counts is `masked`: what redaction took out of the texts that it was asked about, by kind.
+    """
     if not config.url:
         return measured, {}
     from stages.distill.judge import judge
@@ -32,10 +38,12 @@ def judged_followups(
     ]
     index = measured.schema.get_field_index(COLUMN)
     column = pa.array(values, type=measured.schema.field(index).type)
-    return measured.set_column(index, measured.schema.field(index), column), found.metrics()
+    masked = sum((Counter(question.masked) for question in asked), Counter[Kind]())
+    counts = {**found.metrics(), "masked": by_kind(masked)}
+    return measured.set_column(index, measured.schema.field(index), column), counts
 
 
-def with_judge(outcome: Outcome, config: JudgeConfig, counts: dict[str, int]) -> Outcome:
+def with_judge(outcome: Outcome, config: JudgeConfig, counts: dict[str, Any]) -> Outcome:
     """The counts among the run's metrics, the judge in the artifact, and a warning when it did not answer."""
     told = {"model": config.model, "votes": config.votes}
     lasting = {**told, "decided": counts["asked"] - counts["fallback"], "fallback": counts["fallback"]}

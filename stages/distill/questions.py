@@ -6,9 +6,9 @@ that no cut hides a secret from it. Not for: asking (`judge.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cursorbench.redaction import redact
+from cursorbench.redaction import Kind, Redactor
 from stages.distill.signals.followup.features import Followup
 
 READ_CHARACTERS = 20_000  # of each end of a longer text
@@ -24,28 +24,31 @@ class Question:
     message: str
     request: str
     answer_end: str
+    masked: dict[Kind, int] = field(default_factory=dict, compare=False)  # how often, in all three
 
 
 def question(episode: str, case: Followup) -> Question:
     """What a judge is asked about one episode's follow-up."""
+    redactor = Redactor()
     return Question(
         episode,
-        shown(case.message, MESSAGE_CHARACTERS),
-        shown(case.request, CONTEXT_CHARACTERS),
-        _safe(case.answer).strip()[-CONTEXT_CHARACTERS:],
+        shown(case.message, MESSAGE_CHARACTERS, redactor),
+        shown(case.request, CONTEXT_CHARACTERS, redactor),
+        _safe(case.answer, redactor).strip()[-CONTEXT_CHARACTERS:],
+        dict(redactor.counts),
     )
 
 
-def shown(text: str, limit: int) -> str:
+def shown(text: str, limit: int, redactor: Redactor | None = None) -> str:
     """Redacted, and of a longer text the first two thirds and the last third of `limit` characters."""
-    text = _safe(text).strip()
+    text = _safe(text, redactor or Redactor()).strip()
     if len(text) <= limit:
         return text
     head = limit * 2 // 3
     return f"{text[:head]}\n[...]\n{text[head - limit :]}"
 
 
-def _safe(text: str) -> str:
+def _safe(text: str, redactor: Redactor) -> str:
     if len(text) > 2 * READ_CHARACTERS:
         text = text[:READ_CHARACTERS] + "\n" + text[-READ_CHARACTERS:]
-    return redact(text).text
+    return redactor(text)

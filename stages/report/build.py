@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cursorbench.redaction import Kind, by_kind
 from stages import schemas
 from stages.errors import UsageError
 from stages.forget.since import times_of
@@ -71,11 +73,19 @@ class Report:
         few = len(self.refs) <= _NAMED
         return ", ".join(self.refs) if few else f"{len(self.refs)} experiences up to {self.refs[-1]}"
 
+    @property
+    def masked(self) -> dict[Kind, int]:
+        """What redaction took out of the texts of the examples, by kind."""
+        counts: Counter[Kind] = Counter()
+        for one in (*self.best, *self.worst):
+            counts.update(one.masked)
+        return by_kind(counts)
+
     def to_json(self) -> dict[str, Any]:
         """Plain fields, for `--json`."""
         plain = {**self.__dict__, "figures": ()}
         found: dict[str, Any] = asdict(Report(**plain))
-        found["ref"] = self.ref
+        found["ref"], found["masked"] = self.ref, self.masked
         found["figures"] = [
             {"name": f.name, "title": f.title, "about": f.about, "unit": f.unit, "better": f.better}
             for f in self.figures

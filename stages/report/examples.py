@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cursorbench.redaction import Kind, Redactor, by_kind
 from stages import schemas, tables
 from stages.distill.spec import RewardSpec, parse
 from stages.errors import InputMissingError, IntegrityError
@@ -44,7 +45,8 @@ SHOWN_STATE, FORGOTTEN, GONE, UNREADABLE, WITHHELD = "shown", "forgotten", "gone
 class Example:
     """One episode, the terms of its reward by size.
 
-    `state` says whether its texts are here: shown, forgotten, gone, unreadable, withheld.
+    `state` says whether its texts are here: shown, forgotten, gone, unreadable, withheld. `masked`: what
+    redaction took out of the two texts, by kind, cut off parts included.
     """
 
     episode_id: str
@@ -55,6 +57,7 @@ class Example:
     state: str
     request: str = ""
     answer: str = ""
+    masked: dict[Kind, int] = field(default_factory=dict)
 
 
 def extremes(table: pa.Table, each: int = EACH) -> tuple[list[int], list[int]]:
@@ -109,7 +112,9 @@ def examples(
 def _with_texts(example: Example, opened: tuple[str, str, str]) -> Example:
     state, request, answer = opened
     said = _THOUGHT.sub("", answer)
-    return replace(example, state=state, request=fit(request, SHOWN), answer=fit_end(said, SHOWN))
+    redactor = Redactor()
+    request, answer = fit(request, SHOWN, redactor), fit_end(said, SHOWN, redactor)
+    return replace(example, state=state, request=request, answer=answer, masked=by_kind(redactor.counts))
 
 
 def _example(row: dict[str, Any], spec: RewardSpec, price: float | None) -> Example:

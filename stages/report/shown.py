@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from cursorbench.redaction import Kind
 from stages.report.figures import NONE_TOLD, UNKNOWN, Figure, Reading
 
 POPULATIONS = {
@@ -74,6 +76,11 @@ def cell(reading: Reading, figure: Figure) -> str:
         return shown if shown in ("not measured", UNKNOWN) else "-"
     ends = interval(reading, figure).removesuffix(" %").replace(" to ", "-")
     return f"{shown} [{ends}] n={reading.n}" if ends else f"{shown} n={reading.n}"
+
+
+def masked(counts: Mapping[Kind, int]) -> str:
+    """`3 home_path, 1 email`; "nothing" for none."""
+    return ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) or "nothing"
 
 
 def when(at: int, *, time: bool = False) -> str:

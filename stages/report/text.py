@@ -6,20 +6,24 @@ secret that is cut in half is one no more to a detector; so the cut comes last.
 
 from __future__ import annotations
 
-from cursorbench.redaction import redact, visible
+from cursorbench.redaction import Redactor, visible
 
 
-def fit(text: str, limit: int) -> str:
-    """At most `limit` characters of a text that somebody else wrote, and a mark where it was cut."""
-    shown = _shown(text)
+def fit(text: str, limit: int, redactor: Redactor | None = None) -> str:
+    """At most `limit` characters of a text that somebody else wrote, and a mark where it was cut.
+
+    Args:
+        redactor: keeps count of what was masked, in the whole text.
+    """
+    shown = _shown(text, redactor)
     return shown if len(shown) <= limit else shown[:limit].rstrip() + "…"
 
 
-def fit_end(text: str, limit: int) -> str:
+def fit_end(text: str, limit: int, redactor: Redactor | None = None) -> str:
     """As `fit`, but the end of the text: where an answer says what became of the request."""
-    shown = _shown(text)
+    shown = _shown(text, redactor)
     return shown if len(shown) <= limit else "…" + shown[len(shown) - limit :].lstrip()
 
 
-def _shown(text: str) -> str:
-    return redact(visible(text)).text.strip()
+def _shown(text: str, redactor: Redactor | None) -> str:
+    return (redactor or Redactor())(visible(text)).strip()

@@ -53,6 +53,7 @@ def test_the_table_says_what_is_known_and_what_is_not(workspace: Workspace, rtrl
     assert "repository: shop only" in lines
     assert any(line.startswith("from the gradient  text_only") for line in lines)
     assert SECRET not in done.stdout
+    assert "masked in their texts" not in done.stdout
     assert "a cart" not in done.stdout  # the terminal shows no text of anybody
 
 
@@ -89,6 +90,7 @@ def test_the_page_is_written_again_and_nothing_else_is_replaced(
         done = rtrl(workspace, "--html", str(page))
         assert (done.returncode, done.stderr.strip()) == (0, f"wrote {page}")
     assert page.read_text().startswith("<!doctype html>")
+    assert " api_key\n" in done.stdout.partition("masked in their texts: ")[2]
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     done = rtrl(workspace, "--html", str(notes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import string
 import time
@@ -14,6 +16,8 @@ from cursorbench.redaction import KINDS, Redactor, mask, redact
 
 BODY = "MIIEowIBAAKCAQEA7bq8fS0m2kQ9vXrT1yZ3" * 3
 KEY = "9fK2mQ7xT4vB8nZ1pL5wR3cY6"
+LINE = "MIIEowIBAAKCAQEA7bq8fS0m2kQ9vXrT1yZ3" + "q8fS0m2kQ9vXrT1yZ3aB+cD/eF9g"
+LOGIN = base64.b64encode(b"bob:s3cret").decode()
 VENDOR = {
     "anthropic": "sk-ant-api03-" + "Ab3-_xY9" * 6,
     "openai": "sk-proj-" + "aB3dE6gH9" * 5,
@@ -28,6 +32,20 @@ VENDOR = {
     "npm": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789",
     "sendgrid": "SG." + "a" * 22 + "." + "b" * 43,
     "telegram": "123456789:" + "AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr",
+    "gitlab, with its routing": "glpat-" + "abcDEF123456ghiJKL78-ab_cdef" + ".01." + "a1b2c3d4e",
+    "slack, a browser's": "xoxc-" + "123456789012-123456789012-123456789012-" + "a1b2c3d4" * 8,
+    "slack, a browser's cookie": "xoxd-" + "aB3%2FdE6%2BgH9" * 6 + "%3D",
+    "slack, a workflow": "hooks.slack.com/workflows/" + "T0ABCDEF1/A0ABCDEF1/123456789012345678/abcdEFGH1234",
+    "azure": "aB3" + "8Q~" + "deghjklmno.pqrstuv-wxyzABCDEF_GHI1",
+    "airtable": "pat" + "aB3dE6gH9jK1lM" + "." + "a1b2c3d4" * 8,
+    "mailgun": "key-" + "a1b2c3d4" * 4,
+    "langsmith": "lsv2_pt_" + "a1b2c3d4" * 4 + "_a1b2c3d4e5",
+    "langsmith, a service's": "lsv2_sk_" + "a1b2c3d4" * 4 + "_a1b2c3d4e5",
+    "rubygems": "rubygems_" + "a1b2c3d4" * 6,
+    "pulumi": "pul-" + "a1b2c3d4" * 5,
+    "resend": "re_" + "abcdEFGH" + "_" + "ijklmnopQRSTUVWX1234yzab",
+    "paypal": "access_token" + "$production$" + "a1b2c3d4e5f6g7h8" + "$" + "a1b2c3d4" * 4,
+    "1password": "ops_" + "eyJzaWduSW5BZGRyZXNz" * 12,
 }
 
 
@@ -76,6 +94,13 @@ def test_keys_of_vendors(name: str) -> None:
         ("curl -u bob:s3cret x.org", "curl -u bob:[redacted:credential] x.org"),
         ("Authorization: Basic Ym9iOnMzY3JldA==", "Authorization: Basic [redacted:credential]"),
         ("postgres://bob:pa55@db/x", "postgres://bob:[redacted:credential]@db/x"),
+        ("postgres://bob:pa/s5#w@db/x", "postgres://bob:[redacted:credential]@db/x"),
+        ("redis://:pa?s5@10.0.0.1:6379", "redis://:[redacted:credential]@10.0.0.1:6379"),
+        ("https://bob:p@s5@x/r.git", "https://bob:[redacted:credential]@x/r.git"),
+        ('{"auth": "' + LOGIN + '"}', '{"auth": "[redacted:credential]"}'),
+        (r"{\"auth\":\"" + LOGIN + r"\"}", r"{\"auth\":\"[redacted:credential]\"}"),
+        (f"//r.x/:_auth={LOGIN}", "//r.x/:_auth=[redacted:credential]"),
+        (f'"SessionToken": "{"aB3dE6gH" * 100}=="', '"SessionToken": "[redacted:credential]"'),
         ("https://a1b2c3d4e5f6a7b8@x/r.git", "https://[redacted:credential]@x/r.git"),
         ("https://x/cb?token=abc123def456&y=1", "https://x/cb?token=[redacted:credential]&y=1"),
         ("mail alice.b+c@corp.io.", "mail [redacted:email]."),
@@ -86,8 +111,17 @@ def test_keys_of_vendors(name: str) -> None:
         (r'"C:\\Users\\Eve Smith\\x"', r'"C:\\Users\\[redacted:home_path]\\x"'),
         (r"at\n/Users/bob/x", r"at\n/Users/[redacted:home_path]/x"),
         ("/c/Users/eve/x", "/c/Users/[redacted:home_path]/x"),
-        ("projects/-Users-bob-code", "projects/-Users-bob-code"),
+        ("projects/-Users-bob-code", "projects/-Users-[redacted:home_path]-code"),
         (" -Users-bob-code", " -Users-[redacted:home_path]-code"),
+        (r"ls\n-mnt-c-Users-bob-x", r"ls\n-mnt-c-Users-[redacted:home_path]-x"),
+        ("~/.claude/projects/-home-bob/a.jsonl", "~/.claude/projects/-home-[redacted:home_path]/a.jsonl"),
+        (r"projects\C--Users-bob-code", r"projects\C--Users-[redacted:home_path]-code"),
+        ("`file:///c%3A/Users/bob/One%20x`", "`file:///c%3A/Users/[redacted:home_path]/One%20x`"),
+        ("/cygdrive/c/Users/bob/x", "/cygdrive/c/Users/[redacted:home_path]/x"),
+        (r"C:\Documents and Settings\bob\x", r"C:\Documents and Settings\[redacted:home_path]\x"),
+        ("/c/Documents and Settings/bob/x", "/c/Documents and Settings/[redacted:home_path]/x"),
+        (r'{"cwd":"\/Users\/bob\/x"}', r'{"cwd":"\/Users\/[redacted:home_path]\/x"}'),
+        (r"file:\/\/\/mnt\/c\/Users\/bob", r"file:\/\/\/mnt\/c\/Users\/[redacted:home_path]"),
         ("/data/home/alice/x", "/data/home/[redacted:home_path]/x"),
         ("see /nfs/home/alice", "see /nfs/home/[redacted:home_path]"),
         (
@@ -118,6 +152,7 @@ def test_keys_of_vendors(name: str) -> None:
     ],
 )
 def test_what_is_masked(text: str, masked: str) -> None:
+    """`projects/-Users-bob-code` was expected to stay once: Claude Code keeps its logs under such names."""
     assert redact(text).text == masked
 
 
@@ -159,6 +194,25 @@ def test_what_is_masked(text: str, masked: str) -> None:
         "SGVsbG8gd29ybGQsIHRoaXMgaXMgYSBmaXh0dXJlMQ==",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq3Xb1nT0pL5wR3cY6hV8uJ2kD4fS7aQ9eZ1xC5vB8n",
         "-----BEGIN RSA PRIVATE KEY----- is how one begins",
+        'assert line == "-----END RSA PRIVATE KEY-----"',
+        'if "-----BEGIN RSA PRIVATE KEY-----" in open("/var/lib/projects/of/some/thing/x.py").read(): x()',
+        f"-----BEGIN CERTIFICATE-----\n{LINE}\n{LINE}\n-----END CERTIFICATE-----",
+        f"{LINE}\n{LINE}\n-----END PUBLIC KEY-----",
+        f"data:image/png;base64,{LINE * 20}",
+        "import re_export; re_exported_names_that_are_long_ones_too2 re_12345678_somethingthatislongenough",
+        "cache-key-d41d8cd98f00b204e9800998ecf8427e /key-d41d8cd98f00b204e9800998ecf8427e",
+        "key-d41d8cd98f00b204e9800998ecf8427e.json key-d41d8cd98f00b204e9800998ecf8427e8b49153f",
+        "pul-request repul-8b49153f2a9d0c1e6b7a8f9e0d1c2b3a4f5e6d7c rubygems_mirror lsv2_pt_example",
+        "pattern.matches patchwork2023x.8b49153f2a9d0c1e6b7a8f9e0d1c2b3a4f5e6d7c access_token$production$x",
+        "xoxd-example ops_eyes FAQ~8Q~7 https://hooks.slack.com/workflows/ https://api.slack.com/workflows/a/b/c/d",
+        "http://localhost:3000/@vite/client http://127.0.0.1:8080/x#y@z http://a.io:80,http://b/@c",
+        "https://unpkg.com:443/react@18.2.0/x.js http://host:port/x@y http://h:${PORT}/@x",
+        "https://x.io/a:b/c@d docker://hub/a:1/b@sha256:8b49153f2a9d ssh://git@x.io:a/b@main",
+        'auth: passport, "auth": "required", auth = getAuth(x), "author": "' + LOGIN + '"',
+        r"https:\/\/x.com\/home\/index.html and \/app\/src\/home\/page",
+        "x--users-list ab--Users-list --home-dir=x app-home-page- src/app-Users-list-x",
+        "file:///d%3A/dev/x, Documents and Settings of yours",
+        r"C:\Documents and Settings\All Users\x",
     ],
 )
 def test_what_is_left(text: str) -> None:
@@ -175,6 +229,43 @@ def test_what_is_left(text: str) -> None:
 )
 def test_private_keys_go_as_a_whole(block: str) -> None:
     assert redact(f'key: "{block}"; x').text == f'key: "{mask("private_key")}"; x'
+
+
+SHOWN = {
+    "of Python": "\n".join(f'    "{line}\\n"' for line in ("{}", LINE, LINE, "q3Xb9Q==")),
+    "of JSON": json.dumps(["{}", LINE, LINE, "q3Xb9Q=="]),
+    "with numbers": "\n".join(f"{n:6}→{line}" for n, line in enumerate(("{}", LINE, LINE, "q3Xb9Q=="), 8)),
+    "of a diff": "\n".join(f"+{line}" for line in ("{}", LINE, LINE, "q3Xb9Q==")),
+    "escaped": "\\n".join(("{}", LINE, LINE, "q3Xb9Q==")),
+    "with its headers": "\n".join(
+        f'"{line}\\n"' for line in ("{}", "Proc-Type: 4,ENCRYPTED", "", LINE, LINE, "q3Xb9Q==")
+    ),
+}
+
+
+@pytest.mark.parametrize("form", SHOWN)
+def test_a_private_key_cut_off_at_its_end(form: str) -> None:
+    found = redact(SHOWN[form].replace("{}", "-----BEGIN RSA PRIVATE KEY-----") + "\n(What is it?)")
+    assert found.counts == {"private_key": 1}
+    assert found.text.endswith("(What is it?)")
+    assert not re.search("MIIE|eF9g|q3Xb", found.text)
+
+
+@pytest.mark.parametrize("form", [name for name in SHOWN if name != "with its headers"])
+def test_a_private_key_cut_off_at_its_begin(form: str) -> None:
+    lines = SHOWN[form].replace("{}", LINE)
+    found = redact(f"What is it?\n{lines}\n-----END RSA PRIVATE KEY-----\nA key.")
+    assert found.counts == {"private_key": 1}
+    assert found.text.startswith("What is it?")
+    assert found.text.endswith(mask("private_key") + "\nA key.")
+    assert not re.search("MIIE|eF9g|q3Xb", found.text)
+
+
+def test_of_a_private_key_no_piece_of_a_line_is_left() -> None:
+    text = f"{LINE[-20:]}\n{LINE}\n{LINE}\n-----END OPENSSH PRIVATE KEY-----\nok"
+    assert redact(text).text == f"{mask('private_key')}\nok"
+    cut = f'"-----BEGIN OPENSSH PRIVATE KEY-----\\n"\n"{LINE}\\n"\n"{LINE[:9]}'
+    assert redact(cut).text == f'"{mask("private_key")}'
 
 
 def test_web_tokens() -> None:
@@ -258,7 +349,16 @@ def test_a_planted_password_never_survives(
     assert value not in redact(text).text
 
 
-HOSTILE = ("a", "eyJ", "sk-", "://", "a@", "x@a.", 'password="', "-----BEGIN RSA PRIVATE KEY-----")
+HOSTILE: tuple[str, ...] = (
+    "a",
+    "eyJ",
+    "sk-",
+    "://",
+    "a@",
+    "x@a.",
+    'password="',
+    "-----BEGIN RSA PRIVATE KEY-----",
+)
 HOSTILE += (
     "/home/a",
     "C:\\Users\\a",
@@ -270,6 +370,20 @@ HOSTILE += (
     "glagent-",
     "{",
     "/:_authToken",
+    "://a:b/",
+    "://a:b@",
+    "-----END RSA PRIVATE KEY-----",
+    f"{LINE}\n",
+    f"-----END RSA PRIVATE KEY-----\n{LINE}\n",
+    f'-----BEGIN RSA PRIVATE KEY-----\n"{LINE}',
+    "-----BEGIN RSA PRIVATE KEY-----Version: ",
+    "-Users-",
+    "\\/Users",
+    "c%3A/Users/a",
+    'auth="',
+    "a8Q~",
+    "re_A1",
+    "xoxd-",
 )
 
 

@@ -61,7 +61,7 @@ def rewarded(artifact: Artifact) -> dict[str, dict[str, Any]]:
     }
 
 
-def a_click(world: World) -> None:
+def a_click(world: World, said: str = "still wrong") -> None:
     """Ada asks for a change, the agent edits and reports, she says it is still wrong and reverts nothing;
     an hour later one of the two changed lines is as the agent left it."""
     from stages.records import ToolCall
@@ -78,7 +78,7 @@ def a_click(world: World) -> None:
         answer="Done.", duration_ms=300.0,
     )  # fmt: skip
     world.event("g1", "edit_applied", 500, path="area.py", before=BEFORE, after=AFTER)
-    world.event("g2", "user_message", 60_000, text="still wrong")
+    world.event("g2", "user_message", 60_000, text=said)
     world.event(
         "g1", "edit_survival", HOUR + 500, path="area.py", horizon_s=3600, now="def area(w, h):\n    pass\n"
     )

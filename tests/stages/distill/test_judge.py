@@ -250,6 +250,7 @@ def test_every_text_of_a_question_is_redacted() -> None:
     assert asked.request == "here is [redacted:api_key]"
     assert asked.answer_end.endswith("done with [redacted:api_key]")
     assert key not in json.dumps(messages(asked))
+    assert asked.masked == {"api_key": 4}
 
 
 def test_what_behaviour_decides_is_not_asked(server: Server, world: World) -> None:
@@ -269,6 +270,13 @@ def test_distill_takes_the_judges_word(server: Server, world: World) -> None:
     assert experience.meta["judge"] == {"model": "m", "votes": 1, "decided": 1, "fallback": 0}
     assert result.metrics["judge"]["answered"] == 1
     assert json.loads(server.bodies[0]["messages"][1]["content"])["message"] == "still wrong"
+
+
+def test_distill_tells_what_was_masked_before_the_judge_saw_it(server: Server, world: World) -> None:
+    a_click(world, "still wrong in /home/alice/x and /home/bob/y, ask ada@example.org")
+    result = distilled(world, f'distill.judge={{"url": "{server.url}", "model": "m", "votes": 1}}')
+    assert result.metrics["judge"]["masked"] == {"email": 1, "home_path": 2}
+    assert "alice" not in server.bodies[0]["messages"][1]["content"]
 
 
 def test_distill_goes_on_without_the_judge(world: World) -> None:

@@ -66,6 +66,9 @@ def test_examples_say_what_was_asked_without_its_secrets(logs: tuple[Workspace, 
     assert all(one.request.startswith("<b>add</b> a cart") for one in found.worst)
     assert all("[redacted:" in one.request for one in found.worst)
     assert SECRET not in json.dumps(found.to_json())
+    assert [one.masked for one in found.worst] == [{"api_key": 1}] * 3
+    asked = sum("[redacted:api_key]" in one.request for one in (*found.best, *found.worst))
+    assert found.to_json()["masked"] == found.masked == {"api_key": asked}
     terms = {term.signal: term for term in found.worst[0].terms}
     followup = terms["dissatisfied_followup"]
     assert followup.value is not None
@@ -73,6 +76,7 @@ def test_examples_say_what_was_asked_without_its_secrets(logs: tuple[Workspace, 
     assert sum(term.contribution for term in found.worst[0].terms) == pytest.approx(found.worst[0].reward)
     silent = build(workspace, store, experience, texts=False)
     assert {(one.state, one.request, one.answer) for one in silent.best} == {("withheld", "", "")}
+    assert silent.masked == {}
 
 
 def test_examples_and_explain_tell_the_same_terms(logs: tuple[Workspace, Store]) -> None:

@@ -35,6 +35,7 @@ def test_foreign_text_is_escaped_and_redacted(page: str) -> None:
     assert "<b>add</b>" not in page
     assert SECRET not in page
     assert "[redacted:" in page
+    assert re.search(r"is masked\s+\(in them as a whole: [3-6] api_key\)", page)
 
 
 def test_the_page_refers_to_nothing_outside_and_runs_nothing(page: str) -> None:
