@@ -58,7 +58,7 @@ def monitor(
         _look(found, store, plot, as_json, quiet)
         return
     while True:
-        _watched(found, store, lambda: _look(found, store, plot, as_json, quiet))
+        _watched(found, lambda: _look(found, store, plot, as_json, quiet))
         time.sleep(every)
 
 
@@ -101,7 +101,8 @@ def _refuse_before_subcommand(context: typer.Context) -> None:
             )
 
 
-def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quiet: bool) -> None:
+def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quiet: bool) -> list[str]:
+    """Show the charts, tell the webhook; the ids of alarms that wait for somebody."""
     from stages.monitor import view
     from stages.monitor.alert import tell
     from stages.monitor.charts import Rules
@@ -126,20 +127,18 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
         message(warning, kind="warning")
     document = envelope("monitor", "succeeded", metrics=metrics, warnings=warnings)
     show(as_json, document, lambda: _text(line, line_flag(found.settings), history, alarms, rules))
+    return [one.alarm["id"] for one in alarms if one.acknowledged is None]
 
 
-def _watched(found: Workspace, store: Store, look: Callable[[], None]) -> None:
+def _watched(found: Workspace, look: Callable[[], list[str]]) -> None:
     """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
     import sqlite3
 
     from stages.errors import RtrlError
-    from stages.monitor.standing import standing
 
     waiting: list[str] | None = None
     try:
-        look()
-        listed = standing(store.dir, found.settings.workspace.line)
-        waiting = [one.alarm["id"] for one in listed if one.acknowledged is None]
+        waiting = look()
     except (RtrlError, sqlite3.Error, OSError) as error:
         message(f"this look failed, the next one is tried: {error}", kind="warning")
     _ping(found, waiting)

@@ -99,10 +99,13 @@ class OwnSignal:
         )
 
 
+_SIGNALLED = (129, 130, 143)  # exit statuses of a command that a signal ends
+
+
 def _ends_the_run(error: BaseException) -> bool:
     """Whether it is the run's end and none of the function's: Ctrl-C, or how a signal ends the program."""
     return isinstance(error, KeyboardInterrupt) or (
-        isinstance(error, SystemExit) and isinstance(error.code, int)
+        isinstance(error, SystemExit) and error.code in _SIGNALLED
     )
 
 
@@ -136,8 +139,8 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
         inspect.signature(found).bind(None)
         if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
             raise TypeError("it gives no number but something to be waited for")
-    except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit) and error.code in _SIGNALLED:
+    except BaseException as error:
+        if _ends_the_run(error):
             raise
         raise UsageError(
             f"signal {name}: {function} cannot be used: {type(error).__name__}: {error}",
@@ -148,7 +151,6 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
     return OwnSignal(name, function, digest, found)
 
 
-_SIGNALLED = (129, 130, 143)  # exit codes of a command that a signal ends: not the module's own doing
 _FROM: dict[str, Path] = {}  # modules that were found in a workspace's folder, and in which
 
 

@@ -326,7 +326,8 @@ def was_staged(found: dict[str, Any]) -> None:
 
 def was_loaded_instead(found: dict[str, Any]) -> None:
     """By vLLM: only packed matrices can be staged."""
-    for name, different in (("", []), (" without layer", []), (" without norm", ["model.norm.weight"])):
+    lies = {"": [], " without layer": [], " without head": [], " without norm": ["model.norm.weight"]}
+    for name, different in lies.items():
         one = found[f"staged{name}"]
         assert (one["source"], one["different"]) == ("file", different), name
         assert one["why"].endswith("is not computed with as a packed matrix")
