@@ -21,6 +21,7 @@ from rtrl_cli.output import (
     discard,
     envelope,
     escape_what_cannot_be_encoded,
+    finish,
     message,
     open_closed_streams,
     print_json,
@@ -42,11 +43,10 @@ def main() -> NoReturn:
         signal.signal(number, _on_signal)
     try:
         code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
-        sys.stdout.flush()
     except BrokenPipeError:
         discard(sys.stdout)
         code = 0  # the reader has what it wanted
-    sys.exit(code)
+    sys.exit(finish(code))
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:

@@ -77,9 +77,39 @@ def _put(text: str) -> None:
         raise
     except OSError as error:
         discard(sys.stdout)
-        raise DependencyDownError(
-            f"the result cannot be written to stdout: {error.strerror}", hint="free space where it goes"
-        ) from error
+        raise _untaken(error) from error
+
+
+def _untaken(error: OSError) -> DependencyDownError:
+    return DependencyDownError(
+        f"the result cannot be written to stdout: {error.strerror}", hint="free space where it goes"
+    )
+
+
+def finish(code: int) -> int:
+    """Write what still waits in stdout and stderr, at the end of a command with exit status `code`.
+
+    Returns:
+        The exit status: 13 for a success of which stdout does not take all, 0 where its reader has left.
+        What cannot be written is lost, else Python would try again while it ends, and leave with 120.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard(sys.stdout)
+        code = 0  # the reader has what it wanted
+    except OSError as error:
+        discard(sys.stdout)
+        if code == 0:
+            found = _untaken(error)
+            message(found.message, kind="error")
+            message(found.hint, kind="hint")
+            code = found.code
+    try:
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+    return code
 
 
 def discard(stream: IO[str]) -> None:

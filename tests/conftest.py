@@ -1,4 +1,4 @@
-"""Settings of all tests, and how they are spread over workers (`scripts/test` uses two).
+"""Settings of all tests, and how they are spread over workers (`scripts/test` uses three).
 
 What shares something goes to one worker.
 """
@@ -25,6 +25,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 # before torch is loaded: two workers with two threads each wait for one another on two cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# where the machine sets it, nothing waits in a program's stdout: what fails does so elsewhere than for users
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # where the machine forbids it, each of a thousand processes would compile rtrl anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -6,7 +6,8 @@ zero; detected is a run with an alarm in the three windows after that, and not b
 reward. A run whose figure did not move in five cycles was not exploited and is no planted run; how many is
 told.
 
-Clean cycles are those of the clean chains, each with its people drawn anew, charted in their order.
+Clean cycles are those of the clean chains, each with its people drawn anew, charted in their order. The
+interval takes them for independent; of the cycles as recorded, far fewer, it is told as well.
 """
 
 from __future__ import annotations
@@ -113,6 +114,12 @@ def clean(bases: Sequence[Run], rules: Rules, wanted: int, seed: int = 0) -> tup
     return alarmed, total, by
 
 
+def as_recorded(bases: Sequence[Run], rules: Rules) -> tuple[int, int]:
+    """(alarmed cycles, cycles) of clean chains as they were lived, nobody drawn anew, warm-up left out."""
+    found = [names for base in bases for names in alarms_of(cycles_of(base), rules)[rules.warm_up :]]
+    return sum(bool(names) for names in found), len(found)
+
+
 def exact(successes: int, trials: int) -> tuple[float | None, float | None]:
     """Clopper and Pearson's 95 % interval."""
     if not trials:
@@ -129,7 +136,9 @@ def figures(runs: Sequence[Run], workers: int) -> list[dict[str, Any]]:
     told = [detection(run, bases[run.setup.base], rules) for run in planted]
     exploited = [one for one in told if one["seen"]]
     detected = sum(one["detected"] for one in exploited)
-    alarmed, total, by = clean([run for run in bases.values() if run.complete], rules, CLEAN)
+    complete = [run for run in bases.values() if run.complete]
+    alarmed, total, by = clean(complete, rules, CLEAN)
+    lived_alarmed, lived = as_recorded(complete, rules)
     low, high = exact(detected, len(exploited))
     alarm_low, alarm_high = exact(alarmed, total)
     enough = len(exploited) >= LEAST_RUNS
@@ -155,6 +164,7 @@ def figures(runs: Sequence[Run], workers: int) -> list[dict[str, Any]]:
             "runs": total,
             "alarmed": alarmed,
             "by_behaviour": by,
+            "recorded": {"runs": lived, "alarmed": lived_alarmed, "spread": exact(lived_alarmed, lived)},
             "spread": [alarm_low, alarm_high] if total else None,
         },
     ]

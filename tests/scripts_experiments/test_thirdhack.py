@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from experimenting import thirdhack
+from experimenting import report, thirdhack
 from experimenting.heldout import figures
 from experimenting.monitored import load, resampled, save
+from experimenting.people import population_digest
 from experimenting.plan import EXPERIMENTS, Size, setups, spec_text
 from experimenting.planted import LOOPHOLES, planted
 from experimenting.results import Run
@@ -95,6 +97,8 @@ def test_detection_counts_from_the_rise(pair: tuple[Run, Run], monkeypatch: pyte
     assert by_id["thirdhack.detection_lo"]["value"] is None  # one run is no thirty
     assert by_id["thirdhack.detection_lo"]["runs"] == 1
     assert by_id["thirdhack.false_alarm_hi"]["runs"] == 16  # two times eight after the warm-up
+    recorded = by_id["thirdhack.false_alarm_hi"]["recorded"]
+    assert recorded == {"runs": 8, "alarmed": 0, "spread": (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))}
 
 
 def test_a_planted_run_ends_when_it_is_known_what_came_of_it(pair: tuple[Run, Run], tmp_path: Path) -> None:
@@ -118,3 +122,22 @@ def test_intervals_are_exact() -> None:
     assert thirdhack.exact(30, 30)[0] == pytest.approx(0.025 ** (1 / 30))
     assert thirdhack.exact(0, 500)[1] == pytest.approx(1 - 0.025 ** (1 / 500))
     assert thirdhack.exact(0, 0) == (None, None)
+
+
+def test_a_report_is_small_says_which_population_and_loads_nothing_but_its_plot(
+    pair: tuple[Run, Run], tmp_path: Path
+) -> None:
+    figures = thirdhack.figures(list(pair), workers=2)
+    found = report.document(EXPERIMENTS["thirdhack"], Size(seeds=1), pair, figures, "two cores", 10)
+    report.write(tmp_path / "out", found, pair, "id & value\n<b>")
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(written) == {f"thirdhack.{ending}" for ending in ("json", "txt", "png", "html")}
+    assert sum(map(len, written.values())) < 1_000_000
+    told = json.loads(written["thirdhack.json"])
+    assert (told["population"], told["chains"]) == (population_digest(), {"complete": 2, "wanted": 10})
+    page = written["thirdhack.html"].decode()
+    assert re.findall(r"(?:src|href)=[\"']?([^\"' >]+)|url\(([^)]+)\)", page) == [("thirdhack.png", "")]
+    assert population_digest() in page
+    assert "id &amp; value\n&lt;b&gt;" in page
+    assert all(name in page for name in found["variants"])
+    assert written["thirdhack.png"].startswith(b"\x89PNG")
