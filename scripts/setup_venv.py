@@ -187,4 +187,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:  # a checkout of somebody else's, a full disk, a program that is not there
+        sys.exit(f"setup: {error}")

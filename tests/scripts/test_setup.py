@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -104,3 +105,14 @@ def test_ci_calls_what_the_readme_names() -> None:
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "\nscripts/test\n" in text
     assert "export CI=true" in text
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup_venv.py", tmp_path / "scripts")
+    (tmp_path / ".venv.lock").mkdir()  # as a folder that may not be written to, which root may
+    done = subprocess.run(
+        [sys.executable, tmp_path / "scripts" / "setup_venv.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"setup: [Errno 21] Is a directory: '{tmp_path}/.venv.lock'\n"
