@@ -85,9 +85,17 @@ def _skeleton(folder: Path, home: PurePosixPath, version: str) -> None:
 
 
 def _python_script(path: Path) -> bytes | None:
-    """A script without its first line, None for what is no Python script."""
+    """A script without the line that names its interpreter, None for what is no Python script.
+
+    A path that is too long for that line, or has a space in it, stands in the second one: for a shell a
+    command, for Python the beginning of a string that the third one ends.
+    """
     if path.is_symlink() or not path.is_file():
         return None
     content = path.read_bytes()[: 1 << 20]
     first, _, body = content.partition(b"\n")
+    if first.strip() == b"#!/bin/sh" and body.startswith(b"'''exec' "):
+        first, _, body = body.partition(b"\n")
+        end, _, body = body.partition(b"\n")
+        return body if b"python" in first and end.strip() == b"' '''" else None
     return body if first.startswith(b"#!") and b"python" in first else None

@@ -194,10 +194,17 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
         self.send_deadline = math.inf
 
-    def look(self, now: float) -> None:
-        """Act on a deadline that has passed, by the loop's clock."""
+    def look(self, now: float, stood: float) -> None:
+        """Act on a deadline that has passed, by the loop's clock.
+
+        Args:
+            stood: seconds by which this look is late. Nobody was listened to meanwhile, so they are given on
+                top: what a client sent in time may not have been read yet.
+        """
         if self.transport is None:
             return
+        self.deadline += stood
+        self.send_deadline += stood
         if self.transport.is_closing():
             if self.send_deadline == math.inf:  # what is left to send has that long to be taken
                 self.send_deadline = now + LINGER_S

@@ -143,10 +143,12 @@ class _Server(uvicorn.Server):
         """Deadlines of connections, and a renewed certificate."""
         loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             await asyncio.sleep(_LOOK_S)
             now = loop.time()
+            stood = now - began - _LOOK_S
             for connection in list(self.server_state.connections):
-                cast(GuardedProtocol, connection).look(now)
+                cast(GuardedProtocol, connection).look(now, stood)
             if self._certificate is not None:
                 await self._certificate.follow()
                 for acceptor in self._acceptors:

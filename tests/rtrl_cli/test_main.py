@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -179,7 +180,7 @@ def test_nothing_is_coloured_off_a_terminal(workspace: Workspace) -> None:
 @pytest.mark.parametrize("how", ["--json", "--quiet", ""])
 def test_a_closed_pipe_is_no_failure(workspace: Workspace, how: str) -> None:
     """Also where typer's main function meets it first."""
-    command = f"{sys.executable} -m rtrl_cli.main status {how} -w {workspace.root}; echo $? >&2"
+    command = f"{shlex.quote(sys.executable)} -m rtrl_cli.main status {how} -w {workspace.root}; echo $? >&2"
     done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, check=False)
     assert done.stderr == "0\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests import processes
 
 def shell(workspace: Workspace, command: str) -> subprocess.CompletedProcess[str]:
     """`command` in bash; RTRL stands for the program."""
-    line = command.replace("RTRL", f"{sys.executable} -m rtrl_cli.main")
+    line = command.replace("RTRL", f"{shlex.quote(sys.executable)} -m rtrl_cli.main")
     return subprocess.run(
         ["bash", "-c", line],
         cwd=workspace.root,

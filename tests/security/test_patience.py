@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -33,6 +36,14 @@ def cut_off(site: Site, *pieces: bytes, within_s: float, pause: float = 0.0) -> 
 
     assert sometimes(in_time)
     return answer
+
+
+def answered(sock: socket.socket) -> int:
+    """The status of the next answer, read to its end."""
+    with http.client.HTTPResponse(sock) as answer:
+        answer.begin()
+        answer.read()
+        return answer.status
 
 
 def test_who_says_nothing_is_cut_off(site: Site) -> None:
@@ -128,6 +139,29 @@ def test_connections_that_only_wait_keep_nobody_out(site: Site) -> None:
                 sock.close()
 
     assert sometimes(served)
+
+
+def test_time_in_which_the_gateway_stood_still_is_nobodys_delay(site: Site) -> None:
+    """Both sent in time, and what they sent waits in the kernel when the gateway runs again."""
+    whole = head("GET", "/health", close=False)
+    gateway = site.endpoint.pid
+    with site.connect() as idle, site.connect() as sending:
+        for sock in (idle, sending):
+            sock.sendall(whole)
+            assert answered(sock) == 200
+        sending.sendall(whole[:10])
+        time.sleep(0.1)
+        os.kill(gateway, signal.SIGSTOP)
+        try:
+            idle.sendall(whole)
+            sending.sendall(whole[10:])
+            time.sleep(1.3)  # longer than both would have had
+        finally:
+            os.kill(gateway, signal.SIGCONT)
+        assert [answered(sock) for sock in (idle, sending)] == [200, 200]
+        for sock in (idle, sending):
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.recv(1) == b"", "it is counted no more"
 
 
 def test_a_peer_that_is_at_work_on_all_its_connections_gets_503(site: Site, tmp_path: Path) -> None:

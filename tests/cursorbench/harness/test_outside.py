@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,24 @@ def test_the_network_is_the_relay_and_nothing_else(backend: Backend, root: Path)
 def test_no_virtual_environment(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError, match="virtual environment"):
         installed.prepare(tmp_path, tmp_path / "agent", "/run/x")
+
+
+def test_scripts_of_a_place_with_a_space_in_its_path(tmp_path: Path) -> None:
+    """As pip and uv write them where a first line cannot name the interpreter."""
+    venv = tmp_path / "a place"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    interpreter, body = f"{venv}/bin/python", "# -*- coding: utf-8 -*-\nprint(1)\n"
+    for name, head in {
+        "agent": f"#!/bin/sh\n'''exec' '{interpreter}' \"$0\" \"$@\"\n' '''\n",
+        "plain": f"#!{interpreter}\n",
+        "shell": "#!/bin/sh\nexec python\n",
+        "cut": f"#!/bin/sh\n'''exec' '{interpreter}' \"$0\" \"$@\"\n",
+    }.items():
+        (venv / "bin" / name).write_text(head + body)
+    found = installed.prepare(venv, tmp_path / "agent", "/run/x")
+    assert found.scripts & {"agent", "plain", "shell", "cut"} == {"agent", "plain"}
+    for name in ("agent", "plain"):
+        assert (tmp_path / "agent" / "bin" / name).read_text() == f"#!/run/x/bin/python3\n{body}"
 
 
 def test_the_tools_in_a_real_sandbox(backend: Backend, root: Path) -> None:

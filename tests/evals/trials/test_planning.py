@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_model_without_a_name_is_the_first_one_served(
 def test_an_outside_agents_environment_is_found_by_its_command(suite: Suite) -> None:
     beside = Path(sys.executable).parent
     program = next(path.name for path in sorted(beside.iterdir()) if path.name.startswith("mini"))
-    found = planned(suite, command=f"{beside / program} -t {{instruction}}").setting
+    found = planned(suite, command=f"{shlex.quote(str(beside / program))} -t {{instruction}}").setting
     assert (found.venv, found.command) == (beside.parent.resolve(), f"{program} -t '{{instruction}}'")
     assert planned(suite, command=f"{program} -t x").setting.venv == beside.parent.resolve()
     assert planned(suite, command="an-agent-that-is-in-the-task -t x").setting.venv is None
