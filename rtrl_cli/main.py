@@ -11,6 +11,7 @@ import gc
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -35,6 +36,8 @@ HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
 def main() -> NoReturn:
     """Run the program and leave with its exit status."""
     gc.set_threshold(20_000, 20, 50)  # nearly all that is made is modules, which stay: a tenth of an import
+    # of code that users or models wrote, which is parsed to be judged: it is theirs, and no message of ours
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module="<unknown>")
     open_closed_streams()
     escape_what_cannot_be_encoded()
     arguments = sys.argv[1:]

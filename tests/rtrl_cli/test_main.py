@@ -275,3 +275,16 @@ def test_a_backup_replaces_no_file(workspace: Workspace, tmp_path: Path) -> None
     done = rtrl("db", "backup", "--to", str(tmp_path), *where)
     (made,) = tmp_path.glob("registry-*.db")
     assert (done.returncode, done.stdout) == (0, f"{made}\n")
+
+
+def test_what_python_thinks_of_code_that_it_parses_is_no_message() -> None:
+    code = """
+import ast, contextlib, sys
+from rtrl_cli.main import main
+sys.argv = ["rtrl", "--version"]
+with contextlib.suppress(SystemExit):
+    main()
+ast.parse("1if 1 else 2")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
