@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -222,14 +223,20 @@ def test_no_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert caught.value.code == 13
 
 
+def open_to_others(folder: Path) -> None:
+    """Let root's other user in: the folder and those above it, as far as they are the tests' own."""
+    for each in (folder, *folder.parents):
+        about = each.stat()
+        if about.st_uid != os.geteuid() or about.st_mode & stat.S_ISVTX or each == Path.home():
+            return
+        each.chmod(about.st_mode | 0o055)
+
+
 def test_a_bubblewrap_that_fails(environment: Environment, tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho no namespaces for you >&2\nexit 1\n")
     broken.chmod(0o755)
-    if os.geteuid() == 0:
-        for folder in (tmp_path, *tmp_path.parents):
-            if folder.owner() == "root" and str(folder).startswith("/tmp/"):
-                folder.chmod(0o755)
+    open_to_others(tmp_path)
     backend = Bubblewrap(str(broken))
     with pytest.raises(SandboxError, match="no sandbox could be made"):
         backend.start(environment)
@@ -246,8 +253,7 @@ def test_a_bubblewrap_that_fails_late_says_why(environment: Environment, tmp_pat
         "sleep 0.2 & echo '{\"child-pid\": '$!'}' >&$fd\necho no /proc/sys for you >&2\nexit 1\n"
     )
     broken.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_others(tmp_path)
     backend = Bubblewrap(str(broken))
     with pytest.raises(SandboxError, match="no /proc/sys for you"):
         backend.start(environment)
