@@ -130,7 +130,11 @@ class Phases:
         return objective
 
     def update(self, model: PreTrainedModel, proven: Evidence, objective: Objective) -> Updated:
-        """Train `model` in place. Raises InconclusiveError when a limit forbade the very first step."""
+        """Train `model` in place.
+
+        Raises InconclusiveError when a limit forbade the very first step, or ended the update before half of
+        its steps: so steep an update is no smaller one of the same kind, and the gate need not try its luck.
+        """
         config, batch = self.config, proven.batch
         updated = run_update(
             model,
@@ -156,6 +160,12 @@ class Phases:
                 f"no optimizer step was taken: {updated.stopped}",
                 hint="too far off-policy: collect again from the live checkpoint; too far from the anchor: "
                 "go back to an earlier checkpoint, or `rtrl anchor`",
+            )
+        if updated.stopped and 2 * len(updated.steps) < updated.planned:
+            raise InconclusiveError(
+                f"the update was ended after {len(updated.steps)} of {updated.planned} optimizer steps: "
+                f"{updated.stopped}",
+                hint="lower train.learning_rate; what moves so far in so few steps is not published",
             )
         return updated
 

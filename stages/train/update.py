@@ -62,12 +62,13 @@ class TokenData:
 
 @dataclass
 class Updated:
-    """What an update did. `used` are indices of the episodes that were trained on."""
+    """What an update did, of so many `planned` steps. `used` are indices of the episodes trained on."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     stopped: str = ""  # why it ended early, "" when it did not
     moments: Moments = field(default_factory=lambda: Moments(0, {}))
+    planned: int = 0
 
 
 def deal(episodes: int, steps: int, seed: int) -> list[NDArray[np.int64]]:
@@ -107,6 +108,7 @@ def run_update(
     restore(optimizer, parameters, result.moments)
     budget = Budget(config.micro_batch_tokens, config.logits_mib, threads, config.model_copies)
     parts = deal(len(batch.episodes), config.optimizer_steps, seed)
+    result.planned = len(parts)
     progress.start("optimizer steps", len(parts))
     progress.advance(len(result.steps))
     with placed(model, threads, config.model_copies) as workers:
