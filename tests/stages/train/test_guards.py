@@ -108,7 +108,8 @@ def test_a_limit_ends_the_update_and_only_what_was_used_is_consumed(
 def test_a_learning_rate_ten_times_too_high_is_stopped_by_default(world: TrainWorld) -> None:
     """Before half of its steps: nothing comes of it, however often it is tried."""
     world.experience(world.episodes(60))
-    before, said = world.store.latest("checkpoint"), r"ended after 1 of 4 optimizer steps: .*limit kl_stop 0\.2"
+    before = world.store.latest("checkpoint")
+    said = r"ended after 1 of 4 optimizer steps: .*limit kl_stop 0\.2"
     for _ in range(2):
         with pytest.raises(InconclusiveError, match=said):
             world.train("train.learning_rate=1e-2")
