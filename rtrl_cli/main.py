@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import early
 from rtrl_cli.output import (
-    discard,
     envelope,
     escape_what_cannot_be_encoded,
     finish,
@@ -47,7 +46,6 @@ def main() -> NoReturn:
     try:
         code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
     except BrokenPipeError:
-        discard(sys.stdout)
         code = 0  # the reader has what it wanted
     sys.exit(finish(code))
 

@@ -165,7 +165,8 @@ class Phases:
             raise InconclusiveError(
                 f"the update was ended after {len(updated.steps)} of {updated.planned} optimizer steps: "
                 f"{updated.stopped}",
-                hint="lower train.learning_rate; what moves so far in so few steps is not published",
+                hint="lower train.learning_rate; where it is the anchor's limit, go back to an earlier "
+                "checkpoint, or `rtrl anchor`",
             )
         return updated
 
