@@ -73,48 +73,44 @@ class _Waiting:
 class Waves:
     """Requests of people side by side, answered a wave at a time: when everybody waits for the model.
 
-    The people are in two groups: while one's wave is answered, the other's tools run. Which requests make
-    a wave depends on what was said alone, not on the clock, so that the same seed gives the same day.
+    Which requests make a wave depends on what was said alone, not on the clock, so that the same seed gives
+    the same day. All people are in one wave: a chain has one core, so nothing is gained by letting some
+    people's tools run while others are answered, and the engine takes as long for a step of half as many.
+
+    Args:
+        names: of all sessions that will ask.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, names: Sequence[str]) -> None:
         self._engine = engine
-        self._active: list[set[str]] = []
-        self._waiting: list[list[_Waiting]] = []
+        self._active = set(names)
+        self._waiting: list[_Waiting] = []
         self._changed = asyncio.Event()
 
-    def group(self, names: Sequence[str]) -> int:
-        """A group of sessions that will ask; its number."""
-        self._active.append(set(names))
-        self._waiting.append([])
-        return len(self._active) - 1
-
-    def leave(self, group: int, name: str) -> None:
+    def leave(self, name: str) -> None:
         """A session is over."""
-        self._active[group].discard(name)
+        self._active.discard(name)
         self._changed.set()
 
-    async def ask(self, group: int, name: str, request: ChatRequest) -> dict[str, Any]:
+    async def ask(self, name: str, request: ChatRequest) -> dict[str, Any]:
         """The answer to one request."""
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[group].append(_Waiting(name, request, future))
+        self._waiting.append(_Waiting(name, request, future))
         self._changed.set()
         return await future
 
     async def run(self) -> None:
-        """Answer until all sessions are over, the groups in turn."""
-        while any(self._active):
-            for group, active in enumerate(self._active):
-                while active and len(self._waiting[group]) < len(active):
-                    self._changed.clear()
-                    await self._changed.wait()
-                if not self._waiting[group]:
-                    continue
-                wave = sorted(self._waiting[group], key=lambda one: one.name)
-                self._waiting[group] = []
-                answers = await asyncio.to_thread(self._engine.chat, [one.request for one in wave])
-                for one, answer in zip(wave, answers, strict=True):
-                    one.future.set_result(answer)
+        """Answer until all sessions are over."""
+        while self._active:
+            if len(self._waiting) < len(self._active):
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            wave = sorted(self._waiting, key=lambda one: one.name)
+            self._waiting = []
+            answers = await asyncio.to_thread(self._engine.chat, [one.request for one in wave])
+            for one, answer in zip(wave, answers, strict=True):
+                one.future.set_result(answer)
 
 
 class Edge:

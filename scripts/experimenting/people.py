@@ -49,12 +49,12 @@ def without_imports(source: str) -> str:
 class _Editor:
     """One session's connection: `simulate.Connection` over waves."""
 
-    def __init__(self, edge: Edge, waves: Waves, group: int, name: str) -> None:
-        self._edge, self._waves, self._group, self._name = edge, waves, group, name
+    def __init__(self, edge: Edge, waves: Waves, name: str) -> None:
+        self._edge, self._waves, self._name = edge, waves, name
 
     async def chat(self, body: Mapping[str, Any], attribution: Attribution) -> Completion:
         call, request = self._edge.begin(body, attribution)
-        answer = await self._waves.ask(self._group, self._name, request)
+        answer = await self._waves.ask(self._name, request)
         seconds, first = self._edge.timed(self._name, answer)
         return self._edge.finish(call, answer, seconds, first)
 
@@ -76,25 +76,21 @@ def live_a_day(edge: Edge, engine: Engine, traffic: Traffic) -> Summary:
 
 
 async def _live(edge: Edge, engine: Engine, traffic: Traffic, sessions: Mapping[str, list[Case]]) -> Summary:
-    waves = Waves(engine)
-    names = list(sessions)
-    halves = [names[0::2], names[1::2]]
+    waves = Waves(engine, list(sessions))
     with scratch() as root:
         worlds: list[World] = []
 
-        async def session(group: int, name: str) -> None:
-            world = World(traffic, _Editor(edge, waves, group, name), edge.model, root, lambda n: None)
+        async def session(name: str) -> None:
+            world = World(traffic, _Editor(edge, waves, name), edge.model, root, lambda n: None)
             worlds.append(world)
             try:
                 await live(world, sessions[name])
             finally:
-                waves.leave(group, name)
+                waves.leave(name)
 
         async with asyncio.TaskGroup() as tasks:
-            for half in halves:
-                group = waves.group(half)
-                for name in half:
-                    tasks.create_task(session(group, name))
+            for name in sessions:
+                tasks.create_task(session(name))
             tasks.create_task(waves.run())
         whole = World(traffic, worlds[0].client, edge.model, root, lambda n: None)
         whole.done = [one for world in worlds for one in world.done]

@@ -26,8 +26,8 @@ class Size:
     seeds: int = 5
     cycles: int = 12
     users: int = 200
-    requests: int = 480
-    heldout: int = 240
+    requests: int = 360
+    heldout: int = 200
     heldout_ends: int = 1200
 
 

@@ -46,11 +46,11 @@ class Setup:
     cycles: int
     signals: str = ""
     users: int = 200
-    requests: int = 480
+    requests: int = 360
     lag: int = 0
     gate: bool = False
     without: str = ""
-    heldout: int = 240
+    heldout: int = 200
     heldout_ends: int = 1200
     settings: tuple[str, ...] = ()
     base: str = ""
@@ -96,6 +96,7 @@ def make_workspace(setup: Setup, root: Path, model: Path | None) -> tuple[Worksp
         "distill.workers=1",
         "train.threads=1",
         "train.micro_batch_tokens=2048",
+        "train.micro_checkpoints=4",
         f"collect.max_lag={setup.lag}",
         f"train.max_lag={setup.lag}",
         *setup.settings,

@@ -38,31 +38,29 @@ class _Names:
         return [{"text": name} for name in self.waves[-1]]
 
 
-def test_a_wave_is_answered_when_all_of_a_group_wait_and_never_by_the_clock() -> None:
+def test_a_wave_is_answered_when_all_wait_and_never_by_the_clock() -> None:
     engine = _Names()
     turns = {"a": 3, "b": 1, "c": 2, "d": 2, "e": 1}
 
-    async def live(waves: Waves, group: int, name: str, delay: float) -> None:
+    async def live(waves: Waves, name: str, delay: float) -> None:
         for turn in range(turns[name]):
             await asyncio.sleep(delay)
             request = ChatRequest(({"role": "user", "content": f"{name}{turn}"},), (), 8)
-            assert (await waves.ask(group, name, request))["text"] == f"{name}{turn}"
-        waves.leave(group, name)
+            assert (await waves.ask(name, request))["text"] == f"{name}{turn}"
+        waves.leave(name)
 
     async def day(delays: dict[str, float]) -> list[list[str]]:
         engine.waves = []
-        waves = Waves(engine)
-        first, second = waves.group(["a", "b", "c"]), waves.group(["d", "e"])
-        groups = {"a": first, "b": first, "c": first, "d": second, "e": second}
+        waves = Waves(engine, list(turns))
         async with asyncio.TaskGroup() as tasks:
             for name, delay in delays.items():
-                tasks.create_task(live(waves, groups[name], name, delay))
+                tasks.create_task(live(waves, name, delay))
             tasks.create_task(waves.run())
         return engine.waves
 
     one = asyncio.run(day({"a": 0.0, "b": 0.02, "c": 0.0, "d": 0.0, "e": 0.01}))
     two = asyncio.run(day({"e": 0.0, "d": 0.02, "c": 0.01, "b": 0.0, "a": 0.0}))
-    assert one == two == [["a0", "b0", "c0"], ["d0", "e0"], ["a1", "c1"], ["d1"], ["a2"]]
+    assert one == two == [["a0", "b0", "c0", "d0", "e0"], ["a1", "c1", "d1"], ["a2"]]
 
 
 def test_service_time_is_that_of_the_tokens_alone() -> None:
