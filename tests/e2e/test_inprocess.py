@@ -206,10 +206,11 @@ def kept(folder, **more):
     judged = judge_probes(expected.logprobs, worker.score(expected.probes), dtype)
     return loaded | call("rtrl_verify", folder, expected={}) | {"verdict": judged.verdict}
 
+from stages.engine.inprocess_worker import CPU_BLOCK
 from vllm import SamplingParams
 
 found["cache"] = []
-for prompt, reset in ((130, False), (64, True), (64, False)):
+for prompt, reset in ((4 * CPU_BLOCK + 2, True), (CPU_BLOCK // 2, True), (CPU_BLOCK // 2, False)):
     if reset:
         worker.llm.reset_prefix_cache()
     ids = [{"prompt_token_ids": [5 + i % 7 for i in range(prompt)]}]
@@ -353,7 +354,7 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype
             assert sorted(found[f"{after} {lie}"]["different"]) == sorted(stale), (after, lie)
         for name in ("stale", "wrong"):
             assert len(found[f"{after} {name}"]["different"]) == found["start"]["tensors"]
-    assert found["cache"] == [1, 0, 0], "of 128 tokens each; one that is not emptied gives itself away"
+    assert found["cache"] == [4, 0, 0], "whole blocks; a cache that is not emptied gives itself away"
     sources = {"away": "file", "back": "memory", "again": "memory"}
     for name, source in sources.items():
         one = found[f"memory {name}"]
