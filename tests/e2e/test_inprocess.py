@@ -18,6 +18,7 @@ from evals.suites.base import TextRequest
 from stages.engine.config import EngineConfig
 from stages.engine.inprocess import InProcessEngine
 from stages.engine.process import environment
+from stages.engine.questions import CACHED_TOKENS
 from stages.errors import DependencyDownError
 from stages.gateway.config import DefaultSampling
 from stages.served_fingerprint import write_fingerprint
@@ -207,8 +208,9 @@ def kept(folder, **more):
     return loaded | call("rtrl_verify", folder, expected={}) | {"verdict": judged.verdict}
 
 from stages.engine.inprocess_worker import CPU_BLOCK
-from vllm import SamplingParams
+from vllm import EngineArgs, SamplingParams
 
+found["served block"] = EngineArgs(model=first).create_engine_config().cache_config.block_size
 found["cache"] = []
 for prompt, reset in ((4 * CPU_BLOCK + 2, True), (CPU_BLOCK // 2, True), (CPU_BLOCK // 2, False)):
     if reset:
@@ -354,6 +356,7 @@ def test_what_vllm_holds_is_told_from_what_it_should(held: dict[str, Any], dtype
             assert sorted(found[f"{after} {lie}"]["different"]) == sorted(stale), (after, lie)
         for name in ("stale", "wrong"):
             assert len(found[f"{after} {name}"]["different"]) == found["start"]["tensors"]
+    assert found["served block"] == CACHED_TOKENS - 1, "the served engine's: what asks it fills one"
     assert found["cache"] == [4, 0, 0], "whole blocks; a cache that is not emptied gives itself away"
     sources = {"away": "file", "back": "memory", "again": "memory"}
     for name, source in sources.items():
