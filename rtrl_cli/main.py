@@ -51,6 +51,10 @@ def main() -> NoReturn:
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    import logging
+
+    # asyncio tells of a task that this ends, with its traceback, when nobody has asked for its result
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     raise SystemExit(128 + number)
 
 
