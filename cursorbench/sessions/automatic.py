@@ -93,13 +93,6 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
     ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
-    # a tag of several words whose last says that something happened, or is context, and nothing else
-    (
-        "meta",
-        r"(?:<((?!user|human)[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*[-_]"
-        r"(?:event|notification|reminder|update|caveat|activity|context|hook|status|alert|progress))"
-        r"\b[^>]*>(?:(?!</\1>).)*</\1>\s*)+",
-    ),
     # buttons of Copilot in VS Code: after an error, and under a question of the client
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
@@ -108,8 +101,8 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("command", r"(?:@workspace )?/[a-z][\w-]*"),
     ("command", r"(?:@workspace )?/(?:fix|explain) .*"),  # Copilot's, also sent by its editor's buttons
     ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
-    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\n\s*⎿.*"),
-    ("command", r"/[a-z][\w-]*[^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
+    ("command", r"/[a-z][^\n]{0,1000}\n\s*⎿.*"),
+    ("command", r"/[a-z][^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
     ("plan", r"Implement the plan\."),
     ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
@@ -123,6 +116,11 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
         r"# [^\n]{1,100}\n+Read the entire task file at: [^\n]{1,500}\n+"
         r"Follow all instructions in the task file exactly as written\.",
     ),
+)
+# a tag of several words whose last says that something happened, or is context
+_TAG = re.compile(
+    r"<((?!user|human)[a-z][a-z0-9]*+(?:[-_][a-z0-9]++){0,20}?[-_]"
+    r"(?:event|notification|reminder|update|caveat|activity|context|hook|status|alert|progress))(?![\w-])"
 )
 _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in texts}
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
@@ -151,7 +149,23 @@ def automatic_of(text: str) -> Automatic:
     if first not in _FIRST_OF_WHOLES:
         return ""
     end = len(text.rstrip())
+    if _only_tags(text, start, end):
+        return "meta"
     return next((reason for reason, one in _WHOLE if one.fullmatch(text, start, end)), "")
+
+
+def _only_tags(text: str, start: int, end: int) -> bool:
+    """Whether `text[start:end]` is such tags (`_TAG`) and nothing else, each closed. Passes over it once."""
+    while start < end:
+        if not (tag := _TAG.match(text, start)):
+            return False
+        close = f"</{tag[1]}>"
+        opened = text.find(">", tag.end(), end)
+        closed = text.find(close, opened + 1, end) if opened >= 0 else -1
+        if closed < 0:
+            return False
+        start = _words(text, closed + len(close))
+    return True
 
 
 def behind_context(text: str) -> int:

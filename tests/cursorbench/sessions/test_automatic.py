@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cursorbench.sessions import kinds
 from cursorbench.sessions.automatic import automatic_of, is_notice
 from cursorbench.sessions.items import UserTurn
+from cursorbench.sessions.spoken import parts
 
 FINISHED = """<system_notification>
 The following task has finished. If you were already aware, ignore this notification.
@@ -151,3 +153,29 @@ def test_notices_of_all_kinds_of_logs_are_told_as_such(tmp_path: Path) -> None:
         path.write_text(text)
         turns = [item for _, item in kinds.read(path, kind) if isinstance(item, UserTurn)]
         assert [turn.automatic for turn in turns] == ["meta"], kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a" + "-event" * 1000 + ">" + "x" * 50_000,
+        "<a" + "-b" * 20_000,
+        "<a-event>" * 10_000,
+        "<a-event>x</a-event>" * 10_000 + "why?",
+        "/" + "a" * 100_000 + ".",
+        "/a " + " " * 100_000 + ".",
+        "/a" + " \n" * 50_000 + ".",
+        "/a:" + "b:" * 50_000 + "\n.",
+        "@workspace /" + "a" * 100_000,
+        "[Image: source: x] " * 10_000 + "why?",
+        "# " + "\n" * 100_000,
+        FIX + "```\nFix it, verify, and then give a concise explanation. @a @b" * 2000,
+        "<system-reminder>x</system-reminder>" * 5000 + "why?",
+    ],
+)
+def test_a_text_is_told_in_one_pass_whatever_it_says(text: str) -> None:
+    """Users write it, and while it is told nobody else is served: seconds to minutes before, for some."""
+    began = time.process_time()
+    automatic_of(text)
+    parts(text)
+    assert time.process_time() - began < 1
