@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from cursorbench.errors import UsageError
-from cursorbench.harness.tool_schema import Allowance, BadSchemaError, ToolSchema
+from cursorbench.harness.tool_schema import SET_STEPS, Allowance, BadSchemaError, ToolSchema
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -136,16 +136,25 @@ def render(name: str, arguments: Mapping[str, Any] | str) -> str:
 
 
 class ToolSet:
-    """Tools with their schemas compiled once. Raises UsageError when a tool or its schema is malformed."""
+    """Tools with their schemas compiled once.
+
+    Raises UsageError when a tool or its schema is malformed, or all of them take too long to compile.
+    """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._schemas: dict[str, ToolSchema] = {}
+        allowance = Allowance(SET_STEPS)
         for index, tool in enumerate(tools):
             try:
                 function = tool["function"]
                 name = str(function["name"])
-                self._schemas[name] = ToolSchema(function.get("parameters") or {"type": "object"})
+                self._schemas[name] = ToolSchema(function.get("parameters") or {"type": "object"}, allowance)
             except (KeyError, TypeError, AttributeError, BadSchemaError) as error:
+                if index and allowance.left <= 0:
+                    raise UsageError(
+                        f"the schemas of {index + 1} tools take too long to compile",
+                        hint="offer fewer tools, or tools with fewer properties",
+                    ) from error
                 raise UsageError(
                     f"tool {index} is not a function tool with a JSON schema that can be applied",
                     hint='{"type": "function", "function": {"name": ..., "parameters": {...}}}',

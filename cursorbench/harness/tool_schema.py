@@ -19,6 +19,7 @@ from typing import Any
 
 STEPS = 100_000  # of one check: a third of a second. An ordinary one takes a few dozen
 SCHEMA_STEPS = 300_000  # to find that a schema is one: 500 properties take 120,000
+SET_STEPS = 600_000  # the same for all tools of a set: two seconds
 ANSWER_STEPS = 50_000  # of all calls of an answer, where others wait for it: a sixth of a second
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNJUDGED = ("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties")
@@ -55,9 +56,12 @@ _WORK: ContextVar[_Work] = ContextVar("_WORK")
 
 
 class ToolSchema:
-    """One tool's schema, found to be one. Raises BadSchemaError."""
+    """One tool's schema, found to be one. What that costs is taken off `allowance`, its set's.
 
-    def __init__(self, schema: object) -> None:
+    Raises BadSchemaError.
+    """
+
+    def __init__(self, schema: object, allowance: Allowance | None = None) -> None:
         # jsonschema takes 0.1 s to import: only who checks calls pays for it
         from jsonschema.validators import validator_for
         from referencing import Registry
@@ -66,7 +70,8 @@ class ToolSchema:
             base = validator_for(schema)
             self._size = _size(schema)
             meta = _bounded(base, False)(base.META_SCHEMA)
-            if not self._applied(meta, schema, SCHEMA_STEPS, 1, self._size):
+            steps = SCHEMA_STEPS if allowance is None else min(SCHEMA_STEPS, allowance.left)
+            if not self._applied(meta, schema, steps, 1, self._size, allowance):
                 raise BadSchemaError("it is no JSON schema")
             # an empty registry: a remote $ref would be fetched
             self._validator = _bounded(base, _leaves_out(schema))(schema, registry=Registry())

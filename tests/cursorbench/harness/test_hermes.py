@@ -1,6 +1,7 @@
 """Hermes tool calls: what parses, what stays text, and that nothing the model writes raises."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -176,3 +177,24 @@ def test_what_is_rendered_is_read_back(name, arguments, before):
     (call,) = parsed.calls
     assert call.name == name
     assert json.loads(call.arguments) == arguments
+
+
+def test_a_set_of_tools_is_compiled_in_bounded_work() -> None:
+    """Each tool is within its own bound, so a hundred of them took a minute in which nobody was served."""
+    properties = {f"p{n}": {"type": "string", "description": "x"} for n in range(1000)}
+    tools = [
+        {"type": "function", "function": {"name": f"f{n}", "parameters": {"properties": properties}}}
+        for n in range(100)
+    ]
+    hermes.ToolSet(tools[:1])
+    began = time.process_time()
+    with pytest.raises(UsageError, match="the schemas of 3 tools take too long"):
+        hermes.ToolSet(tools)
+    assert time.process_time() - began < 10
+
+
+def test_an_ordinary_set_of_many_tools_is_compiled() -> None:
+    names = ("path", "old", "new", "limit", "offset", "recursive")
+    schema = {"properties": {name: {"type": "string"} for name in names}, "required": list(names[:1])}
+    tools = [{"type": "function", "function": {"name": f"f{n}", "parameters": schema}} for n in range(200)]
+    assert len(hermes.ToolSet(tools).names) == 200
