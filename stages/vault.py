@@ -164,21 +164,21 @@ class Vault:
         """Whether `seal` for `user` is free of disk writes right now."""
         return user in self._current
 
-    def forget(self, user: str, *, patience_s: float = FORGET_S) -> int:
-        """Destroy every key of `user`. Returns how many were destroyed; 0 means there was none.
+    def forget(self, *users: str, patience_s: float = FORGET_S) -> int:
+        """Destroy every key of `users`. Returns how many were destroyed; 0 means there was none.
 
         Args:
             patience_s: with other processes, which may keep the destroyed keys in the database's log.
 
         Raises DependencyDownError (13): they did for longer; or the disk takes nothing.
         """
-        before, destroyed = self._writer.forget(user)
+        before, destroyed = self._writer.forget(users)
         with self._lock:
             if self._forgotten == before:  # else another process has forgotten somebody too: see `_recheck`
                 self._forgotten = before + destroyed
-            self._current.pop(user, None)
-            for known in [k for k in self._keys if k[0] == user]:
-                del self._keys[known]
+            gone = frozenset(users)
+            self._current = {user: epoch for user, epoch in self._current.items() if user not in gone}
+            self._keys = {known: key for known, key in self._keys.items() if known[0] not in gone}
         self._writer.erase_log(patience_s)
         return destroyed
 

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,17 +50,17 @@ class Writer:
             ) from error
         faults.point("vault.create.after")
 
-    def forget(self, user: str) -> tuple[int, int]:
-        """Destroy every key of `user`. Returns how many were destroyed before, of anybody, and how many now.
+    def forget(self, users: Iterable[str]) -> tuple[int, int]:
+        """Destroy every key of `users` at once. Returns how many of anybody's were before, and how many now.
 
         The database's log may still hold them: `erase_log`.
         """
         faults.point("vault.forget.before")
         with self._transaction() as db:
             before = forgotten_keys(db)
-            cursor = db.execute(
+            cursor = db.executemany(
                 "UPDATE user_keys SET wrapped = NULL, forgotten = ? WHERE user = ? AND forgotten IS NULL",
-                (_now_ms(), user),
+                [(_now_ms(), user) for user in users],
             )
             destroyed = cursor.rowcount
         faults.point("vault.forget.after")

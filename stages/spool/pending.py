@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stages.errors import DependencyDownError
 from stages.spool.index import EventRow
@@ -60,14 +60,14 @@ def pending_user(generation_id: str) -> str:
     return PENDING_PREFIX + generation_id
 
 
-def forget_key(vault: Vault, user: str) -> None:
-    """Destroy the key of events that no longer wait. Only after what replaces them survives a power cut.
+def forget_keys(vault: Vault, users: Sequence[str]) -> None:
+    """Destroy the keys of events that no longer wait. Only after what replaces them survives a power cut.
 
     On a full disk it is left for the next writer (`left_over`). The disk's thread calls it, for which others
     wait: whoever reads in the vault's log all the time is left to whoever forgets next.
     """
     with contextlib.suppress(DependencyDownError, sqlite3.OperationalError):
-        vault.forget(user, patience_s=_PATIENCE_S)
+        vault.forget(*users, patience_s=_PATIENCE_S)
 
 
 def left_over(vault: Vault, pending: Pending) -> list[str]:

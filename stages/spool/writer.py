@@ -10,6 +10,7 @@ Safe to call from several threads; one process at a time (kernel lock).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from stages.spool.damage import Damage
 from stages.spool.frames import Kind
 from stages.spool.index import EventRow, GenerationRow
 from stages.spool.journal import Journal, Limits
-from stages.spool.pending import Pending, forget_key, left_over, pending_user
+from stages.spool.pending import Pending, forget_keys, left_over, pending_user
 from stages.spool.recovery import WriterLock, next_numbers, open_index, recover
 from stages.spool.told import EventResult, Owner
 from stages.vault import UserForgottenError, Vault
@@ -72,8 +73,7 @@ class SpoolWriter:
                 row = self._index.generation(generation_id)
                 if row is not None:
                     self._promote(row)
-        for user in left_over(self._vault, self._pending):
-            self._journal.afterwards(partial(forget_key, self._vault, user))
+        self._forget(left_over(self._vault, self._pending))
         self.expire()
         self._journal.chore = self.expire
 
@@ -139,8 +139,7 @@ class SpoolWriter:
             late = self._pending.pop_older(_now_ms() - self._pending_ms)
             for row in late:
                 self._journal.add(row._replace(state="expired"))
-            for generation_id in {row.generation_id for row in late}:
-                self._journal.afterwards(partial(forget_key, self._vault, pending_user(generation_id)))
+            self._forget(sorted({pending_user(row.generation_id) for row in late}))
         return len(late)
 
     def flush(self, timeout: float = 30.0) -> int:
@@ -184,8 +183,7 @@ class SpoolWriter:
 
     def _append_event(self, event: Event) -> EventResult:
         with self._lock:
-            known = (event.key_id, event.id)
-            if known in self._journal.events or self._index.event(*known) is not None:
+            if self._is_known(event):
                 return EventResult("duplicate")
             owner = self.owner(event.generation_id)
             if owner is not None and owner.key_id != event.key_id:
@@ -221,7 +219,7 @@ class SpoolWriter:
 
     def _promote(self, generation: GenerationRow) -> None:
         """Events waited for `generation`: write them again as its own, sealed for its user."""
-        keys = set()
+        keys = set[str]()
         for row in self._pending.pop(generation.id):
             frame = segment.read_frame(self.folder, row.segment, row.offset)
             if row.key_id != generation.key_id or frame is None or not codec.readable(frame.kind, frame.body):
@@ -239,20 +237,31 @@ class SpoolWriter:
                     continue
                 event = msgspec.structs.replace(event, data=codec.decode_data(data))
             self._write_event(event, generation.user, plain=bool(generation.plain), state="attached")
-        for user in keys:
-            self._journal.afterwards(partial(forget_key, self._vault, user))
+        self._forget(sorted(keys))
+
+    def _forget(self, waiting: Sequence[str]) -> None:
+        """Nothing waits under these keys any more."""
+        if waiting:
+            self._journal.afterwards(partial(forget_keys, self._vault, waiting))
 
     def _sealing_users(self, events: Sequence[Event]) -> list[str]:
-        """Whose keys the events will need."""
-        users = []
+        """Whose keys the events will need. What will be refused needs none: nothing would take it away."""
+        users, more = list[str](), Counter[str]()
         for event in events:
-            if codec.is_content(event.data):
-                owner = self.owner(event.generation_id)
-                if owner is None:
-                    users.append(pending_user(event.generation_id))
-                elif not owner.plain:
-                    users.append(owner.user)
+            if self._is_known(event):
+                continue
+            owner = self.owner(event.generation_id)
+            if owner is None or not owner.recorded:  # it will wait, if it may
+                more[event.key_id] += 1
+                if self._pending.of_key(event.key_id) + more[event.key_id] > self._max_pending:
+                    continue
+            if codec.is_content(event.data) and not (owner and owner.plain):
+                users.append(owner.user if owner else pending_user(event.generation_id))
         return users
+
+    def _is_known(self, event: Event) -> bool:
+        known = (event.key_id, event.id)
+        return known in self._journal.events or self._index.event(*known) is not None
 
     def _link(self, generation: Generation, tokens: Tokens, owner: tuple[str, ...]) -> tuple[Generation, int]:
         """The generation with its prompt base set, and how deep that chain is."""

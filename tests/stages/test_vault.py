@@ -61,6 +61,18 @@ def test_forget_makes_everything_of_a_user_unreadable_and_nothing_else(tmp_path:
     assert vault.unseal("bob", bob, b"") == b"b"
 
 
+def test_many_users_are_forgotten_at_once(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path)
+    sealed = {user: vault.seal(user, b"x", b"") for user in ("ada", "bob", "eve")}
+    assert vault.forget("ada", "eve", "nobody") == 2
+    for user in ("ada", "eve"):
+        with pytest.raises(UserForgottenError):
+            vault.unseal(user, sealed[user], b"")
+    assert vault.unseal("bob", sealed["bob"], b"") == b"x"
+    assert vault.has_key("bob")
+    assert vault.forget() == 0
+
+
 def test_a_forgotten_user_who_comes_back_gets_a_new_key(tmp_path: Path) -> None:
     vault = Vault.create(tmp_path)
     old = vault.seal("ada", b"old", b"")

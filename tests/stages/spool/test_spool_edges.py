@@ -195,7 +195,7 @@ def test_a_key_of_waiting_that_a_killed_writer_left_is_destroyed_by_the_next(
     spool = writer(tmp_path)
     statuses(spool, event("e1", "g1"), event("e2", "g2"))
     with monkeypatch.context() as killed:
-        killed.setattr(writing, "forget_key", lambda *_: None)
+        killed.setattr(writing, "forget_keys", lambda *_: None)
         spool.append_generation(generation("g1"), tokens([1], [2]))
         spool.close()
     vault = Vault.open(tmp_path / "keys")

@@ -72,6 +72,8 @@ def test_waiting_events_are_bounded_and_expire(tmp_path: Path) -> None:
     waiting = [event(f"e{i}", f"g{i}", wall=10) for i in range(3)]
     assert statuses(spool, *waiting) == ["pending", "pending", "rejected too_many_pending"]
     assert statuses(spool, event("e9", "g9", key_id="k2", wall=10)) == ["pending"]
+    keys = Vault.open(tmp_path / "keys").users(pending_user(""))
+    assert keys == [pending_user(f"g{n}") for n in (0, 1, 9)], "what was refused has no key to take away"
     spool.close()
     spool = writer(tmp_path, pending_hours=1)  # all of 1970
     assert spool.pending == 0
