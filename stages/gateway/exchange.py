@@ -8,7 +8,7 @@ import secrets
 import time
 
 from stages.gateway import logs
-from stages.gateway.http import Message, Receive, Scope, Send, header
+from stages.gateway.http import Body, Message, Scope, Send, header
 
 REQUEST_ID = b"x-request-id"
 # UUIDs, trace ids and the like. Anything else a client sends could hold what must not be logged.
@@ -34,7 +34,7 @@ class Exchange:
         closing: the connection is not kept after the answer.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Body, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.request_id = request_id(header(scope, REQUEST_ID))

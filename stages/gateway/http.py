@@ -98,17 +98,28 @@ class Body:
         message = await self._receive()
         size = len(message.get("body", b""))
         if self._home.held + size > self._home.most:
-            raise ApiError(
-                429, "rate_limit_error", "too_many_requests", "too many bodies come in at once", retry_after=2
-            )
+            raise _too_many_bodies()
         self._home.held += size
         self._held += size
         return message
+
+    def hold(self, size: int) -> None:
+        """Count what the body became. Raises ApiError 429 when that is too much beside other requests."""
+        if self._home.held > self._held and self._home.held + size > self._home.most:
+            raise _too_many_bodies()
+        self._home.held += size
+        self._held += size
 
     def done(self) -> None:
         """The request is answered."""
         self._home.held -= self._held
         self._held = 0
+
+
+def _too_many_bodies() -> ApiError:
+    return ApiError(
+        429, "rate_limit_error", "too_many_requests", "too many bodies come in at once", retry_after=2
+    )
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

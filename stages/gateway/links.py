@@ -85,4 +85,6 @@ def _generations(path: Path) -> Iterator[Generation]:
 
 def _places(generation: Generation) -> list[tuple[str, str, str]]:
     calls = [(generation.key_id, "call", call.id) for call in generation.tool_calls if call.id]
+    if generation.episode.endswith(f"/{generation.id}"):
+        return calls  # of its own, and named after it: completions would drive everything else out
     return [*calls, (generation.key_id, "episode", generation.episode)]

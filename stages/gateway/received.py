@@ -17,9 +17,6 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from cursorbench.sessions import definitions
 from cursorbench.sessions import items as said
@@ -37,6 +34,7 @@ from stages.gateway.event_data import problem
 from stages.gateway.ids import is_id, of_uuid
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
+from stages.gateway.received_events import Told, event_of, itself, not_later
 from stages.gateway.times import now_ms
 from stages.inbox.records import OWN
 from stages.inbox.writer import InboxWriter, Received
@@ -50,7 +48,6 @@ _NO_RECORD = "not a record"
 _NOT_WRITTEN = "the records could not be written; send them again"
 _OURS = (said.AgentTurn, said.UserTurn, said.Completion)
 
-Told = tuple[str, dict[str, Any]]
 Item = said.Item
 
 
@@ -97,7 +94,7 @@ class Intake:
         self._config, self._spool, self._links, self._metrics = config, spool, links, metrics
         self._queue = Queue(inbox)
         self._adapters: dict[str, Adapter] = {}
-        self._sessions: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._sessions: OrderedDict[bytes, None] = OrderedDict()
 
     async def take(self, kind: str, key_id: str, who: Who, lines: Sequence[bytes | None]) -> Taken:
         """Record what is right in `lines`, each one record for the adapter `kind`; None is no record.
@@ -194,16 +191,16 @@ class Intake:
             generation = self._about(item, key_id, user)
             told = self._reaction(item, names) if generation else None
             if told is not None:
-                own = _own(item, told, line)
-                events.append(_event(kind, key_id, generation, told, item, (own, same[own]), wall))
+                own = itself(item, told, line)
+                events.append(event_of(kind, key_id, generation, told, item, (own, same[own]), wall))
                 same[own] += 1
                 tells |= not isinstance(item, said.Feedback)
         if not self._config.client_clock:
-            events = [_not_later(event, wall) for event in events]
+            events = [not_later(event, wall) for event in events]
         found.events += events
         found.taken.events += len(events)
         sessions = {(key_id, user, item.session) for item in items}
-        known = {one for one in sessions if one in self._sessions or one in found.own}
+        known = {one for one in sessions if _mark(one) in self._sessions or one in found.own}
         if tells:
             found.own |= {one for one in sessions - known if one[2]}
         ours = owners or (not any(answers) and sessions == known)
@@ -234,9 +231,10 @@ class Intake:
 
     def _recorded(self, episode: str, key_id: str, user: str) -> str:
         """The last generation of the user's episode that is recorded as `NAME@xxxxxxxx`, "" for none."""
-        found = self._links.episode(key_id, episode)
+        last = episode.rpartition("/")[2]  # of what is no conversation each generation is an episode
+        found = last if is_id(last) else self._links.episode(key_id, episode)
         owner = self._spool.owner(found) if found else None
-        return found if owner is not None and owner.user == user else ""
+        return found if owner is not None and (owner.key_id, owner.user) == (key_id, user) else ""
 
     def _reaction(self, item: Item, names: dict[str, str]) -> Told | None:
         told: Told | None = None
@@ -259,41 +257,11 @@ class Intake:
         return "feedback", {"name": item.name, "value": value}
 
     def _remember(self, sessions: set[tuple[str, str, str]]) -> None:
-        self._sessions |= dict.fromkeys(sorted(sessions))
+        self._sessions |= dict.fromkeys(map(_mark, sorted(sessions)))
         while len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
 
 
-def _own(item: Item, told: Told, line: bytes) -> tuple[str, ...]:
-    """What makes a reaction itself, whichever record tells it."""
-    of_line = (item.id or line.decode(errors="replace"),)
-    return of_line if isinstance(item, said.Feedback) else (item.id, told[0], told[1].get("path", ""))
-
-
-def _event(
-    kind: str,
-    key_id: str,
-    generation: str,
-    told: Told,
-    item: Item,
-    what: tuple[tuple[str, ...], int],
-    wall: int,
-) -> Event:
-    """The event, with an id that the same record has again: of `what` it is, and the how manieth of it."""
-    own, n = what
-    parts = [generation, *own, *([str(n)] if n else [])]
-    one = hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).hexdigest()
-    return Event(
-        id=f"{kind}-{one}",
-        key_id=key_id,
-        generation_id=generation,
-        type=told[0],  # type: ignore[arg-type]  # one of the event types
-        at=wall if item.at is None else item.at,
-        wall=wall,
-        data=told[1],
-    )
-
-
-def _not_later(event: Event, wall: int) -> Event:
-    """Nothing has happened after it was told."""
-    return event if event.at <= wall else msgspec.structs.replace(event, at=wall)
+def _mark(session: tuple[str, str, str]) -> bytes:
+    """Stands for a session: clients say how long its name is."""
+    return hashlib.blake2b("\0".join(session).encode(errors="replace"), digest_size=16).digest()

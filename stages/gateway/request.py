@@ -9,8 +9,8 @@ came from the plain distribution.
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -34,6 +34,7 @@ _ALWAYS_SENT = (
     "repetition_penalty",
 )
 
+_TOOLS_BYTES = 16 << 20  # JSON of the tools whose schemas are kept compiled
 _MIN_TEMPERATURE = 0.01  # vLLM raises what lies between 0 and this to it, with no word in the answer
 
 
@@ -201,14 +202,35 @@ def _tools(given: Mapping[str, Any]) -> tuple[ToolSet | None, str, int]:
     if not tools:
         return None, "", 0
     canonical = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(canonical).hexdigest()
     try:
-        compiled = _compile(canonical)
+        return _COMPILED.of(digest, canonical), f"sha256:{digest}", len(tools)
     except UsageError as error:
         raise invalid(error.message, param="tools") from None
-    return compiled, "sha256:" + hashlib.sha256(canonical).hexdigest(), len(tools)
 
 
-@lru_cache(maxsize=256)
-def _compile(canonical: bytes) -> ToolSet:
-    """An agent sends the same tools with every request: compile their schemas once."""
-    return ToolSet(orjson.loads(canonical))
+class _Compiled:
+    """An agent sends the same tools with every request: their schemas are compiled once.
+
+    Bounded by what the sets take as JSON, of which they hold several times as much: clients say how long one
+    is. The least recently used leave.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._known: OrderedDict[str, tuple[ToolSet, int]] = OrderedDict()
+
+    def of(self, digest: str, canonical: bytes) -> ToolSet:
+        """The tools in `canonical`, JSON of that digest. Raises UsageError."""
+        if found := self._known.get(digest):
+            self._known.move_to_end(digest)
+            return found[0]
+        tools, size = ToolSet(orjson.loads(canonical)), len(canonical)
+        self._known[digest] = tools, size
+        self._held += size
+        while self._held > self._most:
+            self._held -= self._known.popitem(last=False)[1][1]
+        return tools
+
+
+_COMPILED = _Compiled(_TOOLS_BYTES)

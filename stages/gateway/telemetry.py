@@ -55,6 +55,7 @@ class Telemetry:
         who = self._who(exchange, key_id)
         encoding = header(exchange.scope, b"content-encoding")
         resources = await asyncio.to_thread(_resources, signal, media, body, encoding, limit)
+        exchange.receive.hold(sum(len(line or b"") for one in resources for line in one.lines))
         if signal is otlp_http.METRICS:  # sums and counts: no session can be told from them
             self._metrics.received("otel", "passed_over", sum(len(one.lines) for one in resources))
             return otlp_http.answer(signal, media, 0, "")
@@ -103,7 +104,10 @@ class Telemetry:
         limit = self._config.max_body_bytes
         body = await read_body(exchange.scope, exchange.receive, limit)
         encoding = header(exchange.scope, b"content-encoding")
-        return await asyncio.to_thread(otlp_http.unpacked, body, encoding, limit)
+        unpacked = await asyncio.to_thread(otlp_http.unpacked, body, encoding, limit)
+        if unpacked is not body:
+            exchange.receive.hold(len(unpacked))
+        return unpacked
 
     def _who(self, exchange: Exchange, key_id: str) -> Who:
         return attribute(exchange.scope, {}, key_id, client_clock=self._config.client_clock)

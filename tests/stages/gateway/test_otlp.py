@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import tracemalloc
@@ -305,3 +306,34 @@ def test_the_module_is_read_without_protobuf(tmp_path: Path) -> None:
 
     code = "import sys, stages.gateway.app; sys.exit('google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_what_exports_become_is_bounded_for_all_of_them_together(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export repeats its resource in every line: a thousand times its body, of each that comes at once."""
+    exported = traces(*[{"name": "x"}] * 100)
+    exported["resourceSpans"][0]["schemaUrl"] = "x" * 10_000
+    lines = 100 * 10_000
+    body = gzip.compress(json.dumps(exported).encode())
+    headers = {"content-type": otlp_http.JSON, "content-encoding": "gzip"}
+    monkeypatch.setattr(rig.gateway._bodies, "most", 2 * lines + lines // 2)
+    held, entered, go = rig.gateway._telemetry._intake.take, asyncio.Semaphore(0), asyncio.Event()
+
+    async def waits(*args: Any) -> Any:
+        entered.release()
+        await go.wait()
+        return await held(*args)
+
+    monkeypatch.setattr(rig.gateway._telemetry._intake, "take", waits)
+    first = [asyncio.create_task(rig.http.post("/v1/traces", content=body, headers=headers)) for _ in "12"]
+    for _ in first:
+        await entered.acquire()
+    third = await rig.http.post("/v1/traces", content=body, headers=headers)
+    assert (third.status_code, third.headers["retry-after"]) == (429, "2")
+    go.set()
+    assert [(await one).status_code for one in first] == [200, 200]
+    assert rig.gateway._bodies.held == 0
+    monkeypatch.setattr(rig.gateway._bodies, "most", lines // 2)
+    alone = await rig.http.post("/v1/traces", content=body, headers=headers)
+    assert alone.status_code == 200, "who comes alone is not turned away"

@@ -135,6 +135,31 @@ async def test_calls_and_episodes_are_known_after_a_restart(tmp_path: Path) -> N
         assert links.call("another key", call) == links.call(recorded.key_id, "call_x") == ""
 
 
+async def test_a_generation_that_is_no_conversation_is_an_episode_named_after_it(rig: Rig) -> None:
+    """Nothing is kept in memory for it: completions would drive out what agents' tools and episodes are."""
+    answer = await rig.http.post("/v1/completions", json={"model": "rtrl", "prompt": "a", "max_tokens": 3})
+    one = answer.json()["id"]
+    (recorded,) = rig.generations()
+    assert recorded.episode.endswith(one)
+    assert rig.gateway._telemetry._intake._links.episode(recorded.key_id, recorded.episode) == ""
+    verdict = {"metric_name": "ok", "episode_id": recorded.episode, "value": False}
+    assert (await post(rig, "/feedback", verdict)).status_code == 200
+    assert events(rig) == [("feedback", {"name": "ok", "value": False})]
+    other = {"authorization": f"Bearer {ApiKeys.create(rig.root / 'keys', 'other')}"}
+    rig.gateway._keys._next_check = 0.0
+    assert (await post(rig, "/feedback", verdict, **other)).status_code == 200
+    assert len(events(rig)) == 1, "of another key it is nothing that is known"
+
+
+async def test_a_sessions_name_takes_the_same_memory_however_long_it_is(rig: Rig) -> None:
+    _, call = await called(rig)
+    for n in range(3):
+        one = tool(call, "Edit", EDIT)
+        one["attributes"].append(attribute("gen_ai.conversation.id", f"{n}" * 100_000))
+        assert await send(rig, one) == {}
+    assert [len(one) for one in rig.gateway._telemetry._intake._sessions] == [16] * 3
+
+
 async def test_feedback_as_tensorzero_takes_it(rig: Rig) -> None:
     answer = await rig.chat("hi", headers={"x-rtrl-episode": "0195c4a0-0000-7000-8000-000000000001"})
     one = answer.json()["id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cursorbench.harness.hermes import ToolSet, render
+from stages.gateway.request import _Compiled
 from stages.gateway.tools import Answer, ToolStream, read_answer
 
 TOOLS = ToolSet(
@@ -104,3 +106,21 @@ def test_calls_of_an_answer_are_checked_in_bounded_work() -> None:
     ordinary = ToolSet([{"type": "function", "function": {"name": "f", "parameters": plain}}])
     answer = read_answer(call * 1000, ordinary)
     assert answer.invalid == 0, "a thousand ordinary ones cost less"
+
+
+def test_compiled_tools_are_kept_within_so_many_bytes() -> None:
+    """Clients say how long a schema is: 256 of them were kept whatever they took."""
+
+    def tools(name: str) -> bytes:
+        return json.dumps([{"function": {"name": name, "parameters": {"description": "x" * 1000}}}]).encode()
+
+    compiled, sets = _Compiled(2 * len(tools("a"))), {}
+    for name in "ab":
+        sets[name] = compiled.of(name, tools(name))
+    assert compiled.of("a", tools("a")) is sets["a"]
+    compiled.of("c", tools("c"))
+    assert compiled.of("a", tools("a")) is sets["a"]
+    assert compiled.of("b", tools("b")) is not sets["b"], "the least recently used has left"
+    alone = _Compiled(10)
+    assert alone.of("a", tools("a")).names == ("a",)
+    assert alone._held == 0
