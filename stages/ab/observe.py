@@ -59,12 +59,17 @@ class ArmSeen:
 def observe(
     workspace: Workspace, store: Store, canary: Deployment, progress: Progress
 ) -> tuple[ArmSeen, ArmSeen]:
-    """(live, canary) since the canary opened. An arm nobody has used yet is empty."""
+    """(live, canary) since the canary opened. An arm nobody has used yet is empty.
+
+    Also of a canary that is further from live than what is trained on may be: one that was made before what
+    is live was promoted, or imported. No further than that: the window would begin where the spool does.
+    """
     line = workspace.settings.workspace.line
     live = store.resolve("checkpoint@live", line)
     opened = int(canary.data["canary"]["opened_seq"])
     with _scratch(workspace, store) as scratch:
-        lag = max(1, workspace.settings.collect.max_lag)
+        away = store.lag(canary.checkpoint, live.digest) or 0
+        lag = max(1, workspace.settings.collect.max_lag, away)
         read = _both(workspace, scratch, ARMS, live, lag, progress)
         past = _past(store, line, canary.created_at, read[0], opened) if workspace.settings.ab.cuped else {}
     seen = [arm_of(episodes.after(opened), columns, past) for episodes, columns in read]

@@ -132,10 +132,11 @@ class DeployStage:
             why = past.data.get("rollback_reason") or "no reason given"
             warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
         facts |= _offered(config, ctx, switch)
+        canary = canary_of(store, switch.line) if extra.get("promote") else None
         if (share := _share(config, extra, live)) and not store.is_scratch:
             facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
-        elif extra.get("promote") and (canary := canary_of(store, switch.line)) is not None:
+        elif canary is not None and not store.is_scratch:
             facts |= promote(ctx.workspace, store, switch, canary, ctx.progress)
             ctx.log.write("deploy.live", **facts)
         else:

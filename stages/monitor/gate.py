@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
-from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, standing
+from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, standing
 from stages.populations import line_flag
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def acknowledge(
 ) -> list[Standing]:
     """Put on record that somebody has looked at these alarms (ids, or beginnings of them).
 
-    Returns those acknowledged now; one that was already is left as it is.
+    Returns those acknowledged now; one that was already is left as it is, also when gc has removed the line
+    state that it stood in.
 
     Raises:
         UsageError: (2) no reason, or a beginning that several alarms have.
@@ -60,8 +61,9 @@ def acknowledge(
 
     if not reason.strip():
         raise UsageError("acknowledging an alarm needs a reason", hint='--reason "why"')
-    known = _all(store, line)
-    found = [_one(known, name) for name in dict.fromkeys(ids)]
+    known, done = _all(store, line), acknowledged(store.dir)
+    gone = done - {one.alarm["id"] for one in known}
+    found = [_one(known, name) for name in dict.fromkeys(ids) if name not in gone]
     new = [one for one in found if one.acknowledged is None]
     if new and not dry_run:
         with store.write("alarm") as session:

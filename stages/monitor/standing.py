@@ -3,7 +3,7 @@
 Alarms are in the line states of a checkpoint, so a rollback takes them back with it; acknowledgements are
 events of the registry (entity `alarm`), and stay. Each `distill` of what a checkpoint did begins from the
 same history, so the newest line state knows nothing of an alarm that an earlier one raised: all are read.
-For `rtrl status`, the gate and `rtrl monitor`.
+For `rtrl status`, the gate, `rtrl monitor`, and gc, which keeps what an alarm stands in.
 Not for: raising alarms (`charts.py`).
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +67,28 @@ def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[
         return next(_monitors(store_dir, connection, line, digests[0]), {}) if digests else {}
 
 
+def acknowledged(store_dir: Path) -> set[str]:
+    """Ids of all alarms that somebody has acknowledged, also of those whose line state gc has removed."""
+    with contextlib.closing(_connect(store_dir)) as connection:
+        said = _said(connection)
+    return {alarm for alarm, each in said.items() if any(one.what == ACKNOWLEDGED for one in each)}
+
+
+def waiting(store_dir: Path, states: Iterable[str]) -> set[str]:
+    """Those of these line states (digests) with an alarm that nobody has acknowledged, or that cannot be
+    read: whether one is in them nobody can tell."""
+    done, found = acknowledged(store_dir), set()
+    for digest in states:
+        try:
+            alarms = _monitors_in(store_dir, digest).get("alarms", [])
+        except ValueError:
+            found.add(digest)
+            continue
+        if any(alarm["id"] not in done for alarm in alarms):
+            found.add(digest)
+    return found
+
+
 def _connect(store_dir: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{store_dir / 'registry.db'}?mode=ro", uri=True, timeout=30)
     connection.row_factory = sqlite3.Row
@@ -94,13 +116,18 @@ def _monitors(
                                    AND state = 'committed' ORDER BY version DESC LIMIT ?)
                WHERE json_extract(meta, '$.checkpoint') = ?"""
     for row in connection.execute(query, (line, _NEWEST, checkpoint)):
-        algorithm, _, name = row["digest"].partition(":")
-        path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
-        if not path.is_file():
-            continue
-        found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
-        if "schema" in found:
+        if found := _monitors_in(store_dir, row["digest"]):
             yield found
+
+
+def _monitors_in(store_dir: Path, line_state: str) -> dict[str, Any]:
+    """`monitors` of one line state; {} where it has none. Raises ValueError when it cannot be read."""
+    algorithm, _, name = line_state.partition(":")
+    path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
+    return found if "schema" in found else {}
 
 
 def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:

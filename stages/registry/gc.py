@@ -3,9 +3,11 @@
 Kept, and why: aliases, the live and the last three deployments of a line, pins, inputs of running
 runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
 candidate leaves it usable), whatever is younger than `keep_days`; and what any of these refers to:
-bases of deltas, a checkpoint's line state, the interactions of an experience, a deployment's report.
-A checkpoint's parent is not kept for the child's sake, unless the child's weights are a delta to it: then
-its files stay, not what it refers to. Rebuilt folders of deltas stay while something in use needs them.
+bases of deltas, the line state beside a checkpoint or an experience, the interactions of an experience,
+a deployment's report. Of a checkpoint that is kept also its line states with an alarm that nobody has
+acknowledged: it blocks the gate. A checkpoint's parent is not kept for the child's sake, unless the
+child's weights are a delta to it: then its files stay, not what it refers to. Rebuilt folders of deltas
+stay while something in use needs them.
 
 Rows stay, `tombstoned`: lineage outlives the bytes. Not for: the spool (`stages/collect/retention.py`).
 """
@@ -25,6 +27,7 @@ from sqlmodel import Session, col, select
 
 from stages import faults
 from stages.errors import UsageError
+from stages.monitor import standing
 from stages.registry import rebuilt
 from stages.registry.deployments import MADE
 from stages.registry.models import (
@@ -66,7 +69,7 @@ class Plan:
 def plan(store: Store, keep_days: float) -> Plan:
     """What may go. Changes nothing."""
     with store.read() as session:
-        decided = _plan(session, keep_days)
+        decided = _plan(store, session, keep_days)
         kept = _digests(session)
     kept -= {row.digest or "" for row in decided.remove}
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
@@ -83,7 +86,7 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
         raise UsageError("this is a scratch store", hint="delete its folder when you are done with it")
     sweep(store)
     with store.write("gc") as session:
-        decided = _plan(session, keep_days)
+        decided = _plan(store, session, keep_days)
         for row in decided.remove:
             assert row.id is not None
             transition(session, ArtifactRow, row.id, "committed", "tombstoned", by=by)
@@ -106,7 +109,7 @@ def _digests(session: Session) -> set[str]:
     return {digest for digest in session.exec(query) if digest is not None}
 
 
-def _plan(session: Session, keep_days: float) -> Plan:
+def _plan(store: Store, session: Session, keep_days: float) -> Plan:
     rows = {
         row.id: row
         for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
@@ -116,6 +119,7 @@ def _plan(session: Session, keep_days: float) -> Plan:
     found = Plan(keep=_roots(session, rows, keep_days, in_use))
     found.in_use = {rows[row_id].digest or "" for row_id in in_use if row_id in rows}
     _follow(session, rows, found.keep)
+    _keep_alarms(store, rows, found.keep)
     _keep_bases(rows, found.keep)
     found.remove = [row for row_id, row in rows.items() if row_id not in found.keep]
     return found
@@ -193,6 +197,19 @@ def _follow(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]
                 waiting.append(row_id)
 
 
+def _keep_alarms(store: Store, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
+    """Add line states of kept checkpoints with an alarm that waits; they refer to nothing else."""
+    checkpoints = {row.digest for row_id, row in rows.items() if row_id in keep and row.kind == "checkpoint"}
+    states = {
+        row.digest: row_id
+        for row_id, row in rows.items()
+        if row.kind == "line_state" and row_id not in keep and row.digest
+        if json.loads(row.meta).get("checkpoint") in checkpoints
+    }
+    for digest in standing.waiting(store.dir, states):
+        keep[states[digest]] = "an alarm that nobody has acknowledged"
+
+
 def _keep_bases(rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
     """Add what kept deltas are made of, for their bytes alone: no line state comes with it."""
     by_digest = {row.digest: row_id for row_id, row in rows.items()}
@@ -214,7 +231,7 @@ def _references(session: Session, row: ArtifactRow) -> list[tuple[str, str]]:
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and item.startswith("sha256:"):
                 found.append((item, f"{key} of {name}"))
-    if row.kind == "checkpoint":
+    if row.kind in ("checkpoint", "experience"):
         siblings = (
             select(ArtifactRow.digest)
             .join(RunOutputRow, col(RunOutputRow.artifact_id) == ArtifactRow.id)

@@ -26,8 +26,9 @@ from stages.monitor.charts import Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.gate import acknowledge, alarmed
 from stages.monitor.history import History
-from stages.monitor.standing import standing
+from stages.monitor.standing import standing, waiting
 from stages.populations import begin_line
+from stages.registry import gc
 from stages.registry.store import Store
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -100,6 +101,54 @@ def test_an_alarm_that_nobody_has_looked_at_outlives_the_next_distill(world: Lin
     assert [one.alarm["id"] for one in standing(world.store.dir, "auto")] == [alarm.id]
     acknowledge(world.store, "auto", [alarm.id], reason="a new client asks more")
     assert world.refused(candidate) is None
+
+
+def test_an_alarm_that_nobody_has_looked_at_outlives_gc(world: Line) -> None:
+    """The weekly one removed the line state that held it, and the next candidate was let through."""
+    alarming = world.lived(11, clarified=1.1)
+    found = world.distilled(alarming)
+    (alarm,) = found.alarms
+    rejected = world.candidate(found)
+    calm = world.distilled(together(alarming, *(world.lived(at) for at in range(12, 16))))
+    candidate = world.candidate(calm)
+    gc.collect(world.store, 0.0, by="cron")
+    assert world.store.artifact(rejected.digest) is None, "a candidate that nobody serves is no reason"
+    assert alarm.id in world.refused(candidate).hint
+    acknowledge(world.store, "auto", [alarm.id], reason="a new client asks more")
+    gc.collect(world.store, 0.0, by="cron")
+    assert standing(world.store.dir, "auto") == [], "it has done what it was kept for"
+    assert world.refused(candidate) is None
+    assert acknowledge(world.store, "auto", [alarm.id], reason="again") == []
+
+
+def test_an_alarm_outlives_gc_as_long_as_what_it_is_about(world: Line) -> None:
+    """Of a checkpoint that nothing can serve again it blocks nothing, and keeps nothing on disk."""
+    (alarm,) = world.distilled(world.lived(11, clarified=1.1)).alarms
+    before = world.live
+    for _ in range(gc.LAST_DEPLOYMENTS + 1):
+        after = world.checkpoint(parent=world.live)
+        made_ = world.store.deployments.create("auto", after, by="t", reason="t", previous=world.live)
+        world.store.deployments.transition(made_.id, "staged", "verifying")
+        world.store.move_alias("auto", "live", after, reason="t", deployment_id=made_.id)
+        world.live = after
+        gc.collect(world.store, 0.0, by="cron")
+        alone = [one.alarm["id"] for one in standing(world.store.dir, "auto", [before])]
+        assert alone == ([alarm.id] if world.store.artifact(before) else [])
+    world.store.move_alias("auto", "anchor", after, reason="t")
+    gc.collect(world.store, 0.0, by="cron")
+    assert world.store.artifact(before) is None
+    assert standing(world.store.dir, "auto", [before]) == []
+
+
+def test_a_line_state_that_cannot_be_read_may_hold_an_alarm(world: Line) -> None:
+    world.distilled(world.lived(11))
+    damaged = world.store.latest("line_state")
+    assert damaged is not None
+    assert waiting(world.store.dir, [damaged.digest]) == set()
+    state = damaged.path / "state.json"
+    state.chmod(0o600)
+    state.write_text("{")
+    assert waiting(world.store.dir, [damaged.digest]) == {damaged.digest}
 
 
 def test_who_has_looked_at_a_small_rise_has_not_looked_at_a_large_one(world: Line) -> None:

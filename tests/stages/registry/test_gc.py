@@ -115,6 +115,30 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     assert store.artifact(fresh.digest) == fresh
 
 
+def test_an_experience_that_stays_can_be_trained_on(store: Store, tmp_path: Path) -> None:
+    """Its line state went, and `rtrl train` on what was kept said that it was removed (5)."""
+    live = checkpoint(store, tmp_path / "c", "live")
+    store.move_alias("auto", "live", live.digest, reason="init")
+    made = []
+    for text in ("one", "two"):
+        folders = {kind: tmp_path / kind for kind in ("experience", "line_state")}
+        for kind, folder in folders.items():
+            folder.mkdir(exist_ok=True)
+            (folder / "f").write_text(f"{kind} {text}")
+        outputs = {
+            "experience": (Output("experience", {"checkpoint": live.digest}), folders["experience"]),
+            "line_state": (Output("line_state", {"checkpoint": live.digest}), folders["line_state"]),
+        }
+        made.append(store.publish_external(outputs, line="auto"))
+    assert reasons(store)[made[0]["line_state"].ref] == "line state of experience@v1"
+    gc.collect(store, 0.0, by="me")
+    for one in made:
+        assert {each.ref for each in store.outputs_of(one["experience"].run_id) if each.path.is_dir()} == {
+            one["experience"].ref,
+            one["line_state"].ref,
+        }
+
+
 def test_data_of_the_live_checkpoint_stays_whatever_the_clock_said(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ class GatewayDouble:
         }
         self.swaps: list[dict[str, Any]] = []
         self.prepared: list[dict[str, Any]] = []
+        self.asked: list[str] = []  # paths, of reading requests too
         self.refuse: tuple[int, dict[str, Any]] | None = None
         self.slow_s = 0.0  # to say what it serves
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -81,11 +82,16 @@ def _handler(double: GatewayDouble) -> type[BaseHTTPRequestHandler]:
             if self.headers["authorization"] != "Bearer admin":
                 self._send(401, {"error": {"message": "no"}})
                 return
+            double.asked.append(self.path)
             time.sleep(double.slow_s)
             self._send(200, double.served)
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            double.asked.append(self.path)
+            if self.path == "/admin/canary/close":
+                self._send(200, {"ended": ""})
+                return
             if self.path == "/admin/prepare":
                 double.prepared.append(body)
                 self._send(202, {"served": double.served})

@@ -1,0 +1,52 @@
+"""The arms of a canary out of a spool: whoever was given to it is seen, wherever it is in the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stages.ab.look import take_look
+from stages.progress import Silent
+from tests.stages.world import HOUR, World
+
+SETTINGS = '[collect]\nclock = "events"\n[ab]\nmin_users = 10\n'
+SHARE, USERS = 0.5, 40
+
+
+def canary_of(world: World, checkpoint: str) -> None:
+    """An open one; nobody has used it yet."""
+    deployments = world.store.deployments
+    data = {"canary": {"share": SHARE, "opened_seq": 1}}
+    made = deployments.create("auto", checkpoint, by="test", reason="test", data=data)
+    for before, after in (("staged", "verifying"), ("verifying", "canary")):
+        deployments.transition(made.id, before, after)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3], ids=["child", "sibling", "of an older one"])
+def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int) -> None:
+    """Imported with a parent named, or made before another was promoted: nobody was seen in it.
+
+    The tree is live's two ancestors and live; the canary is a child of what is `steps` - 1 above live.
+    """
+    world = World(tmp_path, SETTINGS)
+    above = [world.live]
+    for _ in range(2):
+        above.insert(0, world.checkpoint(above[0]))
+        world.promote(above[0])
+    canary = world.checkpoint(above[steps - 1])
+    assert world.store.lag(canary, world.live) == steps
+    world.generation("before", "before", 0, user="user-0", checkpoint=above[1])
+    canary_of(world, canary)
+    for number in range(USERS):
+        mine = number % 2 == 1
+        world.generation(
+            f"g-{number}", f"e-{number}", HOUR, user=f"user-{number}", session=f"s-{number}",
+            arm="canary" if mine else "live", checkpoint=canary if mine else world.live,
+        )  # fmt: skip
+    world.tick(9 * HOUR)
+    world.writer.flush()
+    seen = take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    assert seen.data["users"] == {"live": USERS // 2, "canary": USERS // 2}
+    assert seen.data["sample_ratio_p"] == 1.0
+    world.close()
