@@ -27,11 +27,11 @@ _REFERS: Final = (
     r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|refs?|see|part of|related to|ref)\b:?\s+"
     r"(?:(?:[\w.-]+/[\w.-]+)?#\d+|https?://\S+/(?:issues|pull)/\d+)(?:\s*(?:,|and)\s*(?:[\w.-]+/[\w.-]+)?#\d+)*"
 )
-_CLOSES: Final = re.compile(rf"[\s,;.(\[]*{_REFERS}[)\].]*", re.IGNORECASE)
+_CLOSES: Final = re.compile(rf"[\s,;.(\[]{{0,50}}{_REFERS}[)\].]*", re.IGNORECASE)
 _CLOSES_FIRST: Final = re.compile(
     rf"^(\* )?{_REFERS}[)\].]*[ \t]*[:;,-]?[ \t]+(?=\S)", re.IGNORECASE | re.MULTILINE
 )
-_NUMBER: Final = re.compile(r"\s*\((?:#\d+(?:,\s*)?)+\)")
+_NUMBER: Final = re.compile(r"\s{0,50}\((?:#\d+(?:,\s*)?)+\)")
 _CHERRY: Final = re.compile(r"^\((?:cherry picked|backported) from commit .*\)$", re.IGNORECASE)
 _TOOLS: Final = re.compile(
     r"^(?:🤖|generated with|co-?authored|for more information, see https://pre-commit\.ci|-{5,}$)",

@@ -28,7 +28,7 @@ RUN = 20
 CODE_SHARE = 0.25
 _INLINE = 5  # tokens of a line that may stand within a line of prose
 _PATCH = re.compile(
-    r"^\s*(?:>\s*)?(?:diff --git |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|Index: \S+$"
+    r"^[^\S\n]*(?:>[^\S\n]*)?(?:diff --git |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|Index: \S+$"
     r"|\*\*\* (?:Begin Patch|Update File))",
     re.MULTILINE,
 )

@@ -30,7 +30,7 @@ from cursorbench.tasks.suite import Suite
 from cursorbench.tasks.task import CursorBenchFields
 
 MOST = 1 << 30  # bytes of a task's folder
-_WORKDIR = re.compile(r"^\s*WORKDIR\s+[\"']?(/[^\s\"']*)", re.MULTILINE | re.IGNORECASE)
+_WORKDIR = re.compile(r"^[^\S\n]*WORKDIR\s+[\"']?(/[^\s\"']*)", re.MULTILINE | re.IGNORECASE)
 _NEEDS_DOCKER = "needs a container engine"
 
 

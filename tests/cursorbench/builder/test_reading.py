@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cursorbench.builder import form, paths
 from cursorbench.builder.instruction import Instruction, of_commit, read_issues, wish
 from cursorbench.builder.intent import intent
+from cursorbench.builder.leak import leak
 from cursorbench.errors import IntegrityError
 
 
@@ -109,6 +111,16 @@ def test_tests_that_say_something_new() -> None:
 )  # fmt: skip
 def test_the_wish_in_a_message(message: str, text: str) -> None:
     assert wish(message) == text
+
+
+@pytest.mark.parametrize("long", ["\n", " ,", " ", ",  ", "fixes ", "#1,"])
+def test_a_message_is_read_in_one_pass_whatever_it_says(long: str) -> None:
+    """A hundred thousand newlines in a commit's message took minutes."""
+    message = f"Add a cake\n\nwith (#1{long * 50_000}cream"
+    began = time.process_time()
+    wish(message)
+    leak(message, {"cake.py": ["sugar = 1"]})
+    assert time.process_time() - began < 4
 
 
 def test_the_issue_comes_first(tmp_path: Path) -> None:
