@@ -48,6 +48,13 @@ class InconclusiveError(RtrlError):
     kind = "inconclusive"
 
 
+class LateError(RtrlError):
+    """A stage used up its share of the cycle's deadline. Nothing is decided: the next cycle goes on."""
+
+    code = 4
+    kind = "late"
+
+
 class StoreError(RtrlError):
     """The store is missing, or its schema is not this program's."""
 

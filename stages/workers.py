@@ -46,6 +46,12 @@ def in_order(function: Callable[[T], R], items: Iterable[T], workers: int) -> It
         yield from begun_ahead(items, lambda item: pool.submit(function, item).result, 2 * workers)
     except BrokenProcessPool as error:
         raise DependencyDownError("a worker process died", hint="is there enough memory?") from error
+    except BaseException:
+        # the deadline, Ctrl-C, one item's error: nobody wants the others, and one that hangs would be waited
+        # for without end, by `shutdown` and again when the program ends
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from stages.cycle_config import STAGES
-from stages.errors import RtrlError
+from stages.errors import LateError
 
+_AGAIN_S = 300.0  # after which it is said again: longer than any tidying up takes
 UNINTERRUPTED = ("deploy",)
 LATE = {
     "collect": "stops; the spool is untouched",
@@ -34,13 +35,6 @@ LATE = {
     "eval": "stops; the attempts made so far stay",
     "deploy": "is not begun; once begun it is not interrupted",
 }
-
-
-class LateError(RtrlError):
-    """A stage used up its share of the deadline. Nothing is decided: the next cycle goes on."""
-
-    code = 4
-    kind = "late"
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,8 @@ class Deadline:
 
         Raises:
             LateError: (exit 4) the time was over before the block began, or ran out within it. Within
-                it only in the main thread; elsewhere, and for deploy, a block that began may end.
+                it only in the main thread; elsewhere, and for deploy, a block that began may end. Raised
+                again later, should a team's own function have swallowed it.
         """
         left = self.started + self.until(stage) - time.monotonic()
         if left <= 0:
@@ -92,7 +87,7 @@ class Deadline:
             raise self._late(stage, "was stopped")
 
         before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.setitimer(signal.ITIMER_REAL, left, _AGAIN_S)
         try:
             yield
         finally:

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stages import locks
-from stages.cycle.deadline import Deadline, LateError
+from stages.cycle.deadline import Deadline
 from stages.cycle.ping import ping
 from stages.cycle.record import Record, interrupted
 from stages.cycle_config import STAGES, seconds
 from stages.errors import (
     DependencyDownError,
     InputMissingError,
+    LateError,
     LockedError,
     RtrlError,
     UsageError,

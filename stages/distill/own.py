@@ -28,7 +28,7 @@ from typing import Any
 
 from stages.distill.facts import Episode
 from stages.distill.spec import RewardSpec
-from stages.errors import IntegrityError, UsageError
+from stages.errors import IntegrityError, LateError, UsageError
 from stages.records import Event
 
 TWICE = 20  # episodes that a function is asked about once more
@@ -103,8 +103,8 @@ _SIGNALLED = (129, 130, 143)  # exit statuses of a command that a signal ends
 
 
 def _ends_the_run(error: BaseException) -> bool:
-    """Whether it is the run's end and none of the function's: Ctrl-C, or how a signal ends the program."""
-    return isinstance(error, KeyboardInterrupt) or (
+    """Whether it is the run's end and none of the function's: Ctrl-C, a deadline, a signal to the program."""
+    return isinstance(error, KeyboardInterrupt | LateError) or (
         isinstance(error, SystemExit) and error.code in _SIGNALLED
     )
 

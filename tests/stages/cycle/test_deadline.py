@@ -6,12 +6,10 @@ import time
 
 import pytest
 
-from stages.cycle.deadline import Deadline, LateError
+from stages.cycle.deadline import Deadline
 from stages.cycle.stub import chain
 from stages.cycle_config import STAGES, CycleConfig, seconds
-from stages.errors import (
-    UsageError,
-)
+from stages.errors import LateError, UsageError
 from stages.registry.store import Store
 from stages.workspace import Workspace
 from tests.stages.cycle.cycle_world import run

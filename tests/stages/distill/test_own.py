@@ -11,7 +11,7 @@ import pytest
 from stages.distill import own
 from stages.distill.facts import Episode
 from stages.distill.spec import parse
-from stages.errors import IntegrityError, UsageError
+from stages.errors import IntegrityError, LateError, UsageError
 from stages.records import Event
 
 SPEC = """
@@ -53,6 +53,10 @@ def huge(seen):
 
 def interrupted(seen):
     raise KeyboardInterrupt
+
+def late(seen):
+    from stages.errors import LateError
+    raise LateError("distill was stopped", hint="")
 
 def stopped(seen):
     raise SystemExit(143)
@@ -127,7 +131,9 @@ def test_what_a_function_does_to_its_episode_is_undone(root: Path) -> None:
     assert kept.generations[0]["tool_calls"] == [{"name": "bash"}]
 
 
-@pytest.mark.parametrize(("name", "ends"), [("interrupted", KeyboardInterrupt), ("stopped", SystemExit)])
+@pytest.mark.parametrize(
+    ("name", "ends"), [("interrupted", KeyboardInterrupt), ("stopped", SystemExit), ("late", LateError)]
+)
 def test_what_ends_the_run_is_no_failure_of_a_function(
     root: Path, name: str, ends: type[BaseException]
 ) -> None:
