@@ -132,7 +132,7 @@ class Supervisor:
         """
         self._drop_second()
         weights = (await self._adapted.plan(path)).weights
-        why = in_the_way(self.control.started_with, weights)
+        why = await asyncio.to_thread(in_the_way, self.control.started_with, weights)
         if not why:
             await self.control.prepare(weights)
         elif not too_small(self.process.pid):
