@@ -33,6 +33,7 @@ from stages.workspace import Workspace
 from tests import processes, salted
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_canary import short, wait_for
+from tests.stages.serving.test_lifecycle import gone
 
 USERS = [f"user-{number}" for number in range(12)]
 EVEN = "even-1"  # draws half of them
@@ -249,3 +250,12 @@ def test_a_second_engine_that_nobody_came_for_ends(world: LinesWorld, wider: Art
 def in_flight(world: LinesWorld, line: str) -> int:
     found = told(world)
     return int((found if line == "auto" else found["lines"][line])["in_flight"])
+
+
+def test_its_users_go_along_to_a_second_engine(world: LinesWorld, wider: Artifact) -> None:
+    """Traffic is switched, and nobody is refused."""
+    before = world.endpoint.others["acme"]
+    run_stage(world.acme, world.store, DeployStage(), [wider.ref])
+    assert set(world.everybody(world.acme_key).values()) == {short(wider.digest)}
+    assert wait_for(lambda: gone(before.pid))
+    assert world.endpoint.others["acme"].url != before.url
