@@ -258,7 +258,8 @@ def _in_bfloat16(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, dtype: ExportDtype) -> None:
-    """Write `model` as a Hugging Face folder; tokenizer and templates are copied from `companions`.
+    """Write `model` as a Hugging Face folder. Tokenizer, templates and (but for the dtype) config.json are
+    those of `companions`: of the parent, whose words an engine and other versions of transformers know.
 
     The model itself keeps its float32 weights. Raises IntegrityError on a weight that is not finite.
     """
@@ -273,10 +274,9 @@ def save_checkpoint(model: PreTrainedModel, folder: Path, *, companions: Path, d
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable_progress_bar()
     _save(model, folder, _in_bfloat16(model) if dtype == "bfloat16" else None)
-    if dtype == "bfloat16":
-        config = read_config(folder)
-        config["dtype"] = dtype
-        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    config = read_config(companions if (companions / "config.json").is_file() else folder) | {"dtype": dtype}
+    config.pop("torch_dtype", None)  # as transformers 4 calls it
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     for name in _COMPANIONS:
         if (companions / name).is_file() and companions != folder:
             shutil.copyfile(companions / name, folder / name)

@@ -87,7 +87,7 @@ class EngineControl(Questions):
         Goes on where it was stopped, also by being cancelled. Where there is no room for them (or the engine
         cannot do it), the update loads the file as if nothing had been asked. Raises as `update`.
         """
-        require_same_model(self.started_with, checkpoint_dir)
+        await asyncio.to_thread(require_same_model, self.started_with, checkpoint_dir)  # it may take seconds
         expected = read_fingerprint(checkpoint_dir)
         key = weights_key(expected)
         if key == self._kept:

@@ -69,6 +69,7 @@ class Swapper:
         recover: called with the old weights' folder when even those could not be loaded again: starts
             the engine anew on them, and sets `ServedState.engine` when it is up.
         prepare: called with the weights' folder before requests are held: brings them to the engine.
+        release: called when a swap is over, however it ended: what `prepare` started and nobody used goes.
         keeper: the engine, when answers under way go on under the new weights; None: they finish before.
         stager: gives the engine as it is now, where it can make weights ready before anybody asks for them.
         beside: the engine, where it has room for adapters; then no request waits.
@@ -84,10 +85,11 @@ class Swapper:
         keeper: Keeper | None = None,
         stager: Callable[[], Stager] | None = None,
         beside: Beside | None = None,
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         self._served = served
         self._update = update
-        self._recover, self._prepare = recover, prepare
+        self._recover, self._prepare, self._release = recover, prepare, release
         self._keeper, self._keeping, self._went_on = keeper, False, 0
         self._beside = beside
         self._timeout = drain_timeout_s
@@ -184,6 +186,8 @@ class Swapper:
                 raise SwapError("drain_timeout", told) from None
             except OvertakenError:
                 raise SwapError("overtaken", f"a rollback came before; {SAME}") from None
+            finally:
+                self._release()
         seconds = time.monotonic() - began
         restarting = verification is RESTARTING
         return Swapped(before, verification, drained - began, seconds, restarting, self._went_on)

@@ -55,6 +55,7 @@ class ExtraEngine:
             raise
         address = supervisor.base_url, supervisor.key
         client = EngineClient(*address, engine.served_name, gateway, health.breaker)
+        supervisor.moved = client.move
         return cls(supervisor, Arm(served, client))
 
     async def stop(self, drain_s: float) -> None:

@@ -90,6 +90,7 @@ class Fleet:
                 keeper=each if goes_on else None,
                 stager=partial(_control, each) if _stages(each, config) else None,
                 beside=each if isinstance(each, Supervisor) and config.lora_rank else None,
+                release=each.release if isinstance(each, Supervisor) else lambda: None,
             )
             for each in self.engines
         ]

@@ -202,10 +202,16 @@ class Lines:
         arms = Arms(engine.arm)
         arms.collapse = self._workspace.on_line(line).settings.ab.collapse
         keeper = engine.supervisor if gateway.in_flight == "continue" else None
-        update, prepare = engine.supervisor.update, engine.supervisor.prepare
-        drain_s = gateway.drain_timeout_s
         beside = engine.supervisor if self._workspace.settings.engine.lora_rank else None
-        swapper = Swapper(engine.arm.served, update, drain_s, prepare=prepare, keeper=keeper, beside=beside)
+        swapper = Swapper(
+            engine.arm.served,
+            engine.supervisor.update,
+            gateway.drain_timeout_s,
+            prepare=engine.supervisor.prepare,
+            keeper=keeper,
+            beside=beside,
+            release=engine.supervisor.release,
+        )
         log = self._store.dir / "logs" / f"canary-{line}.log"
         canary = CanaryEngine(self._workspace.settings.engine, gateway, arms, log, self._say, self._changed)
         store, say, run_dir = self._store, self._say, self._workspace.run_dir

@@ -47,6 +47,24 @@ def too_small(pid: int) -> str:
     return ""
 
 
+class Ending:
+    """Processes that end while others answer: giving their memory back may take seconds."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[int]] = set()
+
+    def add(self, process: EngineProcess) -> None:
+        """Kill it, in a thread."""
+        task = asyncio.create_task(asyncio.to_thread(process.kill))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def over(self) -> None:
+        """Returns when none is left."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
 async def start_second(
     path: Path, config: EngineConfig, log: Path, say: Callable[[str], None]
 ) -> EngineProcess:

@@ -25,7 +25,7 @@ from stages.gateway.rolling import FULL, Way
 from stages.gateway.served import ServedState
 from stages.serving.adapted import HERE, Adapted
 from stages.serving.probes import failing, probe
-from stages.serving.second import in_the_way, start_second, too_small
+from stages.serving.second import Ending, in_the_way, start_second, too_small
 from stages.serving.warmup import warm_up
 
 POLL_S = 0.2
@@ -69,7 +69,7 @@ class Supervisor:
         self._process: EngineProcess | None = None
         self._second: EngineProcess | None = None
         self._replacing = False
-        self._ending: set[asyncio.Task[int]] = set()
+        self._ending = Ending()
         self.way = Way(FULL, HERE)
         self.moved: Callable[[str, str], None] = lambda _url, _key: None
         self._heard = 0.0  # when a probe was last answered well
@@ -130,12 +130,14 @@ class Supervisor:
 
         Raises RtrlError when that does not start; the running one is as it was.
         """
-        self._drop_second()
+        self.release()
         weights = (await self._adapted.plan(path)).weights
-        why = in_the_way(self.control.started_with, weights)
+        why = await asyncio.to_thread(in_the_way, self.control.started_with, weights)
         if not why:
             await self.control.prepare(weights)
-        elif not too_small(self.process.pid):
+            return
+        await self._ending.over()  # or their memory is none that is free
+        if not too_small(self.process.pid):
             self._second = await start_second(weights, self.config, self.log, self._say)
 
     def can_keep(self, path: Path) -> bool:
@@ -188,9 +190,7 @@ class Supervisor:
         self._adapted.fresh(self.control)
         self.moved(self.base_url, self._key)
         self._changed(second)
-        ending = asyncio.create_task(asyncio.to_thread(first.kill))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._ending.add(first)
         return await self.control.verify(second.checkpoint_dir)
 
     async def _start_anew(self, path: Path) -> Verification:
@@ -211,10 +211,10 @@ class Supervisor:
         self._adapted.fresh(self.control)
         self._changed(self._process)
 
-    def _drop_second(self) -> None:
-        """One that nobody came for."""
+    def release(self) -> None:
+        """Nobody comes for the second engine that `prepare` started: it ends."""
         if self._second is not None:
-            self._second.kill()
+            self._ending.add(self._second)
             self._second = None
 
     async def _warm_up(self, path: Path, requests: int, route: str = "") -> float:
@@ -292,7 +292,8 @@ class Supervisor:
         SIGTERM for long, and nobody waits for its answers)."""
         self._stopping = True
         self.served.engine = "down"
-        self._drop_second()
+        self.release()
+        await self._ending.over()
         await self.control.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.stop if patient else self._process.kill)

@@ -15,6 +15,7 @@ from typing import Any
 
 from stages import modelio
 from stages.errors import InputMissingError, IntegrityError
+from stages.model_config import as_read
 
 # Keys of config.json that change no logit of a given sequence.
 PASSIVE_KEYS = frozenset(
@@ -189,17 +190,14 @@ def _special(folder: Path) -> dict[str, str]:
 
 def _resolved(folder: Path) -> dict[str, Any]:
     """The configuration with its defaults filled in, nested keys as `a.b`. Raises IntegrityError."""
-    modelio.read_config(folder)
-    from transformers import AutoConfig
-
+    config = modelio.read_config(folder)
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, KeyError, OSError) as error:
+        return _flat(as_read(config))
+    except ValueError as error:
         raise IntegrityError(
             f"config.json of {folder} is of no model that can be loaded: {error}",
             hint="give a Hugging Face causal-LM folder",
         ) from error
-    return _flat(json.loads(config.to_json_string(use_diff=False)))
 
 
 def _computes(key: str, ours: Mapping[str, Any]) -> bool:

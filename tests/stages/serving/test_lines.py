@@ -6,14 +6,17 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from stages.anchor import move_anchor
 from stages.deploy.run import DeployStage
+from stages.errors import DependencyDownError
 from stages.gateway.arms import assigned
 from stages.gateway.keys import ApiKeys
 from stages.registry.holdbacks import holdback_of
@@ -21,6 +24,7 @@ from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
 from stages.serving.detach import start_detached, stop
 from stages.spool import Spool
+from stages.stage import Artifact
 from stages.target import light
 from stages.target.admin import Admin
 from stages.target.canary import canary_of
@@ -29,6 +33,7 @@ from stages.workspace import Workspace
 from tests import processes, salted
 from tests.stages.serving.conftest import SETTINGS, StubWorld
 from tests.stages.serving.test_canary import short, wait_for
+from tests.stages.serving.test_lifecycle import gone
 
 USERS = [f"user-{number}" for number in range(12)]
 EVEN = "even-1"  # draws half of them
@@ -54,11 +59,11 @@ class LinesWorld(StubWorld):
         self.store.move_alias("auto", "anchor", self.first.digest, reason="init", by="test")
         self.acme = self.workspace.on_line("acme")
 
-    def by(self, user: str, key: str = "") -> str:
+    def by(self, user: str, key: str = "", text: str = "hi") -> str:
         """The checkpoint that answers a user."""
         answer = httpx.post(
             f"{self.endpoint.url}/v1/chat/completions",
-            json={"model": "rtrl", "messages": [{"role": "user", "content": "hi"}]},
+            json={"model": "rtrl", "messages": [{"role": "user", "content": text}]},
             headers={"Authorization": f"Bearer {key or self.key}", "X-Rtrl-User": user},
             timeout=30,
         )
@@ -208,3 +213,49 @@ def test_the_held_back_stay_on_the_anchor_for_good(world: LinesWorld) -> None:
     move_anchor(world.store, "auto", world.second.ref, reason="far enough")
     assert wait_for(lambda: "holdback" not in world.endpoint.others)
     assert set(answered().values()) == {second}
+
+
+@pytest.fixture(scope="module")
+def wider(world: LinesWorld) -> Artifact:
+    """A checkpoint whose weights no engine that runs can take; it passed for both lines."""
+    made = world.checkpoint("wider", world.first.digest, config='{"hidden_size": 8}')
+    world.report(made, world.second)
+    world.report(made, world.first, "acme")
+    return made
+
+
+def engines(world: LinesWorld) -> set[int]:
+    children = psutil.Process(world.endpoint.pid).children()
+    return {child.pid for child in children if "stages.engine.launch" in child.cmdline()}
+
+
+@pytest.mark.parametrize("line", ["auto", "acme"])
+def test_a_second_engine_that_nobody_came_for_ends(world: LinesWorld, wider: Artifact, line: str) -> None:
+    """An answer is under way for longer than the deploy waits."""
+    of = {"auto": (world.workspace, world.key), "acme": (world.acme, world.acme_key)}
+    (workspace, key), hold, before = of[line], world.root / "hold", engines(world)
+    hold.touch()
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(world.by, "user-1", key, f"stub:hold={hold}")
+        try:
+            assert wait_for(lambda: in_flight(world, line) == 1)
+            with pytest.raises(DependencyDownError, match="still running"):
+                run_stage(workspace, world.store, DeployStage(), [wider.ref], ["deploy.drain_timeout_s=0.1"])
+        finally:
+            hold.unlink()
+        assert asking.result()
+    assert wait_for(lambda: engines(world) == before)
+
+
+def in_flight(world: LinesWorld, line: str) -> int:
+    found = told(world)
+    return int((found if line == "auto" else found["lines"][line])["in_flight"])
+
+
+def test_its_users_go_along_to_a_second_engine(world: LinesWorld, wider: Artifact) -> None:
+    """Traffic is switched, and nobody is refused."""
+    before = world.endpoint.others["acme"]
+    run_stage(world.acme, world.store, DeployStage(), [wider.ref])
+    assert set(world.everybody(world.acme_key).values()) == {short(wider.digest)}
+    assert wait_for(lambda: gone(before.pid))
+    assert world.endpoint.others["acme"].url != before.url

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from stages.deploy.run import DeployStage
 from stages.engine.config import EngineConfig
+from stages.engine.process import EngineProcess
 from stages.errors import IntegrityError
+from stages.gateway.errors import ApiError, SwapError
 from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.swapper import Swapper
 from stages.rollback.run import RollbackStage
@@ -89,6 +94,51 @@ async def test_without_memory_for_two_it_is_started_anew_and_goes_back_likewise(
         assert served.checkpoint == first
     finally:
         await one.stop(patient=False)
+
+
+@pytest.mark.parametrize("why", ["drain_timeout", "overtaken", "engine_down"])
+async def test_a_second_engine_that_is_not_used_ends_with_the_swap(
+    world: StubWorld, wider: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Nobody may come again, and its memory is wanted. A next try has another one."""
+    started: list[EngineProcess] = []
+
+    async def noted(*arguments: Any) -> EngineProcess:
+        started.append(await second.start_second(*arguments))
+        return started[-1]
+
+    monkeypatch.setattr(supervisor, "start_second", noted)
+    monkeypatch.setattr(supervisor, "too_small", lambda _pid: "")
+    first, then = (Checkpoint(each.digest, each.path) for each in (world.first, wider))
+    served = ServedState("auto", "rtrl", first)
+    one = Supervisor(EngineConfig(program="stub"), served, tmp_path / "log", lambda _: None)
+    swapper = Swapper(served, one.update, 60, prepare=one.prepare, release=one.release)
+    await one.start()
+    try:
+        await served.gate.enter(1)  # an answer that is under way
+        swap = asyncio.create_task(swapper.swap(then, drain_timeout_s=0.05 if why == "drain_timeout" else 60))
+        while not served.gate.closed and not swap.done():
+            await asyncio.sleep(0.01)
+        if why == "overtaken":
+            swapper.hurry(0.05, 1)
+        if why == "engine_down":
+            served.engine = "down"
+            served.gate.leave()
+        with pytest.raises((SwapError, ApiError)) as caught:
+            await swap
+        assert (caught.value.code, served.checkpoint) == (why, first)
+        async with asyncio.timeout(10):
+            while started[0].exit_status() is None:
+                await asyncio.sleep(0.01)
+        if why != "engine_down":
+            served.gate.leave()
+        served.engine = "ready"
+        await swapper.swap(then)
+        assert one.way.way == "second engine and traffic switch"
+        assert [engine.pid for engine in started[1:]] == [one.pid]
+    finally:
+        await one.stop(patient=False)
+    assert {engine.exit_status() for engine in started} == {-signal.SIGKILL}
 
 
 def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
