@@ -88,6 +88,7 @@ class _Log:
         self._seen = seen
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._queue = said.Queue()
+        self._failed = False  # the client spoke last, in the agent's place
 
     def items(self, place: Place, line: dict[str, Any]) -> Iterator[Read]:
         """The items of a line. One that was read before is remembered and not told again."""
@@ -147,7 +148,7 @@ class _Log:
         elif kind == "attachment":
             yield from self._attachment(line, common)
         elif kind == "system":
-            yield from _system(line, common)
+            yield from _system(line, common, self._failed)
         elif kind == "queue-operation":
             prompt = said.plain(line.get("content"))
             waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
@@ -194,11 +195,15 @@ class _Log:
             yield from spoken.turns(text, automatic, **common)
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
-        model = text_of(table_of(line.get("message")).get("model"))
+        self._failed = said.is_clients(line)
+        model = "" if self._failed else text_of(table_of(line.get("message")).get("model"))
         texts: dict[str, list[str]] = {"text": [], "thinking": []}
 
-        def turn() -> Iterator[AgentTurn]:
-            if any(texts.values()):
+        def turn() -> Iterator[Read]:
+            if self._failed:
+                for text in texts["text"]:
+                    yield from spoken.turns(text, "meta", **common)
+            elif any(texts.values()):
                 told = {name: "\n".join(parts) for name, parts in texts.items()}
                 yield AgentTurn(**common, model=model, text=told["text"], thinking=told["thinking"])
             texts["text"], texts["thinking"] = [], []
@@ -251,11 +256,12 @@ class _Log:
             yield Commit(**common, sha=sha, message=subject)
 
 
-def _system(line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+def _system(line: dict[str, Any], common: dict[str, Any], failed: bool) -> Iterator[Read]:
+    """A local command, or how long a turn took; of one that `failed` there is no answer to say it of."""
     subtype, spent = line.get("subtype"), line.get("durationMs")
     if subtype == "local_command" and isinstance(line.get("content"), str):
         yield UserTurn(**common, text=line["content"], automatic="command")
-    elif subtype == "turn_duration" and isinstance(spent, int | float) and 0 <= spent < 1e12:
+    elif subtype == "turn_duration" and not failed and isinstance(spent, int | float) and 0 <= spent < 1e12:
         about = common | {"id": text_of(line.get("parentUuid")) or common["id"]}
         yield AgentTurn(**about, text="", duration_ms=float(spent))
 

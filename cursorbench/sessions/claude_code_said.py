@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from cursorbench.sessions.items import Automatic, Place
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
+NO_MODEL = "<synthetic>"  # of what the client itself says in the agent's name
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
 
@@ -27,6 +28,11 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
         return "plan"
     origin = table_of(line.get("origin")).get("kind")
     return "meta" if isinstance(origin, str) and origin != "human" else ""
+
+
+def is_clients(line: dict[str, Any]) -> bool:
+    """Whether the client wrote this line of the agent: an error of the service, or that nothing was asked."""
+    return line.get("isApiErrorMessage") is True or table_of(line.get("message")).get("model") == NO_MODEL
 
 
 def plain(content: object) -> str:

@@ -194,6 +194,31 @@ def test_prompts_typed_while_the_agent_worked(log: Log) -> None:
     ]  # fmt: skip
 
 
+def test_what_the_client_says_in_the_agents_place_is_no_answer(log: Log) -> None:
+    def client(text: str, **fields: Any) -> None:
+        message = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": text}]}
+        log.add("assistant", message=message | fields.pop("own", {}), **fields)
+
+    log.agent({"type": "text", "text": "Done."}).user("<command-name>/exit</command-name>")
+    client("No response requested.", isApiErrorMessage=False)
+    log.user("it is not done")
+    client("API Error: 529", isApiErrorMessage=True)
+    client("API Error: 400", isApiErrorMessage=True, own={"model": "m"})
+    log.add("system", subtype="turn_duration", durationMs=40_000)
+    client("[Request interrupted by user]")
+    log.user("Try again").agent({"type": "text", "text": "Done now."})
+    log.add("system", subtype="turn_duration", durationMs=1500)
+    items = log.after_start()
+    assert [(item.id, item.text) for item in items if isinstance(item, AgentTurn)] == [
+        ("u1", "Done."), ("u10", "Done now."), ("u10", ""),
+    ]  # fmt: skip
+    assert [(item.text, item.automatic) for item in items if isinstance(item, UserTurn)] == [
+        ("<command-name>/exit</command-name>", "command"), ("No response requested.", "meta"),
+        ("it is not done", ""), ("API Error: 529", "meta"), ("API Error: 400", "meta"), ("Try again", ""),
+    ]  # fmt: skip
+    assert [item.id for item in items if isinstance(item, Interrupt)] == ["u8"]
+
+
 def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     log.user("go", isSidechain=True, agentId="a1").user("go", isSidechain=True)
     items = [(type(item), item.session, getattr(item, "parent", item.id)) for item in log.read()]

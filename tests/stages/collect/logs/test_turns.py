@@ -6,9 +6,12 @@ import hashlib
 import tracemalloc
 from typing import Any
 
+from cursorbench.sessions import claude_code
 from cursorbench.sessions import items as said
+from cursorbench.sessions.seen import Seen
 from stages.collect.logs.state import Happened, Record, Sampled
 from stages.collect.logs.turns import Turns
+from tests.samples import DATA, real
 
 PLACE = said.Place("log")
 
@@ -293,3 +296,19 @@ def test_a_call_with_its_answer_keeps_about_0_6_kb() -> None:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 300 < held / 2_000 < 720
+
+
+@real
+def test_what_claude_codes_client_says_takes_no_reaction() -> None:
+    """A complaint behind "No response requested." is about the answer before that, and no episode is made."""
+    log = DATA / "entire_entireio_cli/67ea786b178e/0/full.jsonl"
+    records, turns = told(*claude_code.read(log, Seen()))
+    made = {one.generation.id: one for one in generations(records)}
+    assert {one.generation.features["model"] for one in made.values()} == {"claude-opus-4-5-20251101"}
+    (about,) = [
+        generation
+        for kind, generation, data in events(records)
+        if kind == "user_message" and data["text"].startswith("hmm, I just checked")
+    ]
+    assert made[about].request == "yes"
+    assert turns.counts["episodes"] == 7
