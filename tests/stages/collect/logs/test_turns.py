@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
-from cursorbench.sessions import claude_code
+from cursorbench.sessions import claude_code, kinds
 from cursorbench.sessions import items as said
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs.state import Happened, Record, Sampled
@@ -113,6 +115,33 @@ def test_an_edit_is_an_event_of_the_generation_that_called_for_it() -> None:
     of = {kind: (generation, data) for kind, generation, data in events(records)}
     assert of["edit_applied"] == ("s1:0#0", {"path": "a.py", "before": "a", "after": "b", "part": True})
     assert of["edit_reverted"] == ("s1:0#0", {"path": "a.py"})
+
+
+def test_outcomes_in_another_file_find_the_answer_that_each_is_about(tmp_path: Path) -> None:
+    """Continue tells the outcomes of all edits behind the edits themselves, and no call made them."""
+
+    def edit_of(n: int) -> dict[str, Any]:
+        return {"prompt": f"shorter {n}", "completion": f"after {n}", "filepath": f"{n}.py", "timestamp": n}
+
+    for name, more in {
+        "editInteraction": [{"modelName": "m"}] * 3,
+        "editOutcome": [{"accepted": n != 1, "previousCode": "b", "newCode": "a"} for n in range(3)],
+    }.items():
+        lines = [json.dumps(edit_of(n) | own) + "\n" for n, own in enumerate(more)]
+        (tmp_path / "dev_data").mkdir(exist_ok=True)
+        (tmp_path / f"dev_data/{name}.jsonl").write_text("".join(lines))
+    records, turns = told(
+        *(item for kind, item in kinds.read(tmp_path)),
+        said.Edit(session="", place=PLACE, path="z.py", status="applied", answer="of no log"),
+    )
+    episodes = {one.generation.id: one.request for one in generations(records)}
+    edits = [one for one in events(records) if one[0].startswith("edit_")]
+    assert [(kind, episodes[f"claude-code:{of}"], data["path"]) for kind, of, data in edits] == [
+        ("edit_applied", "shorter 0", "0.py"),
+        ("edit_rejected", "shorter 1", "1.py"),
+        ("edit_applied", "shorter 2", "2.py"),
+    ]
+    assert turns.counts["unanswered:edit_applied"] == 1
 
 
 def test_a_refused_edit_and_an_interruption() -> None:
