@@ -34,16 +34,17 @@ class Answers:
         for one in ((session.mark, name) for name in names if name):
             self._known[one] = answer if self._known.get(one, answer) == answer else None
 
-    def knows(self, target: str, mark: str) -> bool:
-        """Whether an answer, or several, had that name."""
-        return (mark, target) in self._known
+    def knows(self, target: str, mark: str, session: Session | None) -> bool:
+        """Whether an answer, or several, had that name, or a call of this session."""
+        return (mark, target) in self._known or (session is not None and target in session.calls)
 
-    def of(self, target: str, mark: str) -> Answer | None:
-        """The answer of that name; None when no answer has it, or more than one."""
+    def of(self, target: str, mark: str, session: Session | None) -> Answer | None:
+        """The answer of that name, or that made the call of it; None when none has it, or more than one."""
+        if session is not None and (call := session.calls.get(target)):
+            return Answer(session.name, *call[1:])
         return self._known.get((mark, target))
 
     def of_edit(self, session: Session, item: said.Edit) -> Answer | None:
         """The answer whose edit this is, by its call or as it names it; None when that is not known."""
-        if call := session.calls.get(item.id):
-            return Answer(session.name, *call[1:])
-        return self.of(item.answer, session.mark) if item.answer else OPEN
+        name = item.id if item.id in session.calls else item.answer
+        return self.of(name, session.mark, session) if name else OPEN

@@ -74,7 +74,7 @@ class Turns:
         if self._clock is not None:
             item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
-            yield from self._about_an_answer(item, sender.mark)
+            yield from self._about_an_answer(kind, item, sender.mark)
             return
         session = self._session(kind, item, sender)
         match item:
@@ -212,14 +212,15 @@ class Turns:
 
     def _too_early(self, kind: str, item: said.Feedback, sender: Sender) -> bool:
         """Whether a later file may have the answer, or the session, that this is about."""
-        if self._all_read or item.target:
-            return not self._all_read and not self._answers.knows(item.target, sender.mark)
         session = self._sessions.get(self._name(kind, item.session, sender.mark))
+        if self._all_read or item.target:
+            return not self._all_read and not self._answers.knows(item.target, sender.mark, session)
         return session is None or not session.episodes
 
-    def _about_an_answer(self, item: said.Feedback, mark: str) -> Iterator[Record]:
-        """Feedback that names its answer, in whatever log that was."""
-        answer = self._answers.of(item.target, mark)
+    def _about_an_answer(self, kind: str, item: said.Feedback, mark: str) -> Iterator[Record]:
+        """Feedback that names its answer, in whatever log that was, or a call of its session."""
+        session = self._sessions.get(self._name(kind, item.session, mark))
+        answer = self._answers.of(item.target, mark, session)
         if answer is None:
             self.counts["feedback_without_its_answer"] += 1
             return

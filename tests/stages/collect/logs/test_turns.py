@@ -13,12 +13,13 @@ from cursorbench.sessions import items as said
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs.state import Happened, Record, Sampled
 from stages.collect.logs.turns import Turns
+from stages.verdicts import Verdicts
 from tests.samples import DATA, real
 
 PLACE = said.Place("log")
 
 
-def told(*items: said.Read, **settings: str) -> tuple[list[Record], Turns]:
+def told(*items: said.Read, **settings: Any) -> tuple[list[Record], Turns]:
     turns = Turns("auto", **settings, pseudonym=lambda data: hashlib.sha256(data).hexdigest())
     found = [record for item in items for record in turns.add("claude-code", item)]
     return [*found, *turns.done()], turns
@@ -289,6 +290,20 @@ def test_feedback_comes_at_its_own_time_and_about_its_answer_or_not_at_all() -> 
     (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "thumbs"]
     assert (one.at, one.generation_id) == (9_000, "claude-code:s1:0#0")
     assert turns.counts["feedback_without_its_answer"] == 2  # told of two answers, and of none
+
+
+def test_feedback_about_a_call_is_about_the_answer_that_made_it() -> None:
+    """So Claude Code tells that the user altered a change before accepting it."""
+    verdicts = Verdicts({"user_modified": "outcome 1..0"})
+    altered = said.Feedback(session="s1", place=PLACE, at=7, target="c1", name="user_modified", value=True)
+    other = said.Feedback(session="s2", place=PLACE, at=7, target="c1", name="user_modified", value=True)
+    log = [user("x"), use("c1"), end("c1"), altered, agent("a"), user("y"), agent("b"), other]
+    for items in (log, [altered, *log[:3], *log[4:]]):
+        records, turns = told(*items, verdicts=verdicts)
+        (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "outcome"]
+        assert (one.at, one.generation_id) == (7, "claude-code:s1:0#0")
+        assert one.data == {"value": -1.0, "name": "user_modified"}
+        assert turns.counts["feedback_without_its_answer"] == 1  # a call of another session
 
 
 def test_a_span_is_another_name_of_its_answer() -> None:
