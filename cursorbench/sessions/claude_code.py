@@ -108,9 +108,19 @@ class _Log:
     def rest(self) -> Iterator[Read]:
         """What only the end of the log shows."""
         for one in self._queue.untold():
-            if self._seen.first(one.session, f"queued {one.at} {one.text}"):
+            if turns := self._given(one):
                 yield from self._start(one.session, "", {}, one.at, one.place)
-                yield from spoken.turns(one.text, session=one.session, at=one.at, place=one.place)
+                yield from turns
+
+    def _absorbed(self, session: str) -> Iterator[Read]:
+        """Prompts that the agent has got by now; logs with attachments have told them before this line."""
+        for one in self._queue.untold(session):
+            yield from self._given(one)
+
+    def _given(self, one: said.Waiting) -> list[UserTurn | Interrupt]:
+        if not self._seen.first(one.session, f"queued {one.at} {one.text}"):
+            return []
+        return list(spoken.turns(one.text, session=one.session, at=one.at, place=one.place))
 
     def _whose(self, line: dict[str, Any]) -> tuple[str, str]:
         """(session, its parent). A sub-agent's lines carry the session that called it."""
@@ -152,14 +162,14 @@ class _Log:
         elif kind == "queue-operation":
             prompt = said.plain(line.get("content"))
             waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
-            self._queue.operation(text_of(line.get("operation")), waiting)
+            self._queue.operation(text_of(line.get("operation")), waiting, text_of(line.get("reason")))
         elif not isinstance(kind, str):
             yield Quarantined(common["place"], "no_type")
         elif kind not in _SAYING and not _KEEPING.fullmatch(kind):
             yield Quarantined(common["place"], "unknown_type")
 
     def _user(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
-        automatic, mine, seen_picture = said.automatic_line(line), [], False
+        automatic, mine, seen_picture, waited = said.automatic_line(line), [], False, False
         results = [table_of(block).get("type") for block in blocks].count("tool_result")
         for block in blocks:
             name = _name(block)
@@ -169,7 +179,7 @@ class _Log:
                 yield from self._end(line, block, result, common)
             elif name == "text":
                 text = block if isinstance(block, str) else text_of(block.get("text"))
-                self._queue.said(text)
+                waited |= self._queue.said(text)
                 for item in spoken.turns(text, automatic, **common):
                     if isinstance(item, Interrupt) or item.automatic:
                         yield item
@@ -180,7 +190,9 @@ class _Log:
             else:
                 yield _unknown_block(name, common["place"])
         if mine or (seen_picture and len(blocks) == 1):
-            self._queue.said(text := "\n".join(mine))
+            waited |= self._queue.said(text := "\n".join(mine))
+            if not waited:
+                yield from self._absorbed(common["session"])
             yield UserTurn(**common, text=text, automatic=automatic)
 
     def _attachment(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
@@ -191,10 +203,11 @@ class _Log:
             automatic = said.automatic_line(line) or said.automatic_line(attachment)
             if attachment.get("commandMode", "prompt") != "prompt":
                 automatic = automatic or "meta"
-            self._queue.said(text)
-            yield from spoken.turns(text, automatic, **common)
+            if self._queue.said(text) or not self._queue.again(text):
+                yield from spoken.turns(text, automatic, **common)
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
+        yield from self._absorbed(common["session"])
         self._failed = said.is_clients(line)
         model = "" if self._failed else text_of(table_of(line.get("message")).get("model"))
         texts: dict[str, list[str]] = {"text": [], "thinking": []}
