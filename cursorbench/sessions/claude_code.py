@@ -88,6 +88,7 @@ class _Log:
         self._seen = seen
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._queue = said.Queue()
+        self._failed = False  # the client spoke last, in the agent's place
 
     def items(self, place: Place, line: dict[str, Any]) -> Iterator[Read]:
         """The items of a line. One that was read before is remembered and not told again."""
@@ -107,9 +108,19 @@ class _Log:
     def rest(self) -> Iterator[Read]:
         """What only the end of the log shows."""
         for one in self._queue.untold():
-            if self._seen.first(one.session, f"queued {one.at} {one.text}"):
+            if turns := self._given(one):
                 yield from self._start(one.session, "", {}, one.at, one.place)
-                yield from spoken.turns(one.text, session=one.session, at=one.at, place=one.place)
+                yield from turns
+
+    def _absorbed(self, session: str) -> Iterator[Read]:
+        """Prompts that the agent has got by now; logs with attachments have told them before this line."""
+        for one in self._queue.untold(session):
+            yield from self._given(one)
+
+    def _given(self, one: said.Waiting) -> list[UserTurn | Interrupt]:
+        if not self._seen.first(one.session, f"queued {one.at} {one.text}"):
+            return []
+        return list(spoken.turns(one.text, session=one.session, at=one.at, place=one.place))
 
     def _whose(self, line: dict[str, Any]) -> tuple[str, str]:
         """(session, its parent). A sub-agent's lines carry the session that called it."""
@@ -147,18 +158,18 @@ class _Log:
         elif kind == "attachment":
             yield from self._attachment(line, common)
         elif kind == "system":
-            yield from _system(line, common)
+            yield from _system(line, common, self._failed)
         elif kind == "queue-operation":
             prompt = said.plain(line.get("content"))
             waiting = said.Waiting(common["session"], prompt, common["at"], common["place"])
-            self._queue.operation(text_of(line.get("operation")), waiting)
+            self._queue.operation(text_of(line.get("operation")), waiting, text_of(line.get("reason")))
         elif not isinstance(kind, str):
             yield Quarantined(common["place"], "no_type")
         elif kind not in _SAYING and not _KEEPING.fullmatch(kind):
             yield Quarantined(common["place"], "unknown_type")
 
     def _user(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
-        automatic, mine, seen_picture = said.automatic_line(line), [], False
+        automatic, mine, seen_picture, waited = said.automatic_line(line), [], False, False
         results = [table_of(block).get("type") for block in blocks].count("tool_result")
         for block in blocks:
             name = _name(block)
@@ -168,7 +179,7 @@ class _Log:
                 yield from self._end(line, block, result, common)
             elif name == "text":
                 text = block if isinstance(block, str) else text_of(block.get("text"))
-                self._queue.said(text)
+                waited |= self._queue.said(text)
                 for item in spoken.turns(text, automatic, **common):
                     if isinstance(item, Interrupt) or item.automatic:
                         yield item
@@ -179,7 +190,9 @@ class _Log:
             else:
                 yield _unknown_block(name, common["place"])
         if mine or (seen_picture and len(blocks) == 1):
-            self._queue.said(text := "\n".join(mine))
+            waited |= self._queue.said(text := "\n".join(mine))
+            if not waited:
+                yield from self._absorbed(common["session"])
             yield UserTurn(**common, text=text, automatic=automatic)
 
     def _attachment(self, line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
@@ -190,15 +203,20 @@ class _Log:
             automatic = said.automatic_line(line) or said.automatic_line(attachment)
             if attachment.get("commandMode", "prompt") != "prompt":
                 automatic = automatic or "meta"
-            self._queue.said(text)
-            yield from spoken.turns(text, automatic, **common)
+            if self._queue.said(text) or not self._queue.again(text):
+                yield from spoken.turns(text, automatic, **common)
 
     def _assistant(self, line: dict[str, Any], blocks: list[Any], common: dict[str, Any]) -> Iterator[Read]:
-        model = text_of(table_of(line.get("message")).get("model"))
+        yield from self._absorbed(common["session"])
+        self._failed = said.is_clients(line)
+        model = "" if self._failed else text_of(table_of(line.get("message")).get("model"))
         texts: dict[str, list[str]] = {"text": [], "thinking": []}
 
-        def turn() -> Iterator[AgentTurn]:
-            if any(texts.values()):
+        def turn() -> Iterator[Read]:
+            if self._failed:
+                for text in texts["text"]:
+                    yield from spoken.turns(text, "meta", **common)
+            elif any(texts.values()):
                 told = {name: "\n".join(parts) for name, parts in texts.items()}
                 yield AgentTurn(**common, model=model, text=told["text"], thinking=told["thinking"])
             texts["text"], texts["thinking"] = [], []
@@ -251,11 +269,12 @@ class _Log:
             yield Commit(**common, sha=sha, message=subject)
 
 
-def _system(line: dict[str, Any], common: dict[str, Any]) -> Iterator[Read]:
+def _system(line: dict[str, Any], common: dict[str, Any], failed: bool) -> Iterator[Read]:
+    """A local command, or how long a turn took; of one that `failed` there is no answer to say it of."""
     subtype, spent = line.get("subtype"), line.get("durationMs")
     if subtype == "local_command" and isinstance(line.get("content"), str):
         yield UserTurn(**common, text=line["content"], automatic="command")
-    elif subtype == "turn_duration" and isinstance(spent, int | float) and 0 <= spent < 1e12:
+    elif subtype == "turn_duration" and not failed and isinstance(spent, int | float) and 0 <= spent < 1e12:
         about = common | {"id": text_of(line.get("parentUuid")) or common["id"]}
         yield AgentTurn(**about, text="", duration_ms=float(spent))
 

@@ -6,12 +6,15 @@ is in `automatic.py`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cursorbench.sessions.items import Automatic, Place
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
+NO_MODEL = "<synthetic>"  # of what the client itself says in the agent's name
+_GIVEN = ("", "absorbed_mid_turn", "delivered_to_agent")  # why a prompt was removed; none before 2.1.246
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
 
@@ -27,6 +30,11 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
         return "plan"
     origin = table_of(line.get("origin")).get("kind")
     return "meta" if isinstance(origin, str) and origin != "human" else ""
+
+
+def is_clients(line: dict[str, Any]) -> bool:
+    """Whether the client wrote this line of the agent: an error of the service, or that nothing was asked."""
+    return line.get("isApiErrorMessage") is True or table_of(line.get("message")).get("model") == NO_MODEL
 
 
 def plain(content: object) -> str:
@@ -55,9 +63,13 @@ class Queue:
     def __init__(self) -> None:
         self._waiting: list[Waiting] = []
         self._taken: list[Waiting] = []
+        self._told: deque[Waiting] = deque(maxlen=_WAITING)
 
-    def operation(self, name: str, prompt: Waiting) -> None:
-        """`enqueue`, `dequeue`, `remove` or `popAll`; the last two but one may name no text (the oldest)."""
+    def operation(self, name: str, prompt: Waiting, reason: str) -> None:
+        """`enqueue`, `dequeue`, `remove` or `popAll`; the last two but one may name no text (the oldest).
+
+        What is removed for a `reason` was given to the agent, unless it says something else.
+        """
         if name == "enqueue":
             if prompt.text and len(self._waiting) < _WAITING:
                 self._waiting.append(prompt)
@@ -68,17 +80,28 @@ class Queue:
             if found is None:
                 return
             one = self._waiting.pop(found)
-            if name == "remove" and len(self._taken) < _WAITING:  # given to the agent in the middle of a turn
-                self._taken.append(one)
+            if name == "remove" and reason in _GIVEN and len(self._taken) < _WAITING:
+                self._taken.append(one._replace(at=one.at if prompt.at is None else prompt.at))
 
-    def said(self, text: str) -> None:
-        """The log tells the prompt in its own place."""
+    def said(self, text: str) -> bool:
+        """The log tells a text in its own place; whether it is a prompt of these."""
         for prompts in (self._waiting, self._taken):
             for number, one in enumerate(prompts):
                 if one.text == text:
                     del prompts[number]
-                    return
+                    return True
+        return False
 
-    def untold(self) -> Iterator[Waiting]:
-        """Prompts the agent got that the log tells nowhere else."""
-        yield from self._taken
+    def again(self, text: str) -> bool:
+        """Whether this is a prompt that `untold` gave already."""
+        found = next((one for one in self._told if one.text == text), None)
+        if found is not None:
+            self._told.remove(found)
+        return found is not None
+
+    def untold(self, session: str = "") -> Iterator[Waiting]:
+        """Prompts that the agent got and the log tells nowhere else, each once; "": of all sessions."""
+        for one in [one for one in self._taken if session in ("", one.session)]:
+            self._taken.remove(one)
+            self._told.append(one)
+            yield one

@@ -44,6 +44,7 @@ from cursorbench.sessions.seen import Seen
 
 KIND = "continue"
 
+_UNTOLD = "?"  # no answer's id: what was asked and answered was not logged
 _FILES = {"chat": "chatFeedback", "tokens_generated": "tokensGenerated"}  # names before 0.1.0
 _SHAPES = (  # what tells a bare event without a name in a file without one; more specific ones first
     ("nextEditOutcome", {"userEdits", "completionId"}),
@@ -188,7 +189,7 @@ def _edit_asked(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Rea
         return
     yield from _asked(text, session="", id=one, at=at, place=place)
     yield AgentTurn(session="", id=one, at=at, place=place, text=after, model=_model(event))
-    yield Edit(session="", id=one, at=at, place=place, path=path, status="proposed")
+    yield Edit(session="", id=one, at=at, place=place, path=path, status="proposed", answer=one)
 
 
 def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[Read]:
@@ -196,7 +197,7 @@ def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[R
     if not path or not isinstance(accepted, bool):
         yield Quarantined(place, "an edit without an outcome" if path else "an edit without a file")
         return
-    one = _edit_id(event)
+    one = answer = _edit_id(event)
     if not seen.first("continue", f"decided:{one}:{at}:{_digest(*_code(event))}" if one else ""):
         return
     if not seen.first("continue", f"decided:{one}" if one else ""):
@@ -211,6 +212,7 @@ def _edit_decided(event: dict[str, Any], place: Place, seen: Seen) -> Iterator[R
         status="applied" if accepted else "rejected",
         before=before if isinstance(before, str) else None,
         after=after if isinstance(after, str) else None,
+        answer=answer or _UNTOLD,
     )
 
 

@@ -83,7 +83,7 @@ class _Events:
         self.seen, self.agent, self.model, self.thought = seen, "copilot-cli", "", ""
         self.open = Open()
         self.begun: set[str] = set()  # this session and its sub-agents
-        self.calls: OrderedDict[str, None] = OrderedDict()  # that were told
+        self.calls: OrderedDict[str, str] = OrderedDict()  # that were told, and their tools
         self.running: OrderedDict[str, None] = OrderedDict()
         self.rejected: OrderedDict[str, None] = OrderedDict()
         self.by_user: OrderedDict[str, None] = OrderedDict()  # calls that the user made
@@ -196,7 +196,7 @@ class _Events:
         changes = changes_of(name, given.table)
         if isinstance(arguments, str) and "*** Begin Patch" in arguments and not given.table:
             changes, given = changes_of_patch(arguments), arguments_of({"input": arguments})
-        remember(self.calls, call, None)
+        remember(self.calls, call, name)
         remember(self.running, call, None)
         told: dict[str, Any] = {"name": name, "model": text_of(asked.get("model")) or self.model}
         yield ToolUse(**where.fields, **told, id=call, arguments=given.text, invalid=given.invalid)
@@ -216,7 +216,7 @@ class _Events:
         call = text_of(data.get("toolCallId"))
         if call in self.by_user or call in self.rejected or data.get("isUserRequested") is True:
             return
-        outcome, text = ending(data)
+        outcome, text = ending(data, self.calls.get(call, ""))
         yield from self._ended(where, ToolEnd(**where.fields, id=call, outcome=outcome, text=text))
 
     def _ended(self, where: _Where, end: ToolEnd) -> Iterator[Read]:

@@ -46,6 +46,9 @@ _TYPE = re.compile(
     rb'|tool\.execution_(?:start|complete)|hook\.(?:start|end)|permission\.(?:requested|completed))"'
 )
 _DATA = re.compile(rb'"data"\s*:\s*\{')
+_SHELL = re.compile(r"(?:(?:read|write)_)?(?:bash|powershell)")
+# all that the CLI's own shells tell of an exit code (github/copilot-sdk#1803): such a call has `success` true
+_FOOTER = re.compile(r"<[^<>\n]{0,80}\bexit code (-?\d{1,10})>\s*\Z")
 
 
 def is_log(head: bytes) -> bool:
@@ -67,8 +70,8 @@ def automatic(message: dict[str, Any]) -> Automatic:
     return ""
 
 
-def ending(data: dict[str, Any]) -> tuple[Outcome, str]:
-    """How a `tool.execution_complete` ended and its text, in the shapes the event has had."""
+def ending(data: dict[str, Any], tool: str) -> tuple[Outcome, str]:
+    """How a `tool.execution_complete` of that tool ended and its text, in the shapes the event has had."""
     result, error = data.get("result"), table_of(data.get("error"))
     fields = table_of(result)
     words = (result, fields.get("content"), fields.get("text_result_for_llm"), fields.get("textResultForLlm"))
@@ -81,17 +84,19 @@ def ending(data: dict[str, Any]) -> tuple[Outcome, str]:
         return "rejected", text
     if kind in ("aborted", "cancelled", "canceled", "interrupted"):
         return "interrupted", text
-    failed = kind in ("failure", "denied", "error", "timeout") or bool(error) or bool(_exit(fields))
+    failed = kind in ("failure", "denied", "error", "timeout") or bool(error)
+    failed = failed or bool(_exit(fields, text if _SHELL.fullmatch(tool) else ""))
     return "error" if data.get("success") is False or failed else "ok", text
 
 
-def _exit(result: dict[str, Any]) -> int:
-    """A shell command's exit code where the result tells one."""
+def _exit(result: dict[str, Any], shown: str) -> int:
+    """A shell command's exit code where the result, or the end of what a shell has `shown`, tells one."""
     for part in list_of(result.get("contents")):
         code = table_of(part).get("exitCode")
         if isinstance(code, int):
             return code
-    return 0
+    found = _FOOTER.search(shown, max(0, len(shown) - 200))
+    return int(found[1]) if found else 0
 
 
 def is_person(result: dict[str, Any]) -> bool:

@@ -89,6 +89,7 @@ class Edit(Item, frozen=True, kw_only=True):
     """The agent changes a file: by texts before and after, by a unified diff, or (all None) by name only.
 
     `id` is the tool call's where one made it. A later item with the same id replaces the status.
+    `answer`: the id of the answer that made it, where that was no call and the log may tell of it much later.
     """
 
     path: str
@@ -96,6 +97,7 @@ class Edit(Item, frozen=True, kw_only=True):
     before: str | None = None
     after: str | None = None
     diff: str | None = None
+    answer: str = ""
 
 
 class Interrupt(Item, frozen=True, kw_only=True):

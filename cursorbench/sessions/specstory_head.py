@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from cursorbench.sessions.claude_code_said import NO_MODEL
 from cursorbench.sessions.items import Automatic, Place
 from cursorbench.sessions.reading import milliseconds, text_lines
 from cursorbench.sessions.transcript import Closings
@@ -36,14 +37,19 @@ class Header(msgspec.Struct):
 
 
 def header_of(line: str, place: Place, session: str) -> Header | None:
-    """The header of a turn, None when the line is none. One without a name (`_****_`) is an agent's."""
+    """The header of a turn, None when the line is none. One without a name (`_****_`) is an agent's.
+
+    What Claude Code itself says in the agent's name is no answer, and no person's (`meta`).
+    """
     if not (found := _HEADER.match("_****_" if _ESCAPED.match(line) else line)):
         return None
     model, at = _split(found[3] or "")
+    session = f"{session}:sidechain" if found[2] else session
+    if model == NO_MODEL:
+        return Header("user", session, place, at, automatic="meta", sidechain=bool(found[2]))
     if not found[2]:
         role = "user" if found[1] == "User" else "agent"
         return Header(role, session, place, at, model if role == "agent" else "")
-    session = f"{session}:sidechain"
     if found[1] == "User" or (at is not None and not model):  # newer writers call the task an agent's
         return Header("user", session, place, at, automatic="sub_agent", sidechain=True)
     return Header("agent", session, place, at, model, sidechain=True)

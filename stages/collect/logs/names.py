@@ -15,6 +15,11 @@ _ID = re.compile(
 
 def session_name(kind: str, session: str, pseudonym: Callable[[bytes], str]) -> str:
     """A session's own id; with its kind where that is not unique, and a pseudonym where it is no id."""
-    if _UUID.fullmatch(session):
+    if is_unique(session):
         return session
     return f"{kind}:{session if _ID.fullmatch(session) else pseudonym(session.encode())[:24]}"
+
+
+def is_unique(session: str) -> bool:
+    """Whether this is the session's name in all kinds of logs."""
+    return _UUID.fullmatch(session) is not None

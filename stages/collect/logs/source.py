@@ -20,6 +20,7 @@ from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
 from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
+from stages.collect.logs.tellers import SECOND_HAND, Tellers
 from stages.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.inbox.reader import LAST, Inbox, Left
 from stages.inbox.records import NOBODY, OWN, Sender
@@ -141,12 +142,13 @@ class Source:
     def read(self, vault: Vault, left: Left) -> Iterator[tuple[str, Read, Sender]]:
         """(kind, item, who sent it) of every item; files of no known kind are `unknown_kind` in quarantine.
 
-        What stands in several files is told once: lines by their ids, files by their bytes. What was received
+        What stands in several files is told once: lines by their ids, files by their bytes, a session that
+        several kinds have by one of them. What was received
         comes first, unsealed by `vault`; `left` gets what of it cannot be read, and how many items are of
         sessions that the spool has exactly.
         """
         logs = list(Inbox(self.received).logs(vault, self.last, left)) if self.received else []
-        own: set[tuple[str, str, str]] = set()
+        tellers, own = Tellers(), set[tuple[str, str, str]]()
         for kind, log, sender in logs:
             if kind == OWN:
                 own |= {(*json.loads(line), sender.mark) for line in log.open()}
@@ -154,30 +156,43 @@ class Source:
             for n, item in enumerate(kinds.adapters()[kind].read(log, Seen()) if kind != OWN else ()):
                 if isinstance(item, Item) and (kind, item.session, sender.mark) in own:
                     left.out("own_session", int(sender.mark, 16), n)
-                else:
-                    yield kind, item, sender
+                elif (taken := tellers.take(kind, item, sender)) is not None:
+                    yield kind, taken, sender
         for kind, item in self._found():
-            yield kind, item, NOBODY
+            if (taken := tellers.take(kind, item, NOBODY)) is not None:
+                yield kind, taken, NOBODY
 
     def _found(self) -> Iterator[tuple[str, Read]]:
-        seen, copies, found = Seen(), _Copies(), 0
+        """What lies on disk, in the order of the paths: agents' own logs before what tells of the same."""
+        seen, copies, found, later = Seen(), _Copies(), 0, list[tuple[Path, str]]()
         for path in self._files():
             found += 1
-            if not copies.again(path):
-                yield from self._read(path, seen)
+            if copies.again(path):
+                continue
+            kind = self.kind or _kind_of(path)
+            if kind in SECOND_HAND:
+                later.append((path, kind))
+            else:
+                yield from self._read(path, kind, seen)
         for _ in range((self.listed or 0) - found):
             yield "", Quarantined(Place(str(self.paths[0])), _VANISHED)
         for path in self.paths:
             if (self.kind or "entire") in _IN_REPOSITORIES and _refs(path) == _REFUSED:
                 yield "", Quarantined(Place(str(path)), _REFUSED.decode())
-                continue
-            for kind, read in _IN_REPOSITORIES.items():
-                if self.kind in ("", kind) and _refs(path, kind):
-                    yield from _from_repository(kind, read, path, seen)
+        yield from self._held("entire", seen)
+        for path, kind in later:
+            yield from self._read(path, kind, seen)
+        yield from self._held("git-ai", seen)
 
-    def _read(self, path: Path, seen: Seen) -> Iterator[tuple[str, Read]]:
+    def _held(self, kind: str, seen: Seen) -> Iterator[tuple[str, Read]]:
+        """What the repositories among the paths hold of this kind in branches or notes."""
+        for path in self.paths:
+            if self.kind in ("", kind) and _refs(path, kind) not in (b"", _REFUSED):
+                yield from _from_repository(kind, _IN_REPOSITORIES[kind], path, seen)
+
+    def _read(self, path: Path, kind: str | None, seen: Seen) -> Iterator[tuple[str, Read]]:
         try:
-            yield from kinds.read(path, self.kind or None, seen)
+            yield from kinds.read(path, kind, seen)
         except InputMissingError:
             yield "", Quarantined(Place(str(path)), _VANISHED)
 
@@ -222,6 +237,14 @@ class _Copies:
             return known
         except OSError:
             return False  # whoever reads it says so
+
+
+def _kind_of(path: Path) -> str | None:
+    """None too for what cannot be read: whoever reads it says so."""
+    try:
+        return kinds.kind_of(path)
+    except OSError:
+        return None
 
 
 def _digest(path: Path) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 
 from cursorbench.sessions import items as said
 from stages import reactions
+from stages.collect.logs.answers import OPEN, Answer, Answers
 from stages.collect.logs.clock import Clock
 from stages.collect.logs.early import Early
 from stages.collect.logs.edits import KeptEdits, repository_of
@@ -59,8 +60,7 @@ class Turns:
         self._sessions: dict[str, Session] = {}
         self._early = Early()
         self._all_read = False
-        # sender and a log's id: session name, generation, episode; nothing when two answers have it
-        self._answers: dict[tuple[str, str], tuple[str, str, str] | None] = {}
+        self._answers = Answers()
         self.counts: Counter[str] = Counter()
         self.unused: Counter[str] = Counter()
 
@@ -74,7 +74,7 @@ class Turns:
         if self._clock is not None:
             item = self._clock.item(kind, item)
         if isinstance(item, said.Feedback) and item.target:
-            yield from self._about_an_answer(item, sender.mark)
+            yield from self._about_an_answer(kind, item, sender.mark)
             return
         session = self._session(kind, item, sender)
         match item:
@@ -184,9 +184,8 @@ class Turns:
         turn.thinking += [item.thinking] if item.thinking else []
         turn.first_token_ms = item.first_token_ms if turn.first_token_ms is None else turn.first_token_ms
         turn.duration_ms = item.duration_ms if turn.duration_ms is None else turn.duration_ms
-        place = (session.name, episode.last, episode.id)
-        for one in ((session.mark, name) for name in (item.id, item.span) if name):
-            self._answers[one] = place if self._answers.get(one, place) == place else None
+        answer = Answer(session.name, episode.last, episode.id)
+        self._answers.add(session, (item.id, item.span), answer)
 
     def _tool_end(self, session: Session, item: said.ToolEnd) -> Iterator[Record]:
         self.counts[f"tool_{item.outcome}"] += 1
@@ -199,9 +198,12 @@ class Turns:
 
     def _edit(self, session: Session, item: said.Edit) -> Iterator[Record]:
         self.counts[f"edits_{item.status}"] += 1
-        _, generation, episode = session.calls.get(item.id, ("", "", ""))
         if (told := reactions.of_edit(item)) is None:
             return
+        if (answer := self._answers.of_edit(session, item)) is None:
+            self.counts[f"unanswered:{told[0]}"] += 1
+            return
+        _, generation, episode = answer
         before = session.events
         yield from self._event(session, *told, generation, episode)
         if self._edits is not None and session.events > before:
@@ -210,28 +212,28 @@ class Turns:
 
     def _too_early(self, kind: str, item: said.Feedback, sender: Sender) -> bool:
         """Whether a later file may have the answer, or the session, that this is about."""
-        if self._all_read or item.target:
-            return not self._all_read and (sender.mark, item.target) not in self._answers
         session = self._sessions.get(self._name(kind, item.session, sender.mark))
+        if self._all_read or item.target:
+            return not self._all_read and not self._answers.knows(item.target, sender.mark, session)
         return session is None or not session.episodes
 
-    def _about_an_answer(self, item: said.Feedback, mark: str) -> Iterator[Record]:
-        """Feedback that names its answer, in whatever log that was."""
-        place = self._answers.get((mark, item.target))
-        if place is None:
+    def _about_an_answer(self, kind: str, item: said.Feedback, mark: str) -> Iterator[Record]:
+        """Feedback that names its answer, in whatever log that was, or a call of its session."""
+        session = self._sessions.get(self._name(kind, item.session, mark))
+        answer = self._answers.of(item.target, mark, session)
+        if answer is None:
             self.counts["feedback_without_its_answer"] += 1
             return
-        yield from self._feedback(self._sessions[place[0]], item)
+        yield from self._feedback(self._sessions[answer.session], item, answer)
 
-    def _feedback(self, session: Session, item: said.Feedback) -> Iterator[Record]:
-        _, generation, episode = self._answers.get((session.mark, item.target)) or ("", "", "")
+    def _feedback(self, session: Session, item: said.Feedback, answer: Answer = OPEN) -> Iterator[Record]:
         verdict = self._verdicts.of(item)
         if verdict is None:
             self.counts["feedback_of_other_kinds"] += 1
             self.unused[name_of(item.name)] += 1
             return
         self.counts["outcomes" if verdict[0] == "outcome" else verdict[0]] += 1
-        yield from self._event(session, *verdict, generation, episode, at=item.at)
+        yield from self._event(session, *verdict, answer.generation, answer.episode, at=item.at)
 
     def _completion(self, session: Session, item: said.Completion) -> Iterator[Record]:
         self.counts["completions"] += 1

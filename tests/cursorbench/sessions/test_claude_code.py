@@ -194,6 +194,72 @@ def test_prompts_typed_while_the_agent_worked(log: Log) -> None:
     ]  # fmt: skip
 
 
+def test_a_prompt_that_only_the_queue_tells_comes_before_what_answers_it(log: Log) -> None:
+    def queue(operation: str, text: str, **fields: Any) -> None:
+        line = {"type": "queue-operation", "operation": operation, "sessionId": "s1", "content": text}
+        log.raw(json.dumps(line | fields))
+
+    def absorbed(text: str, **fields: Any) -> None:
+        queue("enqueue", text, sessionId=fields.get("sessionId", "s1"))
+        queue("remove", text, timestamp="2026-01-09T23:06:41.000Z", **fields)
+
+    def answer(text: str) -> None:
+        log.agent({"type": "text", "text": text})
+
+    def attached(text: str) -> None:
+        log.add("attachment", attachment={"type": "queued_command", "prompt": text})
+
+    log.user("one")
+    answer("Looking.")
+    absorbed("not there")
+    absorbed("also here", reason="absorbed_mid_turn")
+    absorbed("taken back", reason="cancelled")
+    answer("Here, then.")
+    attached("also here")  # told already
+    log.user("two")
+    absorbed("three", sessionId="s2")
+    absorbed("four", reason="absorbed_mid_turn")
+    absorbed("five")
+    attached("four")
+    attached("five")
+    absorbed("six")
+    log.user("seven")
+    answer("Done.")
+    found = log.read()
+    assert [item.text for item in found if isinstance(item, UserTurn | AgentTurn)] == [
+        "one", "Looking.", "not there", "also here", "Here, then.", "two", "four", "five", "six", "seven",
+        "Done.", "three",
+    ]  # fmt: skip
+    at = {item.text: item.at for item in found if isinstance(item, UserTurn)}
+    assert (at["one"], at["not there"], at["six"]) == (AT, AT + 1000, AT + 1000)
+    assert [item.session for item in found if isinstance(item, SessionStart)] == ["s1", "s2"]
+
+
+def test_what_the_client_says_in_the_agents_place_is_no_answer(log: Log) -> None:
+    def client(text: str, **fields: Any) -> None:
+        message = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": text}]}
+        log.add("assistant", message=message | fields.pop("own", {}), **fields)
+
+    log.agent({"type": "text", "text": "Done."}).user("<command-name>/exit</command-name>")
+    client("No response requested.", isApiErrorMessage=False)
+    log.user("it is not done")
+    client("API Error: 529", isApiErrorMessage=True)
+    client("API Error: 400", isApiErrorMessage=True, own={"model": "m"})
+    log.add("system", subtype="turn_duration", durationMs=40_000)
+    client("[Request interrupted by user]")
+    log.user("Try again").agent({"type": "text", "text": "Done now."})
+    log.add("system", subtype="turn_duration", durationMs=1500)
+    items = log.after_start()
+    assert [(item.id, item.text) for item in items if isinstance(item, AgentTurn)] == [
+        ("u1", "Done."), ("u10", "Done now."), ("u10", ""),
+    ]  # fmt: skip
+    assert [(item.text, item.automatic) for item in items if isinstance(item, UserTurn)] == [
+        ("<command-name>/exit</command-name>", "command"), ("No response requested.", "meta"),
+        ("it is not done", ""), ("API Error: 529", "meta"), ("API Error: 400", "meta"), ("Try again", ""),
+    ]  # fmt: skip
+    assert [item.id for item in items if isinstance(item, Interrupt)] == ["u8"]
+
+
 def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     log.user("go", isSidechain=True, agentId="a1").user("go", isSidechain=True)
     items = [(type(item), item.session, getattr(item, "parent", item.id)) for item in log.read()]

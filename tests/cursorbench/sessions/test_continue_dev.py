@@ -118,10 +118,32 @@ def test_an_edit_and_its_outcome(path: Path) -> None:
     assert items == [
         UserTurn(place=places[0], text="shorter", **told),
         AgentTurn(place=places[0], text="after", model="m", **told),
-        Edit(place=places[0], path="a.py", status="proposed", **told),
-        Edit(place=places[1], path="a.py", status="rejected", before="before", after="after", **told),
+        Edit(place=places[0], path="a.py", status="proposed", answer=one, **told),
+        Edit(
+            place=places[1],
+            path="a.py",
+            status="rejected",
+            before="before",
+            after="after",
+            answer=one,
+            **told,
+        ),
         Quarantined(places[2], "an edit without an outcome"),
     ]
+
+
+def test_the_second_edit_of_an_answer_names_it_and_one_without_texts_names_none(path: Path) -> None:
+    asked = {"prompt": "shorter", "completion": "after", "filepath": "a.py", "accepted": True}
+    items = read(
+        path,
+        event("editOutcome", **asked, previousCode="1", newCode="2"),
+        event("editOutcome", **asked, previousCode="3", newCode="4"),
+        event("editOutcome", filepath="a.py", accepted=False),  # at level noCode
+    )
+    first, second, bare = (item for item in items if isinstance(item, Edit))
+    assert first.answer == second.answer == first.id
+    assert second.id not in ("", first.id)
+    assert (bare.id, bare.answer) == ("", "?")
 
 
 def test_quick_edits_of_the_first_version(tmp_path: Path) -> None:

@@ -137,6 +137,32 @@ def test_how_a_call_ends(path: Path, data: dict[str, Any], outcome: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("tool", "content", "outcome"),
+    [
+        ("bash", "no such file\n<exited with exit code 1>", "error"),
+        ("bash", "fine\n<exited with exit code 0>", "ok"),
+        ("powershell", "bad\n<shellId: 12 completed with exit code 2>\n", "error"),
+        ("read_bash", "<exited with exit code 127>", "error"),
+        ("powershell", "<exited with exit code -1>", "error"),
+        ("bash", "<exited with exit code 1>\nis how a log ends\n<exited with exit code 0>", "ok"),
+        ("bash", "the log says <exited with exit code 1> here", "ok"),
+        ("bash", "<shellId: 3 running>", "ok"),
+        ("view", "1. <exited with exit code 1>", "ok"),  # a file that quotes it
+    ],
+)
+def test_the_exit_code_that_a_shell_shows(path: Path, tool: str, content: str, outcome: str) -> None:
+    told = {"success": True, "result": {"content": content, "detailedContent": content}}
+    found = read(path, START, use(1, "t", tool, command="x"), done(2, "t", **told))
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == [outcome]
+
+
+def test_an_exit_code_in_a_field_is_the_one(path: Path) -> None:
+    result = {"content": "<exited with exit code 1>", "contents": [{"type": "terminal", "exitCode": 0}]}
+    found = read(path, START, use(1, "t", "bash"), done(2, "t", success=True, result=result))
+    assert [one.outcome for one in found if isinstance(one, ToolEnd)] == ["ok"]
+
+
+@pytest.mark.parametrize(
     ("more", "why"),
     [
         ({"source": "user"}, ""),

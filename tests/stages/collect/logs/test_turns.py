@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
+from cursorbench.sessions import claude_code, kinds
 from cursorbench.sessions import items as said
+from cursorbench.sessions.seen import Seen
 from stages.collect.logs.state import Happened, Record, Sampled
 from stages.collect.logs.turns import Turns
+from stages.verdicts import Verdicts
+from tests.samples import DATA, real
 
 PLACE = said.Place("log")
 
 
-def told(*items: said.Read, **settings: str) -> tuple[list[Record], Turns]:
+def told(*items: said.Read, **settings: Any) -> tuple[list[Record], Turns]:
     turns = Turns("auto", **settings, pseudonym=lambda data: hashlib.sha256(data).hexdigest())
     found = [record for item in items for record in turns.add("claude-code", item)]
     return [*found, *turns.done()], turns
@@ -110,6 +116,33 @@ def test_an_edit_is_an_event_of_the_generation_that_called_for_it() -> None:
     of = {kind: (generation, data) for kind, generation, data in events(records)}
     assert of["edit_applied"] == ("s1:0#0", {"path": "a.py", "before": "a", "after": "b", "part": True})
     assert of["edit_reverted"] == ("s1:0#0", {"path": "a.py"})
+
+
+def test_outcomes_in_another_file_find_the_answer_that_each_is_about(tmp_path: Path) -> None:
+    """Continue tells the outcomes of all edits behind the edits themselves, and no call made them."""
+
+    def edit_of(n: int) -> dict[str, Any]:
+        return {"prompt": f"shorter {n}", "completion": f"after {n}", "filepath": f"{n}.py", "timestamp": n}
+
+    for name, more in {
+        "editInteraction": [{"modelName": "m"}] * 3,
+        "editOutcome": [{"accepted": n != 1, "previousCode": "b", "newCode": "a"} for n in range(3)],
+    }.items():
+        lines = [json.dumps(edit_of(n) | own) + "\n" for n, own in enumerate(more)]
+        (tmp_path / "dev_data").mkdir(exist_ok=True)
+        (tmp_path / f"dev_data/{name}.jsonl").write_text("".join(lines))
+    records, turns = told(
+        *(item for kind, item in kinds.read(tmp_path)),
+        said.Edit(session="", place=PLACE, path="z.py", status="applied", answer="of no log"),
+    )
+    episodes = {one.generation.id: one.request for one in generations(records)}
+    edits = [one for one in events(records) if one[0].startswith("edit_")]
+    assert [(kind, episodes[f"claude-code:{of}"], data["path"]) for kind, of, data in edits] == [
+        ("edit_applied", "shorter 0", "0.py"),
+        ("edit_rejected", "shorter 1", "1.py"),
+        ("edit_applied", "shorter 2", "2.py"),
+    ]
+    assert turns.counts["unanswered:edit_applied"] == 1
 
 
 def test_a_refused_edit_and_an_interruption() -> None:
@@ -259,6 +292,20 @@ def test_feedback_comes_at_its_own_time_and_about_its_answer_or_not_at_all() -> 
     assert turns.counts["feedback_without_its_answer"] == 2  # told of two answers, and of none
 
 
+def test_feedback_about_a_call_is_about_the_answer_that_made_it() -> None:
+    """So Claude Code tells that the user altered a change before accepting it."""
+    verdicts = Verdicts({"user_modified": "outcome 1..0"})
+    altered = said.Feedback(session="s1", place=PLACE, at=7, target="c1", name="user_modified", value=True)
+    other = said.Feedback(session="s2", place=PLACE, at=7, target="c1", name="user_modified", value=True)
+    log = [user("x"), use("c1"), end("c1"), altered, agent("a"), user("y"), agent("b"), other]
+    for items in (log, [altered, *log[:3], *log[4:]]):
+        records, turns = told(*items, verdicts=verdicts)
+        (one,) = [r.event for r in records if isinstance(r, Happened) and r.event.type == "outcome"]
+        assert (one.at, one.generation_id) == (7, "claude-code:s1:0#0")
+        assert one.data == {"value": -1.0, "name": "user_modified"}
+        assert turns.counts["feedback_without_its_answer"] == 1  # a call of another session
+
+
 def test_a_span_is_another_name_of_its_answer() -> None:
     thumb = said.Feedback(session="trace", place=PLACE, at=9, target="span-1", name="thumb", value=False)
     for first in (True, False):
@@ -293,3 +340,19 @@ def test_a_call_with_its_answer_keeps_about_0_6_kb() -> None:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 300 < held / 2_000 < 720
+
+
+@real
+def test_what_claude_codes_client_says_takes_no_reaction() -> None:
+    """A complaint behind "No response requested." is about the answer before that, and no episode is made."""
+    log = DATA / "entire_entireio_cli/67ea786b178e/0/full.jsonl"
+    records, turns = told(*claude_code.read(log, Seen()))
+    made = {one.generation.id: one for one in generations(records)}
+    assert {one.generation.features["model"] for one in made.values()} == {"claude-opus-4-5-20251101"}
+    (about,) = [
+        generation
+        for kind, generation, data in events(records)
+        if kind == "user_message" and data["text"].startswith("hmm, I just checked")
+    ]
+    assert made[about].request == "yes"
+    assert turns.counts["episodes"] == 7
