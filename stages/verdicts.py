@@ -28,7 +28,8 @@ from stages.records import Event, EventType
 THUMBS = ("thumb", "thumbs", "thumbs_up", "thumb_up")
 _NUMBER = r"-?\d{1,12}(?:\.\d{1,12})?"
 _RULE = re.compile(rf"(thumbs|outcome)(?:\s+({_NUMBER})\.\.({_NUMBER}))?")
-_WORDS = {"up": 1.0, "down": -1.0, "true": 1.0, "false": -1.0}
+_THUMB_WORDS = {"up": 1.0, "down": -1.0}
+_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,11 @@ class Rule:
 
     def value(self, told: float | bool | str) -> float | None:
         """In [-1, 1]; None for what is no value of it."""
+        told = _BOOLEANS.get(_word(told), told) if isinstance(told, str) else told
         if isinstance(told, bool) and {self.worst, self.best} != {0.0, 1.0}:
             return 1.0 if told else -1.0
         if isinstance(told, str):
-            return _WORDS.get(_word(told))
+            return _THUMB_WORDS.get(_word(told))
         if not math.isfinite(told):
             return None
         if self.worst is not None and self.best is not None:
@@ -63,7 +65,7 @@ def name_of(metric: str) -> str:
 
 def is_word(value: object) -> bool:
     """Whether it is one of the words that a metric's value may be: up, down, true, false."""
-    return isinstance(value, str) and _word(value) in _WORDS
+    return isinstance(value, str) and _word(value) in (*_THUMB_WORDS, *_BOOLEANS)
 
 
 def _word(told: str) -> str:

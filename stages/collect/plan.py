@@ -29,19 +29,25 @@ EVENT_REASONS = {
     "foreign_key": "sent by another API key than the one that made the generation",
 }
 TAKEN = "taken"
-# what no later checkpoint changes: consumed, too old, unrelated, or not to be read
-_SETTLED = ("no_train", "forgotten", "consumed", "unrelated", "lag")
+# what no later checkpoint changes: consumed, unrelated, not to be read, or too far from what comes after live
+_SETTLED = ("no_train", "forgotten", "consumed", "unrelated")
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What makes an episode ready. Times in ms; `lags` gives the distance to live, None for unrelated."""
+    """What makes an episode ready. Times in ms.
+
+    Attributes:
+        lags: distance to live by checkpoint digest, None for unrelated.
+        after_live: checkpoints that live is an ancestor of, as after a rollback: they may be live again.
+    """
 
     arms: frozenset[str]
     max_lag: int
     horizon_ms: int  # grace included
-    lags: Mapping[str, int | None]  # by checkpoint digest
+    lags: Mapping[str, int | None]
     consumed: frozenset[str]
+    after_live: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         left[conditions[reason]] = code
     first_row, last_row = _ends(scan, n)
     take = (left < 0)[scan.g_episode]
+    settled = [conditions[name] for name in _SETTLED]
     in_episode = (scan.g_base >= 0) & (scan.g_episode[scan.g_base] == scan.g_episode)
     take_event = np.zeros(len(scan.v_seq), dtype=np.bool_)
     attached = scan.v_own_key & (scan.v_generation >= 0)
@@ -130,7 +137,7 @@ def plan(scan: Scan, rules: Rules, now: int, forgotten: Bools) -> Plan:
         take_generation=take,
         reseal=take & (scan.g_prefix > 0) & ~in_episode,
         take_event=take_event,
-        resume_seq=_resume(scan, [conditions[name] for name in _SETTLED], first_row),
+        resume_seq=_resume(scan, [*settled, conditions["lag"] & ~_after_live(scan, rules)], first_row),
     )
 
 
@@ -209,6 +216,12 @@ def _lags(scan: Scan, rules: Rules) -> tuple[Ints, Bools]:
     return lag, lag == _FAR
 
 
+def _after_live(scan: Scan, rules: Rules) -> Bools:
+    """Episodes that a checkpoint after live has sampled in: where that is live again, they are near."""
+    of_set = np.array([not rules.after_live.isdisjoint(digests) for digests in scan.samplers], dtype=np.bool_)
+    return _any(len(scan.episodes), scan.g_episode, of_set[scan.g_samplers])
+
+
 _FAR = 1 << 40
 
 
@@ -226,12 +239,17 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
 
 
 def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
-    """The session's next request, where no user_message event tells the user's next message."""
+    """The session's next request, where no user_message event tells the user's next message.
+
+    Plain completions have no requests of people, and take no part.
+    """
     n = len(scan.episodes)
     found = np.full(n, -1)
     if not n:
         return found
+    chat = np.asarray(pc.equal(scan.generations["api"], "chat"), dtype=np.bool_)[first_row]
     order = np.lexsort((first_row, scan.g_at[first_row], scan.g_session[first_row]))
+    order = order[chat[order]]
     here, following = order[:-1], order[1:]
     same = scan.g_session[first_row[here]] == scan.g_session[first_row[following]]
     found[here[same]] = first_row[following[same]]

@@ -257,6 +257,7 @@ def _rules(
         horizon_ms=_horizon_ms(config),
         lags=lags,
         consumed=frozenset(consumed_episodes(inputs["line_state"].path)),
+        after_live=frozenset(d for d, away in lags.items() if away and live in store.ancestors(d)),
     )
 
 

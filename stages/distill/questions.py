@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cursorbench.redaction import Kind, Redactor
+from cursorbench.redaction.invisible import visible
 from stages.distill.signals.followup.features import Followup
 
 READ_CHARACTERS = 20_000  # of each end of a longer text
@@ -51,4 +52,4 @@ def shown(text: str, limit: int, redactor: Redactor | None = None) -> str:
 def _safe(text: str, redactor: Redactor) -> str:
     if len(text) > 2 * READ_CHARACTERS:
         text = text[:READ_CHARACTERS] + "\n" + text[-READ_CHARACTERS:]
-    return redactor(text)
+    return redactor(visible(text))

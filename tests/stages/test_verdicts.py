@@ -29,6 +29,11 @@ def feedback(name: str, value: Any) -> Feedback:
         ("outcome 10..0", 2.5, ("outcome", 0.5)),
         ("outcome 1..0", True, ("outcome", -1.0)),  # has_errors
         ("outcome 1..0", False, ("outcome", 1.0)),
+        ("outcome 1..0", "true", ("outcome", -1.0)),  # the word is the value, as in JSON
+        ("outcome 1..0", " False ", ("outcome", 1.0)),
+        ("thumbs 1..0", "true", ("thumbs", -1)),
+        ("outcome 1..0", "up", ("outcome", 1.0)),  # of a thumb's words nobody doubts which is good
+        ("outcome 1..5", "true", ("outcome", 1.0)),
         ("outcome 1..5", True, ("outcome", 1.0)),
         ("outcome", "no number", None),
         ("outcome", float("nan"), None),

@@ -56,7 +56,7 @@ def collect_logs(
     vault = Vault.open(ctx.workspace.keys_dir)
     left = Left()
     try:
-        stands = _survivals(source, facts, out_dir, vault, ctx)
+        stands = _survivals(config, source, facts, out_dir, vault, ctx)
         clock = stands.clock if source.zone is None else Clock(source.zone)
         unzoned = Clock()  # nobody and nothing tells the zone
         turns = Turns(
@@ -140,7 +140,12 @@ def _with_vanished(found: Outcome, gone: Vanished | None) -> Outcome:
 
 
 def _survivals(
-    source: Source, facts: Mapping[str, Any], out_dir: Path, vault: Vault, ctx: RunContext
+    config: CollectConfig,
+    source: Source,
+    facts: Mapping[str, Any],
+    out_dir: Path,
+    vault: Vault,
+    ctx: RunContext,
 ) -> Survivals:
     """What the repository tells of the edits; nothing without one."""
     if source.repo is None:
@@ -149,7 +154,11 @@ def _survivals(
     line = ctx.workspace.settings.workspace.line
     with Spill(out_dir) as spill:
         edits = KeptEdits(source.repo, all_of_it=bool(source.repository), spill=spill)
-        turns = Turns(line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits)
+        # as the other reading has it: a verdict that is an event there is one here, or ids of edits differ
+        verdicts = Verdicts(config.metrics)
+        turns = Turns(
+            line, source.user, source.repository, pseudonym=vault.pseudonym, edits=edits, verdicts=verdicts
+        )
         for kind, item, sender in source.read(vault, Left()):
             for _ in turns.add(kind, item, sender):
                 pass

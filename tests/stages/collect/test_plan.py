@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,31 @@ def test_the_next_request_is_a_message_only_where_it_may_be_read_and_no_client_t
         return int(decided.follow_up[found.episodes.index("first")])
 
     assert (follow_up(), follow_up(told=True), follow_up(lost=True)) == (1, -1, -1)
+
+
+def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:
+    """An editor sends its chat and its completions under one session: they took the chat's complaint."""
+    made = [
+        generation("1", "chat", 0),
+        generation("2", "typed", 1, api="completions"),
+        generation("3", "again", 2),
+        generation("4", "typed more", 3, api="completions"),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"chat": 2, "typed": -1, "again": -1, "typed more": -1}
+
+
+def test_what_a_checkpoint_after_live_sampled_is_not_settled() -> None:
+    """After a rollback it is too far from what is live, and near again when its own checkpoint is."""
+    made = [generation("1", "e3", 0), generation("2", "below", 0, spans=(Span(0, 2, "c"),))]
+    found = scanned(made, [])
+    rolled_back = replace(RULES, after_live=frozenset({"c"}))
+    nobody = np.zeros(2, dtype=np.bool_)
+    assert plan(found, RULES, 10 * HOUR, nobody).resume_seq == 3
+    decided = plan(found, rolled_back, 10 * HOUR, nobody)
+    assert reasons(found, decided) == {"e3": "consumed", "below": "lag"}
+    assert decided.resume_seq == 2
 
 
 def test_an_empty_window() -> None:

@@ -242,6 +242,11 @@ def test_texts_are_redacted_before_they_are_cut() -> None:
     assert shown("short", 1400) == "short"
 
 
+def test_a_secret_is_masked_though_invisibly_split() -> None:
+    key = "AKIA" + "Q3EGJ7TV" + "5XWNRB2K"
+    assert "5XWNRB2K" not in shown(f"try {key[:8]}\u200b{key[8:]} now", 1400)
+
+
 def test_every_text_of_a_question_is_redacted() -> None:
     key = "sk-proj-abcdefghijklmnop1234"
     answer = f"{key} is set. " + "x" * 2000 + f" done with {key}"

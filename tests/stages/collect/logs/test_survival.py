@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,51 @@ def test_what_stands_an_hour_later_is_the_persistence(
     assert table["edit_persistence"].to_pylist() == [0.5]
     assert table["edit_persistence_24h"].to_pylist() == [0.5]
     assert table["edit_persistence_7d"].to_pylist() == [None]
+
+
+def modified(path: Path) -> None:
+    """Claude Code: an edit that its user changed while allowing it, then the one that history follows."""
+    changes = [
+        ("notes.md", {"old_string": "a fresh line here", "new_string": "another fresh line"}),
+        ("shop.py", {"old_string": BASE, "new_string": BASE + ADDED}),
+    ]
+    common = {"sessionId": "0b6e2a64-5f1f-4c6e-9c7e-1f2e3d4c5b6a", "cwd": "/work/shop", "version": "2.1.0"}
+    lines = [{"type": "user", "uuid": "u0", "message": {"role": "user", "content": "add the other two"}}]
+    for n, (name, texts) in enumerate(changes):
+        given = {"file_path": f"/work/shop/{name}", **texts}
+        call = {"type": "tool_use", "id": f"toolu_{n}", "name": "Edit", "input": given}
+        answer = {"role": "assistant", "id": f"m{n}", "model": "claude", "content": [call]}
+        lines.append({"type": "assistant", "uuid": f"a{n}", "message": answer})
+        told = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": "done"}
+        facts = {"filePath": given["file_path"], "oldString": texts["old_string"], "userModified": n == 0}
+        result = {"role": "user", "content": [told]}
+        after = facts | {"newString": texts["new_string"], "structuredPatch": []}
+        lines.append({"type": "user", "uuid": f"r{n}", "message": result, "toolUseResult": after})
+    when = {"timestamp": "1970-01-01T00:00:00.000Z"}
+    path.write_text("".join(json.dumps(common | when | line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("rule", [None, "outcome 1..0"])
+def test_what_a_metric_is_changes_nothing_of_what_stands(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git, rule: str | None
+) -> None:
+    """Logs are read twice. Where one of the readings knew the metric, edits had other ids in the other."""
+    modified(tmp_path / "log.jsonl")
+    text = (tmp_path / "log.jsonl").read_text()
+    stamp = datetime.fromtimestamp(T0 / 1000, UTC).isoformat()
+    (tmp_path / "log.jsonl").write_text(text.replace("1970-01-01T00:00:00.000Z", stamp))
+    sets = [] if rule is None else ["collect.metrics=" + json.dumps({"user_modified": rule})]
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "claude-code", repo=repo.folder))
+    made = run_stage(*place, stage, [], sets)
+    told = set[str]()
+    for path in made.outputs["interactions"].path.rglob(schemas.EVENTS_FILE):
+        told |= set(tables.read(path, schemas.EVENTS)["type"].to_pylist())
+    assert "edit_survival" in told
+    assert ("outcome" in told) == (rule is not None)
+    experience = run_stage(*place, DistillStage(), [], sets).outputs["experience"]
+    schema = schemas.experience_episodes(("edit_persistence",))
+    table = tables.read(experience.path / schemas.EPISODES_FILE, schema)
+    assert table["edit_persistence"].to_pylist() == [0.5]
 
 
 def test_without_a_repository_it_is_not_known(place: tuple[Workspace, Store], tmp_path: Path) -> None:
