@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stages import schemas, tables
 from stages.collect import retention
 from stages.collect.retention import ACTIVE, OPEN, WAITING, Retention
 from stages.errors import InputMissingError
@@ -88,6 +89,30 @@ def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(wor
     world.tick(41 * HOUR)
     taken = world.collect().outputs["interactions"]
     assert taken.meta["counts"]["episodes"] >= 1
+
+
+def test_what_a_rolled_back_checkpoint_sampled_waits_for_it(world: World) -> None:
+    """A rollback, a collect, and the checkpoint again: its episodes lay before the window, and could go.
+
+    Of checkpoints that were imported: what they were trained on is not settled after a rollback either.
+    """
+    first = world.live
+    for _ in range(2):
+        serve(world, ())
+    last = world.live
+    world.generation("e2", "e2", 6 * HOUR, session="e2")  # two steps from `first`
+    world.writer.seal()
+    world.store.move_alias("auto", "live", first, reason="rolled back", deployment_id=None)
+    world.live = first
+    world.generation("e3", "e3", 10 * HOUR, session="e3")
+    world.tick(12 * HOUR)
+    world.collect()
+    world.store.move_alias("auto", "live", last, reason="again", deployment_id=None)
+    world.live = last
+    world.tick(14 * HOUR)
+    taken = world.collect().outputs["interactions"]
+    found = [tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES) for part in tables.parts(taken.path)]
+    assert "e2" in {name for table in found for name in table["id"].to_pylist()}
 
 
 def test_positions_outlive_the_artifacts_they_come_from(world: World) -> None:
