@@ -64,15 +64,16 @@ def run_command(
         text: the result for people; default its outputs and metrics.
         changes: attributes for a copy of the stage (flags only this stage has, e.g. deploy's reason).
     """
-    finish(_run(name, flags, changes), as_json=flags.as_json, quiet=flags.quiet, text=text)
+    finish(run_once(name, flags, changes), as_json=flags.as_json, quiet=flags.quiet, text=text)
 
 
 def dry_plan(name: str, flags: StageFlags, **changes: Any) -> StageResult:
     """What the stage would begin with, and nothing run; `metrics["plan"]` is what its `plan` says."""
-    return _run(name, replace(flags, dry_run=True), changes)
+    return run_once(name, replace(flags, dry_run=True), changes)
 
 
-def _run(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResult:
+def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageResult:
+    """As `run_command`, and nothing shown."""
     from stages.runner import run_stage
 
     workspace, store = open_store(flags.workspace)

@@ -59,15 +59,16 @@ def command(
     if holdback:
         _benefits(found, store, every if watch else None, as_json=as_json, quiet=quiet)
         return
-    watched = ""
+    seen: Seen | None = None
     while True:
-        if watched and ended(store, watched):
-            message(f"{watched} was promoted meanwhile")
+        if seen is not None and ended(store, seen.deployment):
+            message(f"{seen.deployment} was promoted meanwhile")
+            if as_json and decide:  # one document, also of a canary that somebody else ended: the last look
+                show(as_json, _result(seen, 0.0).envelope(), str)
             return
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
             seen = take_look(found, store, progress, by=getpass.getuser(), deciding=decide)
-        watched = seen.deployment
         result = _result(seen, time.monotonic() - begun)
         if not as_json or not decide:
             show(as_json, result.envelope(), partial(text, seen))

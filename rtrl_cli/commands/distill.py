@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, message, show
-from rtrl_cli.stage import StageFlags, open_store, run_command
+from rtrl_cli.output import envelope, show
+from rtrl_cli.stage import StageFlags, finish, open_store, run_once
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def command(
     flags = StageFlags(
         workspace, inputs or (), as_json, dry_run, force, sets, lock_timeout, quiet, from_run, seed
     )
-    run_command("distill", flags)
-    if not dry_run and from_run is None:
-        for warning in tell_alarms(*open_store(workspace, sets)):
-            message(warning, kind="warning")
+    result = run_once("distill", flags, {})
+    if not dry_run and from_run is None:  # before the result is shown: it is the last that is printed
+        result.warnings += tell_alarms(*open_store(workspace, sets))
+    finish(result, as_json=as_json, quiet=quiet)
 
 
 def tell_alarms(workspace: Workspace, store: Store) -> list[str]:

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stages import locks, posting
-from stages.errors import LockedError
+from stages.errors import LockedError, RtrlError
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def tell(workspace: Workspace, store: Store) -> list[str]:
             return _tell(store, line, url, config.timeout_s, config.retries)
     except LockedError:
         return []  # somebody else is telling them
+    except RtrlError as error:  # the registry is busy or full: what was told is told again
+        return [f"alarms may be told twice: {error.message}"]
 
 
 def _waiting(store: Store, line: str) -> list[Standing]:

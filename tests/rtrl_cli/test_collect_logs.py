@@ -52,3 +52,23 @@ def test_a_user_has_a_name_that_the_gateway_would_take(
     arguments = ["collect", str(tmp_path / "one.jsonl"), "--user", user, "-w", str(workspace.root)]
     assert run(arguments, debug=False) == 2
     assert "--user" in capsys.readouterr().err
+
+
+def test_what_the_webhook_did_stands_in_the_one_document_of_distill(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told behind the document: whoever interrupted that got a second one, of an error."""
+    log_of(tmp_path / "one.jsonl", "s1", ["add a cart", "and a till"])
+    where = ["--json", "-w", str(workspace.root)]
+    assert run(["collect", str(tmp_path / "one.jsonl"), *where], debug=False) == 0
+    capsys.readouterr()
+    printed: list[str] = []
+
+    def away(*_: object) -> list[str]:
+        printed.append(capsys.readouterr().out)
+        return ["the webhook is away"]
+
+    monkeypatch.setattr("rtrl_cli.commands.distill.tell_alarms", away)
+    assert run(["distill", *where], debug=False) == 0
+    assert printed == [""]
+    assert "the webhook is away" in json.loads(capsys.readouterr().out)["warnings"]

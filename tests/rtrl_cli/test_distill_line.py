@@ -12,6 +12,7 @@ from rtrl_cli.app import app
 from rtrl_cli.commands import distill
 from stages.distill import explain as explaining
 from stages.errors import UsageError
+from stages.result import StageResult
 from tests.stages.world import World
 
 
@@ -32,7 +33,7 @@ def test_alarms_are_told_of_the_line_that_was_distilled(
         told.append(workspace.settings.workspace.line)
         return []
 
-    monkeypatch.setattr(distill, "run_command", lambda *_, **__: None)
+    monkeypatch.setattr(distill, "run_once", lambda *_: StageResult("distill", "succeeded"))
     monkeypatch.setattr(distill, "tell_alarms", tell)
     distill.command(line=None if line == "auto" else line, workspace=root)
     assert told == [line]
