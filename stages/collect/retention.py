@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 ACTIVE, YOUNG = "being written", "younger than {:g} days"
-OPEN, WAITING = "a collect may still need it", "an event in it waits for its generation"
+OPEN, WAITING = "a collect of line {} may still need it", "an event in it waits for its generation"
 
 
 @dataclass
@@ -45,7 +45,7 @@ def plan(workspace: Workspace, store: Store, keep_days: float, now: float) -> Re
         return Retention()
     spool = Spool.open(workspace.spool_dir)
     try:
-        return _plan(spool, settled(workspace, store), keep_days, now)
+        return _plan(spool, *settled(workspace, store), keep_days, now)
     finally:
         spool.close()
 
@@ -69,9 +69,12 @@ def received(workspace: Workspace, store: Store, keep_days: float, now: float) -
     return old_segments(workspace.inbox_dir, keep_days, now, collected)
 
 
-def settled(workspace: Workspace, store: Store) -> int:
-    """Records before this seq will not be collected for any checkpoint that is, or may again be, live."""
-    found: list[int] = []
+def settled(workspace: Workspace, store: Store) -> tuple[int, str]:
+    """Records before this seq will not be collected for any checkpoint that is, or may again be, live.
+
+    And the line whose collects need what comes next, "" where nothing was ever live.
+    """
+    found: list[tuple[int, str]] = []
     for line in store.lines():
         checkpoints: set[str] = set()
         live = store.alias(line, "live")
@@ -80,11 +83,11 @@ def settled(workspace: Workspace, store: Store) -> int:
         for deployment in store.deployments.history(line, LAST_DEPLOYMENTS):
             checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
         config = workspace.on_line(line).settings.collect
-        found += [settled_before(store, digest, line, config) for digest in checkpoints]
-    return min(found, default=0)
+        found += [(settled_before(store, digest, line, config), line) for digest in checkpoints]
+    return min(found, default=(0, ""))
 
 
-def _plan(spool: Spool, before: int, keep_days: float, now: float) -> Retention:
+def _plan(spool: Spool, before: int, line: str, keep_days: float, now: float) -> Retention:
     found = Retention()
     waiting = spool.waiting_segments()
     for row in spool.segments():
@@ -93,7 +96,7 @@ def _plan(spool: Spool, before: int, keep_days: float, now: float) -> Retention:
         elif now - _written(spool.path_of(row.id)) < keep_days * 86400:
             found.kept[YOUNG.format(keep_days)] += 1
         elif row.last_seq >= before:
-            found.kept[OPEN] += 1
+            found.kept[OPEN.format(line)] += 1
         elif row.id in waiting:
             found.kept[WAITING] += 1
         else:

@@ -63,7 +63,7 @@ def test_what_no_line_collected_stays(world: World) -> None:
     world.writer.seal()
     world.generation("b", "e2", 0)
     world.writer.flush()
-    assert plan(world).kept == {OPEN: 1, ACTIVE: 1}
+    assert plan(world).kept == {OPEN.format("auto"): 1, ACTIVE: 1}
 
 
 def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(world: World) -> None:
@@ -74,7 +74,7 @@ def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(wor
     found = plan(world)
     oldest = found.remove[-1].last_seq
     assert [row.id for row in found.remove] == [1, 2, 3, 4]
-    assert found.kept[OPEN] == 4
+    assert found.kept[OPEN.format("auto")] == 4
     assert plan(world, after=29 * DAY).remove == []
     assert plan(world, after=29 * DAY).kept == {"younger than 30 days": 8}
 
