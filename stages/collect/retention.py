@@ -72,7 +72,7 @@ def received(workspace: Workspace, store: Store, keep_days: float, now: float) -
 def settled(workspace: Workspace, store: Store) -> tuple[int, str]:
     """Records before this seq will not be collected for any checkpoint that is, or may again be, live.
 
-    And the line whose collects need what comes next, "" where nothing was ever live.
+    And the line whose collects need what comes next.
     """
     found: list[tuple[int, str]] = []
     for line in store.lines():
@@ -84,7 +84,7 @@ def settled(workspace: Workspace, store: Store) -> tuple[int, str]:
             checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
         config = workspace.on_line(line).settings.collect
         found += [(settled_before(store, digest, line, config), line) for digest in checkpoints]
-    return min(found, default=(0, ""))
+    return min(found, default=(0, workspace.settings.workspace.line))
 
 
 def _plan(spool: Spool, before: int, line: str, keep_days: float, now: float) -> Retention:
