@@ -98,7 +98,7 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     workspace.close_to_others()
     lock = locks.acquire(workspace.run_dir / LOCK, what="rtrl serve", hint="stop it with `rtrl serve --stop`")
     try:
-        clean_up_after_killed(workspace.run_dir)
+        clean_up_after_killed(workspace.run_dir, say)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             notifier.starting("the engine starts", settings.engine.startup_timeout_s + _ENDING_S)
             host = _Host(workspace, store, notifier, say)

@@ -6,6 +6,8 @@ store are in the environment too (docs/serving.md).
 
     POST /fetch {"checkpoint": "sha256:..."}  ->  {"path": ..., "bytes": ..., "links": ..., "seconds": ...}
     GET /health
+
+Whatever goes wrong, a bug too, is told as {"error": {"code": ..., "message": ..., ...}}.
 """
 
 from __future__ import annotations
@@ -13,20 +15,33 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hmac
+import logging
 import os
 import re
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from stages.delivery.depot import Depot, LostError
 from stages.delivery.fetch import fetch
 from stages.delivery.place import place
-from stages.errors import RtrlError, UsageError
+from stages.errors import RtrlError, UsageError, classified
 from stages.gateway.errors import ApiError, invalid
-from stages.gateway.http import Receive, Scope, Send, header, parse_object, read_body, send_error, send_json
+from stages.gateway.http import (
+    ClientGoneError,
+    Receive,
+    Scope,
+    Send,
+    header,
+    parse_object,
+    read_body,
+    send_error,
+    send_json,
+)
 
 KEY_VARIABLE = "RTRL_HELPER_KEY"
+_log = logging.getLogger("rtrl.delivery")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -52,6 +67,14 @@ class Helper:
             if isinstance(error, LostError):
                 told["lost"] = error.digest
             await send_json(send, 503 if error.code == 13 else 409, {"error": told})
+        except ClientGoneError:
+            pass
+        except Exception as error:  # noqa: BLE001  # the edge: whoever asked has to know that it is the helper
+            # never the exception's words: they may hold credentials
+            name, where = type(error).__name__, "".join(traceback.format_tb(error.__traceback__))
+            _log.error("%s in the helper\n%s", name, where)
+            told = {"message": f"a bug: {name}", "hint": "see its log", "exit_code": 1, "code": "bug"}
+            await send_json(send, 500, {"error": told})
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not hmac.compare_digest(header(scope, b"authorization"), self._expected):
@@ -66,7 +89,8 @@ class Helper:
                 raise invalid("checkpoint must be a sha256 digest", param="checkpoint")
             began = time.monotonic()
             async with self._busy:
-                found = await asyncio.to_thread(fetch, self._store, digest, self._cache)
+                with classified():  # a full disk
+                    found = await asyncio.to_thread(fetch, self._store, digest, self._cache)
             seconds = round(time.monotonic() - began, 3)
             told = {"path": str(found.path), "bytes": found.bytes, "links": found.links, "seconds": seconds}
             await send_json(send, 200, told)

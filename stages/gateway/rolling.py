@@ -134,7 +134,7 @@ class Rolling:
         while (i := self._next(done)) is not None:
             try:
                 done[i] = await self._swappers[i].swap(target, **patience)
-            except (SwapError, ApiError) as error:
+            except Exception as error:  # a bug too: the engines would differ until the next swap
                 await self._put_back(done)
                 raise self._failed(i, error) from error
         return self._together(target, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -11,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stages.errors import IntegrityError
 from stages.gateway.config import GatewayConfig
 from stages.gateway.server import bind_tcp, bind_unix
 from stages.serving.fleet import Engine, engine_at
-from stages.serving.supervisor import Supervisor
-from stages.target.endpoint import Endpoint, read_endpoint, remove_endpoint, write_endpoint
+from stages.serving.supervisor import Say, Supervisor
+from stages.target.endpoint import FILE, Endpoint, read_endpoint, remove_endpoint, write_endpoint
 
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+_TEMPORARY = re.compile(rb"/tmp/rtrl-engine-\w+")  # as `EngineProcess.start` makes them
 
 
 class Addresses:
@@ -83,10 +86,17 @@ def url_of(sock: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def clean_up_after_killed(run_dir: Path) -> None:
-    """Remove what a killed `rtrl serve` left: its file and its engine's temporary folder."""
-    if (left := read_endpoint(run_dir)) is not None:
-        for engine in left.engines():
-            if engine.temporary.startswith("/tmp/rtrl-engine-"):
-                shutil.rmtree(engine.temporary, ignore_errors=True)
-        remove_endpoint(run_dir)
+def clean_up_after_killed(run_dir: Path, say: Say) -> None:
+    """Remove what an `rtrl serve` that was killed left: its file, and its engines' temporary folders.
+
+    Call it with the lock: then the file is of the past, also one that a power cut or another version left
+    unreadable, and what can be seen in it is removed.
+    """
+    try:
+        if read_endpoint(run_dir) is None:
+            return
+    except IntegrityError as error:
+        say(f"warning: {error.message}; an earlier `rtrl serve` left it so, and it is removed")
+    for folder in set(_TEMPORARY.findall((run_dir / FILE).read_bytes())):
+        shutil.rmtree(os.fsdecode(folder), ignore_errors=True)
+    remove_endpoint(run_dir)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import stages
 from stages import locks
-from stages.errors import DependencyDownError, LockedError, RtrlError, UsageError
+from stages.errors import DependencyDownError, IntegrityError, LockedError, RtrlError, UsageError
 from stages.target.endpoint import LOCK, Endpoint, running_endpoint
 from stages.workspace import Workspace, private
 
@@ -83,9 +83,10 @@ def _wait_ready(
         shown = len(lines)
         if process.poll() is not None:
             raise _ended(process.returncode, lines, log)
-        endpoint = running_endpoint(workspace.run_dir)
-        if endpoint is not None and endpoint.pid == process.pid:
-            return endpoint
+        with contextlib.suppress(IntegrityError):  # of an earlier one, which this one is about to remove
+            endpoint = running_endpoint(workspace.run_dir)
+            if endpoint is not None and endpoint.pid == process.pid:
+                return endpoint
         time.sleep(0.1)
     raise DependencyDownError("rtrl serve did not become ready in time", hint=f"see {log}")
 
@@ -100,7 +101,7 @@ def _ended(status: int, lines: Sequence[str], log: Path) -> RtrlError:
 
 
 def _known_errors() -> list[type[RtrlError]]:
-    from stages.errors import InputMissingError, IntegrityError, StoreError
+    from stages.errors import InputMissingError, StoreError
 
     return [UsageError, InputMissingError, StoreError, LockedError, IntegrityError, DependencyDownError]
 

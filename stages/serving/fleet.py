@@ -25,7 +25,8 @@ from stages.gateway.served import Checkpoint, ServedState
 from stages.gateway.swapper import Swapper
 from stages.registry.store import Store
 from stages.serving.announce import Update
-from stages.serving.outside import Offer, Outside
+from stages.serving.helper_client import Offer
+from stages.serving.outside import Outside
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.config import TargetConfig
 from stages.target.endpoint import EngineAt

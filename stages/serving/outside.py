@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import httpx
 
 from stages.engine.config import EngineConfig
 from stages.engine.update import EngineControl
 from stages.engine.verification import Verification
-from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, classified
 from stages.gateway.rolling import FULL, Way, in_place
 from stages.gateway.served import ServedState
+from stages.serving.helper_client import HelperClient, Offer
 from stages.serving.probes import probe
 from stages.serving.supervisor import POLL_S, Say
 from stages.target.config import TargetConfig
-from stages.trust import trusted
 
-Offer = Callable[[str, str], Any]
 OTHER = "it is another process, or somebody else may have changed its weights"
 TAKEN = "somebody else may have changed its weights: is it in [targets] of another workspace that is served?"
 UNNAMED = "run it with --middleware stages.engine.guard.KeyGuard"
@@ -39,8 +36,7 @@ class Outside:
     Args:
         config: the served engine's settings: name, dtype, patience.
         served: shared with the gateway; `checkpoint` says what it is to hold.
-        offer: sees that a checkpoint (digest) is in the store that the helper fetches from, and of its chain
-            the one (digest) that is lost there.
+        offer: as `HelperClient`'s.
     """
 
     def __init__(
@@ -56,11 +52,12 @@ class Outside:
         self.key = _token(target.key_file)
         self.verification: Verification | None = None
         self.way = self._read = Way(FULL, "it reads the store's folder itself")
-        self._say, self._offer, self._last = say, offer, ""
+        self._say, self._last = say, ""
         self._prepared = Path()
         self._updating, self._other = False, ""  # the second: why what it is named is not what was verified
         self._alone = asyncio.Lock()
-        self._helper_key = _token(target.helper_key_file)
+        helper = target.helper, _token(target.helper_key_file), config.update_timeout_s, offer
+        self._helper = HelperClient(name, *helper) if target.helper else None
         self.control = EngineControl(self.base_url, self.key, config, served.checkpoint.path)
 
     @property
@@ -79,16 +76,8 @@ class Outside:
         self.control.start_with(checkpoint.path)  # for all that is known it is another process
         self._other = ""
         try:
-            if await self.control.health() != "ok":
-                raise DependencyDownError(
-                    f"the engine {self.name} at {self.base_url} does not answer",
-                    hint=f"start it, or remove [targets.{self.name}]",
-                )
-            try:
-                seen_as = await self._fetched(checkpoint.path)
-                self.verification = await self.control.verify(checkpoint.path, seen_as)
-            except IntegrityError:
-                self.verification = await self._update(checkpoint.path)
+            with self._attributed():
+                await self._held(checkpoint.path)
         except RtrlError:
             self.served.engine = "down"
             raise
@@ -98,6 +87,31 @@ class Outside:
         self.served.engine = "ready" if self.served.checkpoint == checkpoint else "unknown"
         if not self.control.proven:
             self._said(f"it does not say when it is another process: {UNNAMED}")
+
+    async def _held(self, path: Path) -> None:
+        """See that it holds these weights, else load them."""
+        if await self.control.health() != "ok":
+            raise DependencyDownError(
+                f"the engine {self.name} at {self.base_url} does not answer",
+                hint=f"start it, or remove [targets.{self.name}]",
+            )
+        try:
+            self.verification = await self.control.verify(path, await self._fetched(path))
+        except IntegrityError:
+            self.verification = await self._update(path)
+
+    @contextmanager
+    def _attributed(self) -> Iterator[None]:
+        """What is wrong with it, with its helper, or on the way there is tried again, and nobody else's end:
+        an RtrlError."""
+        try:
+            with classified():
+                yield
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise DependencyDownError(
+                f"what answers at {self.base_url} is no engine, by what it says ({type(error).__name__})",
+                hint=f"look at url in [targets.{self.name}], and at what stands before it",
+            ) from error
 
     def known(self, name: str) -> bool:
         """Whether what the engine is named is what was verified; if not, no request gets to it any more."""
@@ -127,55 +141,30 @@ class Outside:
                 self._updating = False
 
     async def _update(self, path: Path, *, keep: bool = False) -> Verification:
-        self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
+        with self._attributed():
+            self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
         self.way = in_place(self.verification, self._read.why, self._read.way)
         return self.verification
 
     async def prepare(self, path: Path) -> None:
         """Before requests are held: its helper fetches, and it stages the weights. Raises RtrlError."""
-        await self.control.prepare(path, await self._fetched(path))
+        with self._attributed():
+            await self.control.prepare(path, await self._fetched(path))
 
     async def _fetched(self, path: Path) -> str:
         """The checkpoint's folder as the engine sees it, fetched by its helper; "" for the same path.
 
         Raises DependencyDownError (13), IntegrityError (12).
         """
-        if not self.target.helper:
+        if self._helper is None:
             return ""
-        digest = f"sha256:{path.name}"  # as the registry names its folders
-        try:
-            answer, offered = await self._fetch(digest), set[str]()
-            while (lost := _lost(answer)) and lost not in offered:
-                offered.add(lost)
-                await asyncio.to_thread(self._offer, digest, lost)
-                answer = await self._fetch(digest)
-        except httpx.HTTPError as error:
-            raise DependencyDownError(
-                f"the helper of {self.name} at {self.target.helper} does not answer: {type(error).__name__}",
-                hint="start it: python -m stages.delivery --help",
-            ) from error
-        found = answer.json()
-        if answer.status_code != 200:
-            told = found.get("error", {})
-            kind = DependencyDownError if told.get("exit_code") == 13 else IntegrityError
-            raise kind(f"the helper of {self.name}: {told.get('message')}", hint=told.get("hint") or "")
-        if path == self._prepared and not found["bytes"]:
-            return str(found["path"])  # fetched a moment ago
+        found = await self._helper.fetch(f"sha256:{path.name}")  # as the registry names its folders
+        if path == self._prepared and not found.bytes:
+            return found.path  # fetched a moment ago
         self._prepared = path
-        how = f"its helper fetched {found['bytes']:,} bytes" if found["bytes"] else "its helper had it"
-        self._read = Way("in place by delta" if found["links"] else FULL, how)
-        return str(found["path"])
-
-    async def _fetch(self, digest: str) -> httpx.Response:
-        helper = self.target.helper.rstrip("/")
-        async with httpx.AsyncClient(
-            trust_env=False, timeout=self.config.update_timeout_s, verify=trusted(helper)
-        ) as client:
-            return await client.post(
-                f"{helper}/fetch",
-                json={"checkpoint": digest},
-                headers={"authorization": f"Bearer {self._helper_key}"},
-            )
+        how = f"its helper fetched {found.bytes:,} bytes" if found.bytes else "its helper had it"
+        self._read = Way("in place by delta" if found.links else FULL, how)
+        return found.path
 
     async def watch(self) -> None:
         """Until cancelled: notice that it stopped answering or holds unknown weights, and check it again."""
@@ -219,11 +208,6 @@ class Outside:
         if message != self._last:
             self._say(f"engine {self.name}: {message}")
         self._last = message
-
-
-def _lost(answer: httpx.Response) -> str:
-    """The checkpoint (digest) that the store lacks or has damaged, as the helper says; "" when none is."""
-    return str(answer.json()["error"].get("lost") or "") if answer.status_code == 409 else ""
 
 
 def _token(path: str) -> str:

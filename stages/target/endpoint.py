@@ -6,13 +6,13 @@ says: `rtrl serve` holds `run/serve.lock` as long as it lives, so a file left by
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from stages import faults, locks
+from stages import locks
 from stages.errors import DependencyDownError, IntegrityError
+from stages.target.whole import write_whole
 
 FILE = "serve.json"
 LOCK = "serve.lock"
@@ -55,21 +55,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """An engine that answers a line's users: its own where it has one, else the served line's."""
         return self.others.get(line, self.engine)
 
-    def engines(self) -> list[EngineAt]:
-        """All of them."""
-        return [self.engine, *self.more, *([self.canary] if self.canary else ()), *self.others.values()]
-
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> Path:
     """Write the file whole, readable by its owner only."""
     path = run_dir / FILE
-    partial = run_dir / f".{FILE}.{os.getpid()}"
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(endpoint)))
-    faults.point("serve.endpoint.rename.before")
-    partial.rename(path)
-    faults.point("serve.endpoint.rename.after")
+    write_whole(path, msgspec.json.format(msgspec.json.encode(endpoint)), "serve.endpoint.rename")
     return path
 
 

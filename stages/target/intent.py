@@ -7,12 +7,11 @@ registry that took no writes, leaves the users on the weights that were asked fo
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from stages import faults
+from stages.target.whole import write_whole
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,15 +29,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_intent(run_dir: Path, intent: Intent) -> None:
     """Durable when it returns."""
-    path = _path(run_dir, intent.line)
-    partial = run_dir / f".{path.name}.{os.getpid()}"
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(intent))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    faults.point("rollback.intent.after")
+    write_whole(_path(run_dir, intent.line), msgspec.json.encode(intent), "rollback.intent")
 
 
 def _path(run_dir: Path, line: str) -> Path:

@@ -164,6 +164,20 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Call]
     return workspace.spool_dir, tracer.calls(), found
 
 
+def test_where_it_listens_is_on_the_disk_before_it_has_its_name(
+    answered: tuple[Path, list[Call], dict[str, str]],
+) -> None:
+    """An empty `serve.json` was left by a power cut."""
+    spool, calls, _ = answered
+    path = str(spool.parent / "run" / "serve.json")
+    renames = [c for c in calls if c.name.startswith("rename") and not c.failed and c.texts[-1] == path]
+    assert renames
+    for rename in renames:
+        partial = Path(rename.texts[0])
+        written = [c for c in on(calls, WRITES, partial) if c.end < rename.begin]
+        assert synced_between(calls, partial, written[-1].end, rename.begin)
+
+
 def wait_for_gateway(run_dir: Path) -> tuple[str, int]:
     """Address and pid of the gateway, once it answers."""
     for _ in range(1200):

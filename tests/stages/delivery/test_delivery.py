@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import fsspec
@@ -136,3 +139,73 @@ async def test_the_helper_fetches_for_whoever_has_its_key(family: Family, tmp_pa
         missing = await client.post("/fetch", json={"checkpoint": family.made[4].digest})
         assert (missing.status_code, missing.json()["error"]["exit_code"]) == (409, 12)
         assert (await client.post("/fetch", json={"checkpoint": "../../etc"})).status_code == 400
+
+
+@asynccontextmanager
+async def asking(helper: Helper) -> AsyncIterator[httpx.AsyncClient]:
+    keys = {"authorization": "Bearer k"}
+    transport = httpx.ASGITransport(helper)
+    async with httpx.AsyncClient(transport=transport, base_url="http://h", headers=keys) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), 503, 13, "dependency_down"),
+        (OSError(errno.EROFS, "Read-only file system", "/cache/x"), 503, 13, "dependency_down"),
+        (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), 503, 13, "dependency_down"),
+        (KeyError("a secret"), 500, 1, "bug"),
+        (OSError("a secret of a library"), 500, 1, "bug"),
+        (MemoryError(), 500, 1, "bug"),
+    ],
+)
+async def test_the_helpers_answers_are_json_with_a_code(
+    family: Family,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    code: int,
+    kind: str,
+) -> None:
+    """A disk that fills up while a checkpoint is put together: uvicorn said 500 in plain text."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    url, digest = f"file://{tmp_path}/depot", family.made[1].digest
+    push(family.store, family.made[1], Depot(url))
+    with monkeypatch.context() as patched:
+        patched.setattr(fetching, "rebuild", fail)
+        async with asking(Helper(url, tmp_path / "cache", "k")) as client:
+            answer = await client.post("/fetch", json={"checkpoint": digest})
+    told = answer.json()["error"]
+    assert (answer.status_code, told["exit_code"], told["code"]) == (status, code, kind)
+    assert told["message"]
+    assert told["hint"]
+    assert "secret" not in answer.text
+    assert list((tmp_path / "cache").iterdir()) == []
+    async with asking(Helper(url, tmp_path / "cache", "k")) as client:  # once there is room
+        assert (await client.post("/fetch", json={"checkpoint": digest})).status_code == 200
+
+
+async def test_a_cache_that_cannot_be_made_is_told(family: Family, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    async with asking(Helper(f"file://{tmp_path}/depot", tmp_path / "cache", "k")) as client:
+        for _ in range(2):
+            answer = await client.post("/fetch", json={"checkpoint": family.made[0].digest})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "usage")
+            assert "cache" in answer.json()["error"]["message"]
+
+
+async def test_a_client_that_is_gone_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def gone() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        raise AssertionError(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/fetch", "headers": [(b"authorization", b"Bearer k")]}
+    await Helper(f"file://{tmp_path}/depot", tmp_path / "cache", "k")(scope, gone, send)
+    assert not caplog.records

@@ -123,6 +123,22 @@ async def test_one_that_refuses_puts_all_back() -> None:
     assert [each.loads for each in engines] == [[NEW.path, OLD.path]] * 3
 
 
+async def test_a_bug_with_one_puts_all_back() -> None:
+    """What raised no SwapError left the engines before it on the new weights."""
+    engines, _ = fleet(2)
+
+    async def prepare(path: Path) -> None:
+        raise KeyError("a bug")
+
+    first, second = engines
+    swappers = [Swapper(first.served, first.update, 1.0), Swapper(second.served, second.update, 1.0)]
+    swappers[1]._prepare = prepare
+    with pytest.raises(KeyError, match="a bug"):
+        await Rolling(swappers, list(engines)).swap(NEW)
+    assert [each.served.checkpoint for each in engines] == [OLD, OLD]
+    assert (first.loads, second.loads) == ([NEW.path, OLD.path], [])
+
+
 async def test_one_that_cannot_go_back_starts_anew_on_the_old_weights() -> None:
     engines, rolling = fleet(2)
     engines[0].bad, engines[1].bad = {OLD.path}, {NEW.path}

@@ -16,7 +16,7 @@ import pytest
 
 from stages.deploy.run import DeployStage
 from stages.engine.process import free_port
-from stages.errors import IntegrityError
+from stages.errors import DependencyDownError, IntegrityError
 from stages.gateway.stub_script import logprob
 from stages.gateway.stub_weights import StubWeights
 from stages.rollback.run import RollbackStage
@@ -46,32 +46,49 @@ def listens(port: int) -> bool:
     return True
 
 
+class World(StubWorld):
+    """`outside`: what runs on the other machine, the helper last, which listens at `beside`."""
+
+    outside: list[subprocess.Popen[bytes]]
+    beside: int
+
+    def start(self, *command: str) -> None:
+        """One more program of the other machine."""
+        keys = {"RTRL_ENGINE_KEY": "outside-key", "RTRL_HELPER_KEY": "outside-key"}
+        self.outside.append(subprocess.Popen(command, env={**os.environ, **keys}))
+
+    def start_helper(self) -> None:
+        """Its helper, which listens when this returns."""
+        command = ["-m", "stages.delivery", "--store", f"file://{self.root}/depot"]
+        command += ["--cache", str(self.root / "cache"), "--port", str(self.beside)]
+        self.start(sys.executable, *command)
+        assert wait_for(lambda: listens(self.beside))
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorld]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("fleet")
-    made = StubWorld(root)
+    made = World(root)
     port = free_port()
-    command = [sys.executable, "-m", "stages.gateway.stub_engine", "--port", str(port), "--lie", "keep:liar"]
     token = root / "token"
     token.write_text("outside-key")
-    beside, store = free_port(), f"file://{root}/depot"
-    helper = [sys.executable, "-m", "stages.delivery", "--store", store, "--cache", str(root / "cache")]
-    helper += ["--port", str(beside)]
-    keys = {"RTRL_ENGINE_KEY": "outside-key", "RTRL_HELPER_KEY": "outside-key"}
-    outside = [subprocess.Popen(each, env={**os.environ, **keys}) for each in (command, helper)]
+    made.outside, made.beside, store = [], free_port(), f"file://{root}/depot"
+    stub = ["-m", "stages.gateway.stub_engine", "--port", str(port), "--lie", "keep:liar"]
     settings = SETTINGS.replace("[engine]", "[engine]\nreplicas = 2")
     settings = settings.replace("[deploy]", f'[deploy]\nstore = "{store}"')
     settings += f'[targets.far]\nurl = "http://127.0.0.1:{port}"\nkey_file = "{token}"\n'
-    settings += f'helper = "http://127.0.0.1:{beside}"\nhelper_key_file = "{token}"\n'
+    settings += f'helper = "http://127.0.0.1:{made.beside}"\nhelper_key_file = "{token}"\n'
     (made.workspace.root / "rtrl.toml").write_text(settings)
     made.workspace.__dict__.pop("settings", None)
     try:
-        assert wait_for(lambda: listens(port) and listens(beside))  # else the one outside is down at first
+        made.start(sys.executable, *stub)
+        made.start_helper()
+        assert wait_for(lambda: listens(port))  # else the one outside is down at first
         start_detached(made.workspace)
         yield made
     finally:
         stop(made.workspace)
-        for each in outside:
+        for each in made.outside:
             each.kill()
             each.wait()
 
@@ -133,6 +150,28 @@ def test_an_engine_that_lies_puts_all_back(world: StubWorld) -> None:
     assert caught.value.code == 12
     assert set(served(world).values()) == {world.first.digest}
     assert spread(world) == {200}
+
+
+def test_a_page_in_the_place_of_the_helper_puts_all_back(world: World) -> None:
+    """A deploy left the engines of this machine on the new weights, with far on those before."""
+    pid = world.endpoint.pid
+    third = world.checkpoint("third", world.first.digest)
+    world.report(third, world.first)
+    helper = world.outside.pop()
+    helper.kill()
+    helper.wait()
+    page = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(world.beside)]
+    with subprocess.Popen(page, cwd=world.root, stderr=subprocess.DEVNULL) as proxy:  # 501 and HTML to a POST
+        try:
+            assert wait_for(lambda: listens(world.beside))
+            with pytest.raises(DependencyDownError, match="the helper of far") as caught:
+                run_stage(world.workspace, world.store, DeployStage(), [third.ref])
+        finally:
+            proxy.kill()
+    world.start_helper()
+    assert (caught.value.code, "status 501" in caught.value.message) == (13, True)
+    assert set(served(world).values()) == {world.first.digest}
+    assert (spread(world), world.endpoint.pid) == ({200}, pid)
 
 
 def seen_dead(world: StubWorld, pid: int) -> bool:

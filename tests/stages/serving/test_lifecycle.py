@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import psutil
 import pytest
 
 from stages.errors import IntegrityError
+from stages.serving import detach
+from stages.serving.addresses import clean_up_after_killed
 from stages.serving.detach import start_detached, stop
-from stages.target.endpoint import read_endpoint, running_endpoint
+from stages.target.endpoint import Endpoint, EngineAt, read_endpoint, running_endpoint, write_endpoint
 from tests.stages.serving.conftest import StubWorld
 from tests.stages.serving.test_running import wait_for
 
@@ -107,3 +111,56 @@ def test_a_checkpoint_without_fingerprint_is_not_served(idle: StubWorld) -> None
     assert caught.value.hint
     assert not [line for line in said if line.startswith(("error:", "hint:"))]  # said once, by the caller
     assert running_endpoint(idle.workspace.run_dir) is None
+
+
+@pytest.mark.parametrize("left", ["", '{"schema": "rtrl-serve/0"}', "\0" * 512])
+def test_a_file_that_a_power_cut_damaged_is_stale(idle: StubWorld, left: str) -> None:
+    """It was exit 12 at each start, after which systemd starts nothing again."""
+    (idle.workspace.run_dir / "serve.json").write_text(left)
+    said: list[str] = []
+    endpoint = start_detached(idle.workspace, say=said.append)
+    assert running_endpoint(idle.workspace.run_dir) == endpoint
+    assert [line for line in said if "serve.json cannot be read" in line]
+
+
+def test_a_damaged_file_that_is_not_removed_yet_is_waited_for(
+    idle: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path] = []
+
+    def damaged_at_first(run_dir: Path) -> Endpoint | None:
+        seen.append(run_dir)
+        if len(seen) < 3:
+            raise IntegrityError("between its lock and its clean-up")
+        return running_endpoint(run_dir)
+
+    monkeypatch.setattr(detach, "running_endpoint", damaged_at_first)
+    start_detached(idle.workspace)
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("end", [None, -2, 400])
+def test_what_a_killed_one_left_is_removed_as_far_as_its_file_tells(idle: StubWorld, end: int | None) -> None:
+    folders = [Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp")) for _ in range(2)]
+    other = Path(tempfile.mkdtemp(prefix="rtrl-", dir="/tmp"))
+    engines = [EngineAt(pid=0, url="http://x", key="k", log="", temporary=str(each)) for each in folders]
+    more = EngineAt(pid=0, url="http://x", key="k", log="", temporary=f"{folders[0]}/../{other.name}")
+    run_dir, said = idle.workspace.run_dir, list[str]()
+    path = write_endpoint(
+        run_dir,
+        Endpoint(
+            pid=1, started_at="", line="auto", url="", admin_key="k", engine=engines[0],
+            more=(engines[1], more),
+        ),
+    )  # fmt: skip
+    path.write_bytes(path.read_bytes()[:end])
+    assert b"rtrl-engine-" in path.read_bytes()
+    try:
+        clean_up_after_killed(run_dir, said.append)
+        assert [each.exists() for each in (*folders, other, path)] == [False, end == 400, True, False]
+        assert len(said) == (end is not None)
+        clean_up_after_killed(run_dir, said.append)
+        assert len(said) == (end is not None)
+    finally:
+        for each in (*folders, other):
+            shutil.rmtree(each, ignore_errors=True)

@@ -23,6 +23,7 @@ from stages.deploy.run import DeployStage
 from stages.runner import run_stage
 from stages.spool import Spool
 from stages.target.endpoint import running_endpoint
+from tests import processes
 from tests.stages.serving.conftest import StubWorld
 from tests.stages.serving.test_lifecycle import gone
 from tests.stages.serving.test_running import wait_for
@@ -239,3 +240,18 @@ def test_the_cycles_unit_leaves_bubblewrap_what_it_needs() -> None:
     unit = told("rtrl-cycle.service")
     assert not {"RestrictNamespaces", "ProtectHostname", "ProtectKernelTunables"} & set(unit)
     assert {"@mount", "sethostname"} <= set(unit["SystemCallFilter"][0].split())
+
+
+def test_a_store_that_is_mounted_late_is_started_again(idle: StubWorld) -> None:
+    """The unit promised it and had 10 in its list: a start before the mount was the last one."""
+    given_up = {int(code) for code in told("rtrl-serve.service")["RestartPreventExitStatus"][0].split()}
+    for late in (idle.workspace.store_dir, idle.workspace.root):
+        away = late.with_name(f"{late.name}-away")
+        late.rename(away)
+        late.mkdir()  # where it will be mounted
+        try:
+            done = processes.rtrl("serve", "-w", str(idle.workspace.root))
+        finally:
+            late.rmdir()
+            away.rename(late)
+        assert done.returncode not in {0, *given_up}, done.stderr

@@ -59,7 +59,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(root: Path, guard: bool = True) -> AsyncIterator[World]:
+async def world(root: Path, guard: bool = True, helper: str = "") -> AsyncIterator[World]:
     made, config = World(), GatewayConfig()
     root.mkdir(exist_ok=True)
     made.live, other = folder(root, "live"), folder(root, "other")
@@ -89,7 +89,7 @@ async def world(root: Path, guard: bool = True) -> AsyncIterator[World]:
     served = ServedState("auto", "rtrl", Checkpoint("sha256:live", made.live))
     made.said = []
     engine = EngineConfig(program="stub", health_every_s=0.05)
-    target = TargetConfig(url=url, key_file=str(token))
+    target = TargetConfig(url=url, key_file=str(token), helper=helper)
     made.outside = Outside("far", target, engine, served, made.said.append)
     made.client = EngineClient(url, "secret", "rtrl", config, served.health.breaker)
     made.client.known = made.outside.known
