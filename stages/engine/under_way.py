@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stages.errors import IntegrityError
+
 REMEMBERED = 4096  # requests that have ended, of which their client may not have heard yet
 GENERATION = re.compile(r"gen_[0-9a-f]{32}")  # in the engine's name of a request, which is ours and more
 
@@ -33,6 +35,14 @@ class Sampled:
         """From a worker's `Watch.counts`."""
         counts = {_generation(name): int(count) for name, count in answer.get("sampled", {}).items()}
         return cls(bool(answer), counts, frozenset(map(_generation, answer.get("finished", ()))))
+
+    def require(self) -> None:
+        """Raises IntegrityError (12) when the engine does not say."""
+        if not self.told:
+            raise IntegrityError(
+                "the engine does not tell which tokens it has sampled",
+                hint='set gateway.in_flight = "finish"',
+            )
 
     def of_generation(self, generation: str) -> int | None:
         """Its tokens; None when it was complete, 0 when the engine had not begun with it."""

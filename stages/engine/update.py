@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from stages.engine.verification import (
     Verification,
     not_published,
     read_fingerprint,
+    stale,
     tensor_report,
     weights_key,
 )
@@ -30,6 +32,7 @@ from stages.engine.weights_file import Files, Signature, signature
 from stages.errors import IntegrityError, RtrlError
 
 RESUME_S = 2.0
+GoesOn = Callable[[], None]
 
 
 class Loaded(NamedTuple):
@@ -117,7 +120,9 @@ class EngineControl(Questions):
         self._staged = ""
         await self.call("rtrl_unstage")
 
-    async def update(self, checkpoint_dir: Path, seen_as: str = "", *, keep: bool = False) -> Verification:
+    async def update(
+        self, checkpoint_dir: Path, seen_as: str = "", *, keep: GoesOn | None = None
+    ) -> Verification:
         """Load, reset the prefix cache, verify. The caller keeps requests away meanwhile.
 
         Weights that the engine kept, or that were staged, are exchanged for those it holds; where they are
@@ -129,7 +134,8 @@ class EngineControl(Questions):
 
         Args:
             seen_as: the folder as an engine on another machine has it; default the same path.
-            keep: what it works on goes on.
+            keep: what it works on goes on. Called before it does: what is sampled from then on, and until
+                this returns, is of weights that are not proven yet.
 
         Raises:
             UpdateImpossibleError, IntegrityError (12): not loadable here, or not what is served after.
@@ -138,34 +144,25 @@ class EngineControl(Questions):
         self._sampled = Sampled()
         expected = read_fingerprint(checkpoint_dir)
         prepared, self._prepared = self._prepared, None
-        pause = "keep" if keep else "abort"
         if prepared != checkpoint_dir:
             await self._witness(expected)
         if weights_key(expected) in (self._kept, self._staged):
             try:
-                return await self._update(checkpoint_dir, expected, seen_as, pause, file=False)
+                return await self._update(checkpoint_dir, expected, seen_as, keep, file=False)
             except IntegrityError:
                 if keep:  # what went on has tokens of weights that are none
                     raise
-        return await self._update(checkpoint_dir, expected, seen_as, pause, file=True)
+        return await self._update(checkpoint_dir, expected, seen_as, keep, file=True)
 
     async def _update(
-        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, pause: str, *, file: bool
+        self, checkpoint_dir: Path, expected: Fingerprint, seen_as: str, keep: GoesOn | None, *, file: bool
     ) -> Verification:
         """`update`, from the engine's memory where it has the weights, or from the `file`."""
         looking = self._looked(checkpoint_dir, expected) if file else None
         try:
-            await self._post(f"/pause?mode={pause}")
+            await self._post(f"/pause?mode={'keep' if keep else 'abort'}")
             try:
-                loaded = await self.load_weights(checkpoint_dir, seen_as, file=file)
-                if pause == "keep" and not self._sampled.told:
-                    raise IntegrityError(
-                        "the engine does not tell which tokens it has sampled",
-                        hint='set gateway.in_flight = "finish"',
-                    )
-                await self.reset_prefix_cache()
-                if self._counts and (blocks := await self.cached_blocks()) != 0:
-                    raise _stale(f"{blocks} blocks")
+                loaded = await self._exchanged(checkpoint_dir, seen_as, keep, file=file)
             except BaseException:
                 with contextlib.suppress(TimeoutError, RtrlError):  # a hung engine is not waited for
                     async with asyncio.timeout(RESUME_S):
@@ -182,6 +179,22 @@ class EngineControl(Questions):
             if looking is not None:
                 looking.cancel()
 
+    async def _exchanged(
+        self, checkpoint_dir: Path, seen_as: str, keep: GoesOn | None, *, file: bool
+    ) -> Loaded:
+        """The weights and an empty prefix cache, while the engine stands still. Calls `keep` in any case."""
+        try:
+            loaded = await self.load_weights(checkpoint_dir, seen_as, file=file)
+            if keep:
+                self._sampled.require()
+            await self.reset_prefix_cache()
+            if self._counts and (blocks := await self.cached_blocks()) != 0:
+                raise stale(f"{blocks} blocks")
+            return loaded
+        finally:
+            if keep:
+                keep()
+
     async def _witness(self, expected: Fingerprint) -> None:
         """See that a prefix cache which is not emptied by an update gives itself away.
 
@@ -195,7 +208,7 @@ class EngineControl(Questions):
     async def _require_computed(self, expected: Fingerprint) -> None:
         """The prompt of `_witness` is computed anew. Raises IntegrityError (12)."""
         if not self._counts and (tokens := await self.cached(expected)):
-            raise _stale(f"{tokens} tokens")
+            raise stale(f"{tokens} tokens")
 
     async def load_weights(self, checkpoint_dir: Path, seen_as: str = "", *, file: bool = False) -> Loaded:
         """Replace the engine's weights in place by the folder's. Proves nothing yet: call `verify`.
@@ -214,7 +227,7 @@ class EngineControl(Questions):
     def sampled(self, generation: str) -> int | None:
         """Tokens that a generation had when the last update stopped it; None when it was complete.
 
-        0 also of one that the engine did not know yet, or when it does not tell.
+        0 also of one that the engine did not know yet.
         """
         return self._sampled.of_generation(generation)
 
@@ -284,10 +297,3 @@ class EngineControl(Questions):
         looks = bool(seen_as) or self.config.program == "stub"
         sums = {name: entry.sha256 for name, entry in expected.tensors.items()} if looks else {}
         return {"path": seen_as or str(checkpoint_dir), "expected": sums}
-
-
-def _stale(what: str) -> IntegrityError:
-    return IntegrityError(
-        f"the engine answers from keys and values of the old weights ({what})",
-        hint="it said that its prefix cache was dropped; see the engine's log",
-    )

@@ -245,3 +245,11 @@ def not_published(checkpoint_dir: Path | str, names: Sequence[str]) -> Integrity
 def _some(names: Sequence[str], limit: int = 3) -> str:
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def stale(what: str) -> IntegrityError:
+    """The error of a prefix cache that an update did not empty; `what` says what was found of it."""
+    return IntegrityError(
+        f"the engine answers from keys and values of the old weights ({what})",
+        hint="it said that its prefix cache was dropped; see the engine's log",
+    )

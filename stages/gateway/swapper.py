@@ -50,7 +50,10 @@ RESTARTING = "restarting"
 
 
 class Keeper(Protocol):
-    """An engine whose answers can go on under other weights; its `update` takes `keep=True`."""
+    """An engine whose answers can go on under other weights.
+
+    Its `update` takes `keep`, and calls it when it has stood still and is about to go on.
+    """
 
     def can_keep(self, path: Path) -> bool:
         """Whether it takes the weights in this folder without another process."""
@@ -258,13 +261,17 @@ class Swapper:
         if not self._keeping or self._keeper is None:
             return await self._update(target.path)
         turns, sampled = self._served.turns, self._keeper.sampled
+
+        def goes_on() -> None:
+            self._went_on = turns.turn(sampled)
+
         try:
-            verification = await self._update(target.path, keep=True)
+            verification = await self._update(target.path, keep=goes_on)
         except BaseException:
-            turns.turn(sampled, UNPROVEN)
+            turns.settle(UNPROVEN)
             await asyncio.shield(self._served.gate.empty(LEAVING_S))
             raise
-        self._went_on = turns.turn(sampled, target.digest)
+        turns.settle(target.digest)
         return verification
 
     async def _failed(self, error: BaseException, before: Checkpoint) -> SwapError:

@@ -14,6 +14,8 @@ from stages.records import Span
 UNPROVEN = ""  # in the place of a checkpoint: weights that were not found to be any
 DEFECT = "unproven_weights"  # of a generation with tokens of such weights
 
+_UNKNOWN = "?"  # weights whose proof is under way
+
 Turn = tuple[int, str]  # tokens sampled before, and the checkpoint from then on
 _NAMED = 5  # generations in one message
 
@@ -36,7 +38,8 @@ class Turns:
         """Nothing more is sampled for it. The turns it has met; none for one that is not known."""
         self._routes.pop(generation, None)
         self._began.pop(generation, None)
-        return self._under_way.pop(generation, [])
+        met = self._under_way.pop(generation, [])
+        return [(count, UNPROVEN if known == _UNKNOWN else known) for count, known in met]
 
     def on(self, route: str) -> bool:
         """Whether a generation under way was asked for by this name."""
@@ -49,19 +52,24 @@ class Turns:
         more = len(self._began) - len(named)
         return ", ".join([*named, *([f"{more} more"] if more else [])])
 
-    def turn(self, sampled: Callable[[str], int | None], checkpoint: str) -> int:
-        """The engine goes on with other weights. Returns how many generations went on with it.
+    def turn(self, sampled: Callable[[str], int | None]) -> int:
+        """The engine is about to go on with other weights: `settle` says which. Returns how many will.
 
         Args:
-            sampled: how many tokens a generation had then; None for one that was complete.
+            sampled: how many tokens a generation has; None for one that is complete.
         """
         met = 0
         for generation, turns in self._under_way.items():
             count = sampled(generation)
             if count is not None:
-                turns.append((count, checkpoint))
+                turns.append((count, _UNKNOWN))
                 met += 1
         return met
+
+    def settle(self, checkpoint: str) -> None:
+        """What the engine went on with is this, or UNPROVEN: what answers that ended before it have."""
+        for turns in self._under_way.values():
+            turns[:] = [(count, checkpoint if known == _UNKNOWN else known) for count, known in turns]
 
 
 def spans_of(first: str, turns: list[Turn], tokens: int) -> tuple[Span, ...]:

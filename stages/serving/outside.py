@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stages.engine.config import EngineConfig
-from stages.engine.update import EngineControl
+from stages.engine.update import EngineControl, GoesOn
 from stages.engine.verification import Verification
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, classified
 from stages.gateway.rolling import FULL, Way, in_place
@@ -131,8 +131,8 @@ class Outside:
         """See `EngineControl.sampled`."""
         return self.control.sampled(generation)
 
-    async def update(self, path: Path, *, keep: bool = False) -> Verification:
-        """New weights into it, verified; with `keep` what it works on goes on. Raises RtrlError."""
+    async def update(self, path: Path, *, keep: GoesOn | None = None) -> Verification:
+        """New weights into it, verified; `keep` as in `EngineControl.update`. Raises RtrlError."""
         async with self._alone:
             self._updating = True
             try:
@@ -140,7 +140,7 @@ class Outside:
             finally:
                 self._updating = False
 
-    async def _update(self, path: Path, *, keep: bool = False) -> Verification:
+    async def _update(self, path: Path, *, keep: GoesOn | None = None) -> Verification:
         with self._attributed():
             self.verification = await self.control.update(path, await self._fetched(path), keep=keep)
         self.way = in_place(self.verification, self._read.why, self._read.way)

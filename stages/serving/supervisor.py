@@ -17,7 +17,7 @@ from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess, free_port
-from stages.engine.update import EngineControl
+from stages.engine.update import EngineControl, GoesOn
 from stages.engine.verification import Verification
 from stages.errors import RtrlError, classified
 from stages.gateway import logs
@@ -162,9 +162,9 @@ class Supervisor:
         """See `EngineControl.sampled`."""
         return self.control.sampled(generation)
 
-    async def update(self, path: Path, *, keep: bool = False) -> Verification:
-        """Serve other weights, verified. For the gateway's swap, which holds requests; with `keep` those
-        under way go on."""
+    async def update(self, path: Path, *, keep: GoesOn | None = None) -> Verification:
+        """Serve other weights, verified. For the gateway's swap, which holds requests; `keep` as in
+        `EngineControl.update`."""
         weights = (await self._adapted.plan(path)).weights
         why, way = in_the_way(self.control.started_with, weights), None
         if not why:

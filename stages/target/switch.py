@@ -243,6 +243,7 @@ def end_interrupted(store: Store, line: str) -> list[str]:
 def previous_of(store: Store, line: str, checkpoint: str) -> str | None:
     """What was served before `checkpoint` the first time it went live: where a second rollback leads."""
     for deployment in reversed(store.deployments.history(line, limit=1000)):
-        if deployment.checkpoint == checkpoint and deployment.state != "failed":
+        was_live = deployment.state != "failed" and deployment.data.get("ended_as") != "canary"
+        if deployment.checkpoint == checkpoint and was_live:
             return deployment.previous
     return None

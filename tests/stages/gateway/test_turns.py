@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stages.engine.config import EngineConfig
 from stages.engine.under_way import Sampled, Watch
-from stages.engine.update import EngineControl
+from stages.engine.update import EngineControl, GoesOn
 from stages.errors import IntegrityError
 from stages.gateway.errors import SwapError
 from stages.gateway.served import Checkpoint
@@ -54,9 +54,25 @@ def test_turns_meet_those_under_way_that_are_not_complete() -> None:
         turns.begin(name)
     turns.end("gone")
     counts: dict[str, int | None] = {"begun": 3, "complete": None}
-    assert turns.turn(lambda name: counts.get(name, 0), "b") == 2
+    assert turns.turn(lambda name: counts.get(name, 0)) == 2
+    turns.settle("b")
     assert (turns.end("begun"), turns.end("waits"), turns.end("complete")) == ([(3, "b")], [(0, "b")], [])
-    assert (turns.end("gone"), turns.turn(lambda _: 1, "c")) == ([], 0)
+    assert (turns.end("gone"), turns.turn(lambda _: 1)) == ([], 0)
+
+
+def test_what_ends_before_the_new_weights_are_proven_has_tokens_of_unproven_ones() -> None:
+    turns = Turns()
+    for name in ("early", "late", "cut"):
+        turns.begin(name)
+    assert turns.turn(lambda _: 3) == 3
+    assert turns.end("early") == [(3, UNPROVEN)]
+    turns.settle("b")
+    assert turns.end("late") == [(3, "b")]
+    turns.turn(lambda _: 5)
+    turns.settle(UNPROVEN)
+    turns.turn(lambda _: 7)
+    turns.settle("a")
+    assert turns.end("cut") == [(3, "b"), (5, UNPROVEN), (7, "a")], "what was not proven then never is"
 
 
 def test_tokens_of_unproven_weights_are_a_defect() -> None:
@@ -103,7 +119,7 @@ class Keeping:
     def sampled(self, generation: str) -> int | None:
         return self.control.sampled(generation)
 
-    async def update(self, path: Path, *, keep: bool = False) -> Any:
+    async def update(self, path: Path, *, keep: GoesOn | None = None) -> Any:
         found = await self.control.update(path, keep=keep)
         if self.fails and keep:
             raise IntegrityError("as the test wants")
@@ -160,6 +176,38 @@ async def test_an_answer_goes_on_and_each_token_has_its_sampler(
             token = int(tokens.output[index])
             expected = logprob(index, token, salts[span.checkpoint])
             assert tokens.logprobs[index] == pytest.approx(expected, abs=1e-6), index
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_answer_that_ends_before_the_new_weights_are_proven_is_no_old_ones(
+    keeping: tuple[Rig, Keeping, Swapper], monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The engine goes on when they are loaded; the proof takes seconds, in which answers end."""
+    rig, engine, swapper = keeping
+    engine.fails = fails
+    asked = asyncio.create_task(rig.chat(f"stub:tokens=20 {rig.hold(4)}"))
+    await until(lambda: rig.sampled(4))
+    real = engine.control.judged
+
+    async def judged(*arguments: Any) -> Any:
+        if not asked.done():
+            rig.let_go()
+            await asked
+        return await real(*arguments)
+
+    monkeypatch.setattr(engine.control, "judged", judged)
+    if fails:
+        with pytest.raises(SwapError):
+            await swap(rig, swapper)
+    else:
+        assert (await swap(rig, swapper)).went_on == 1
+    assert (await asked).status_code == 200
+    (generation,) = rig.generations()
+    assert [(span.start > 0, span.checkpoint) for span in generation.spans] == [
+        (False, "sha256:aaa"),
+        (True, UNPROVEN),
+    ]
+    assert generation.defect == DEFECT
 
 
 async def test_an_answer_with_tokens_of_unproven_weights_is_cut_and_marked(

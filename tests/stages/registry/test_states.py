@@ -174,6 +174,20 @@ def test_deployments_keep_their_order_when_the_clock_was_set_back(
     assert store.deployments.of(digests[1])[-1].id == again.id
 
 
+def test_a_canary_that_ended_was_never_live(store: Store, tmp_path: Path) -> None:
+    """A second rollback skipped what was really served before, for what was on the day of the canary."""
+    first = checkpoint(store, tmp_path / "c", "0").digest
+    tried, good = (checkpoint(store, tmp_path / "c", name, first).digest for name in "12")
+    canary = store.deployments.create("auto", tried, by="me", reason="x", previous=first)
+    for before, after in (("staged", "verifying"), ("verifying", "canary")):
+        store.deployments.transition(canary.id, before, after)
+    store.deployments.end_canary(canary.id, "harm", by="ab")
+    store.deployments.create("auto", good, by="me", reason="x", previous=first)
+    assert previous_of(store, "auto", tried) is None
+    store.deployments.create("auto", tried, by="me", reason="x", previous=good)
+    assert previous_of(store, "auto", tried) == good
+
+
 def test_rows_of_artifacts_follow_their_table(store: Store) -> None:
     assert set(states.ARTIFACT) == {"writing", "committed", "tombstoned", "abandoned"}
     with pytest.raises(StateError), store.write() as session:
