@@ -25,7 +25,9 @@ NAMES = frozenset(
 PREFIXES = ("jest.config.", "vitest.config.", "playwright.config.")
 SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
-TEST_FOLDERS = frozenset(("test", "tests", "testing", "spec", "specs", "__tests__"))
+_TEST_FOLDER = re.compile(
+    r"tests?|tests[_-].*|__tests__|specs?|testdata|testing_?data|.*_tests?", re.IGNORECASE
+)
 RUNNERS = frozenset(
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
     hypothesis nose nose2""".split()  # noqa: SIM905
@@ -46,6 +48,19 @@ def decides(path: str) -> bool:
     )
 
 
+def tests_folder(path: str) -> str:
+    """The outermost folder called like one of tests that a path lies below; "" when there is none.
+
+    The builder goes by it too: what it took for a test is no solution's, so it is the base's again here.
+    `testing` is one in the root only: within a package it is what the package gives others to test with.
+    """
+    parts = PurePosixPath(path).parts[:-1]
+    for depth, part in enumerate(parts, 1):
+        if _TEST_FOLDER.fullmatch(part) or (depth == 1 and part.lower() == "testing"):
+            return "/".join(parts[:depth])
+    return ""
+
+
 def of_tests(path: str, folders: Collection[str]) -> bool:
     """Whether a path is, or lies below, one of the folders of tests (`test_folders`)."""
     pure = PurePosixPath(path)
@@ -56,7 +71,7 @@ def holds_tests(path: str) -> bool:
     """Whether a Python file is one of tests by its name or a folder's, as runners find them."""
     place = PurePosixPath(path)
     by_name = place.name.startswith("test") or place.stem.endswith(("_test", "_tests"))
-    return by_name or any(part in TEST_FOLDERS for part in place.parts[:-1])
+    return by_name or bool(tests_folder(path))
 
 
 def test_folders(files: Collection[str]) -> set[str]:
@@ -64,14 +79,7 @@ def test_folders(files: Collection[str]) -> set[str]:
 
     A folder beside sources (`pkg/test_a.py`, or the root) is none: only its test files are the tests'.
     """
-    found = set()
-    for file in files:
-        parts = PurePosixPath(file).parts[:-1]
-        for depth, part in enumerate(parts, 1):
-            if part in TEST_FOLDERS:
-                found.add("/".join(parts[:depth]))
-                break
-    return found
+    return {tests_folder(file) for file in files} - {""}
 
 
 def shadows(path: str, folders: Collection[str]) -> str:

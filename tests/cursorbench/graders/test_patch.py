@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.builder.paths import kind_of
 from cursorbench.graders import flags, infrastructure, patch
 
 
@@ -85,6 +86,31 @@ def test_folders_of_tests() -> None:
     assert infrastructure.of_tests("tests", folders)
     assert not infrastructure.of_tests("testsuite/x", folders)
     assert not infrastructure.of_tests("pkg/core.py", folders)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("Tests/helper.py", "Tests"),
+        ("unit_tests/data/x.json", "unit_tests"),
+        ("src/pkg/tests_core/test_a.py", "src/pkg/tests_core"),
+        ("pkg/testdata/tests/test_a.py", "pkg/testdata"),
+        ("testing/test_a.py", "testing"),
+        ("Specs/a_spec.rb", "Specs"),
+        ("pkg/testing/tests/test_a.py", "pkg/testing/tests"),
+        ("pkg/testing/helpers.py", ""),
+        ("contest/test_a.py", ""),
+        ("special/test_a.py", ""),
+        ("latest/test_a.py", ""),
+        ("tests", ""),
+    ],
+)
+def test_builder_and_grader_know_the_same_folders_of_tests(path: str, folder: str) -> None:
+    """The grader had a set of names of its own: helpers in `Tests` and `unit_tests` stayed a model's."""
+    assert infrastructure.test_folders([path]) == ({folder} - {""})
+    assert infrastructure.of_tests(path, infrastructure.test_folders([path])) is bool(folder)
+    if folder:
+        assert kind_of(path) == "test"
 
 
 @pytest.mark.parametrize(
