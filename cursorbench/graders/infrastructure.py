@@ -8,14 +8,16 @@ them back (`restoring.py`), what a diff's text looks like (`flags.py`).
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from io import StringIO
 from pathlib import PurePosixPath
 from typing import Any
+
+from iniconfig import IniConfig, ParseError
 
 NAMES = frozenset(
     """conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml .coveragerc sitecustomize.py
@@ -106,22 +108,15 @@ def _toml(text: str) -> Any:
 
 
 def _ini(*sections: str) -> Callable[[str], Any]:
+    """Sections by pytest's own reader: to another, a key in capitals or in [DEFAULT] is the same setting."""
+
     def read(text: str) -> Any:
-        parser = configparser.RawConfigParser(strict=False)
-        parser.read_string("\n".join(_ini_lines(text)))
-        return {name: dict(parser[name]) for name in sections if parser.has_section(name)}
+        if text.splitlines() != [line.rstrip("\n") for line in StringIO(text, newline=None)]:
+            raise ValueError("lines end at a form feed, or the like, to some versions of the reader only")
+        found = IniConfig("", text).sections
+        return {name: dict(found[name]) for name in sections if name in found}
 
     return read
-
-
-def _ini_lines(text: str) -> Iterator[str]:
-    """Lines as pytest's reader (iniconfig) sees them, where configparser sees others.
-
-    They end at a form feed too, or a line separator, and a section's name ends before a comment: what is one
-    comment to the one, or a section of another name, is pytest's settings to the other.
-    """
-    for line in text.splitlines():
-        yield re.split("[#;]", line)[0].rstrip() if line.startswith("[") else line
 
 
 def _package(text: str) -> Any:
@@ -147,7 +142,7 @@ def same_settings(name: str, base: bytes | None, now: bytes | None) -> bool:
         return False
     try:
         return bool(_read(read, base) == _read(read, now))
-    except (ValueError, configparser.Error, AttributeError, RecursionError):
+    except (ValueError, ParseError, AttributeError, RecursionError):
         return False
 
 

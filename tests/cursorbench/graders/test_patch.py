@@ -184,6 +184,30 @@ def test_settings_that_pytest_reads_and_configparser_does_not(hidden: str) -> No
     assert not infrastructure.same_settings("tox.ini", None, hidden.encode())
 
 
+STRICT = "[tox]\nenvlist = py3\n[pytest]\nfilterwarnings = error\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        STRICT.replace("filterwarnings", "filterwarnings = ignore\nFILTERWARNINGS"),
+        STRICT.replace("filterwarnings", "FILTERWARNINGS"),
+        STRICT.replace("[pytest]\nfilterwarnings", "[DEFAULT]\nfilterwarnings") + "[pytest]\n",
+        STRICT + "filterwarnings = error\n",
+        STRICT + "[pytest]\nfilterwarnings = error\n",
+        STRICT + "[x] ignore\n",
+        STRICT.replace("[pytest]", "# x\x0c[pytest]"),
+    ],
+)
+def test_settings_that_are_the_same_to_configparser_alone(other: str) -> None:
+    """pytest's reader knows capitals, has no [DEFAULT], and refuses what is there twice. It goes on with a
+    value where a line begins like a section and does not end like one; its first versions ended no line at a
+    form feed."""
+    base = STRICT.encode()
+    assert infrastructure.same_settings("tox.ini", base, base.replace(b"py3", b"py4"))
+    assert not infrastructure.same_settings("tox.ini", base, other.encode())
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
