@@ -161,9 +161,14 @@ class _Run:
         return len(stored)
 
     def _again(self, jobs: Sequence[Job]) -> list[Record]:
-        """Make trials a second time; kept apart, so that a killed run does not make them a third time."""
+        """Make trials a second time; kept apart, so that a killed run does not make them a third time.
+
+        What infrastructure took the last time is made once more.
+        """
         kept = {
-            job.key: record for job in jobs if (record := self._folder.read(job.key, "again")) is not None
+            job.key: record
+            for job in jobs
+            if (record := self._folder.read(job.key, "again")) is not None and not record.infrastructure
         }
         found = list(kept.values())
         for record in self._results([job for job in jobs if job.key not in kept]):

@@ -168,6 +168,19 @@ def test_a_cache_that_cannot_be_checked_is_not_used(suite: Suite, tmp_path: Path
     assert found.notes[0] == "1 trials of the cache could not be made again: none is reused"
 
 
+def test_a_check_that_infrastructure_took_is_made_again(suite: Suite, tmp_path: Path, here: Any) -> None:
+    """It was kept as the check's result: none was reused, and every later run stayed void."""
+    cache = tmp_path / "cache"
+    here(record)
+    run(plan(suite, tmp_path / "one", cache=cache))
+    here(lambda job: record(job, "engine_down"))
+    assert run(plan(suite, tmp_path / "two", cache=cache)).summary.void
+    asked = here(record)
+    found = run(plan(suite, tmp_path / "two", cache=cache))
+    assert (found.reused, found.made, len(asked)) == (6, 0, 1)
+    assert found.summary.void == ""
+
+
 SCRIPT = """
 import os
 import signal
