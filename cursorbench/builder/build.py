@@ -9,7 +9,6 @@ is new. Every candidate that makes no task is in `rejects.json` with its reason.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,21 +19,21 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cursorbench.builder import outdated
 from cursorbench.builder import told as logs
-from cursorbench.builder.candidates import NO_CANDIDATE, Candidate, Rejected, Scan, scan
+from cursorbench.builder.candidates import Candidate, Rejected
 from cursorbench.builder.dates import Clock, compiled
 from cursorbench.builder.draft import prepare
 from cursorbench.builder.fields import task_name
 from cursorbench.builder.instruction import Issues, of_commit, read_issues
 from cursorbench.builder.judge import Judge
 from cursorbench.builder.requests import Request, Traced, trace
+from cursorbench.builder.scanned import scanned
 from cursorbench.builder.settings import Settings
 from cursorbench.builder.state import State, Verdict, load, write_json
 from cursorbench.builder.unfit import Unfit
 from cursorbench.errors import DependencyDownError, RtrlError
-from cursorbench.history.branch import branch_of
 from cursorbench.history.repository import Repository
-from cursorbench.history.reverts import reverted
 from cursorbench.redaction import redact
 from cursorbench.sandbox import open_backend
 from cursorbench.tasks.suite import Suite
@@ -61,6 +60,7 @@ class Built:
         traced: commits traced to a session, with words, without; None without sessions.
         unread: what of the logs could not be read, by reason.
         again: verdicts that stood already.
+        removed: tasks of earlier builds that this one would not make.
     """
 
     suite: Suite
@@ -70,6 +70,7 @@ class Built:
     traced: tuple[int, int] | None = None
     unread: Mapping[str, int] = field(default_factory=dict)
     again: int = 0
+    removed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -99,6 +100,7 @@ class Built:
             "passed_over": dict(self.passed_over),
             "unfinished": sum(one.outcome == "unfinished" for one in self.verdicts),
             "again": self.again,
+            **({"removed": len(self.removed)} if self.removed else {}),
             **(
                 {}
                 if self.traced is None
@@ -125,19 +127,24 @@ def build(settings: Settings, progress: Progress) -> Built:
         state = State(suite.path)
         with state.held():
             traced, unread = _traced(repository, head, settings, progress)
-            candidates, filtered, passed = _scanned(repository, head, settings, traced, progress)
+            progress.start("reading the history")
+            found = scanned(repository, head, settings, traced)
             clock = compiled(settings.cache.expanduser())
             work = _Work(settings, repository, suite, state, issues, traced, progress, clock, Lock())
             judge = Judge(settings, backend, state.drafts, suite.folder, clock)
-            verdicts, again = work.all(judge, candidates)
+            verdicts, again = work.all(judge, found.candidates)
+            removed = outdated.clear(suite, state, found, settings.repository_name())
+            for name in removed:
+                progress.message(f"{name} is removed: a build as this one would not make it")
             built = Built(
                 suite=suite,
                 verdicts=verdicts,
-                filtered=filtered,
-                passed_over=passed,
+                filtered=found.filtered,
+                passed_over=found.passed_over,
                 traced=(len(traced.requests), len(traced.silent)) if traced else None,
                 unread=unread,
                 again=again,
+                removed=removed,
                 warnings=(*repository.warnings, *clock.warnings),
             )
             write_json(suite.path / "rejects.json", built.rejects())
@@ -188,7 +195,9 @@ class _Work:
         began = time.monotonic()
         blank = Verdict(self._key(candidate), candidate.commit, redact(candidate.subject).text, "rejected")
         name = task_name(self.settings.repository_name(), candidate.commit)
-        shutil.rmtree(self.suite.folder(name), ignore_errors=True)  # made under other settings, or half known
+        # made under other settings, one of them its name, or half known
+        for old in {name, self.state.task_of(candidate.commit)}:
+            outdated.remove(self.suite, self.state, old)
         try:
             request = self._request(candidate)
             with self.reading:
@@ -257,31 +266,3 @@ def _traced(
     said = logs.told(item for path in settings.sessions for item in logs.items_of(path))
     progress.start(f"tracing {len(said.changes)} edits of {len(said.sessions)} sessions to commits")
     return trace(repository, head, said), said.unread
-
-
-def _scanned(
-    repository: Repository, head: str, settings: Settings, traced: Traced | None, progress: Progress
-) -> tuple[list[Candidate], tuple[Rejected, ...], dict[str, int]]:
-    """Candidates up to the limit, what git alone rejects among them, and commits that are none."""
-    progress.start("reading the history")
-    branch = branch_of(repository, head)
-    only = None
-    if traced is not None and not settings.untraced:
-        only = frozenset({*traced.requests, *traced.silent})
-    gone = reverted(repository, head)
-    candidates: list[Candidate] = []
-    filtered: list[Rejected] = []
-    passed: Counter[str] = Counter()
-    for one in scan(repository, branch, Scan(settings.bounds, settings.since, only)):
-        if isinstance(one, Rejected):
-            if one.reason in NO_CANDIDATE:
-                passed[one.reason] += 1
-            else:
-                filtered.append(one)
-        elif one.commit in gone:
-            filtered.append(Rejected(one.commit, one.subject, "reverted_later"))
-        else:
-            candidates.append(one)
-            if settings.limit is not None and len(candidates) >= settings.limit:
-                break
-    return candidates, tuple(filtered), dict(passed)

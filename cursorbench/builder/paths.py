@@ -10,13 +10,14 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal
 
+from cursorbench.graders.infrastructure import tests_folder
+
 Kind = Literal["test", "source", "docs", "vendored", "generated", "other"]
 
 _CODE = re.compile(
     r"\.(py|pyi|pyx|go|rs|[cm]?jsx?|tsx?|java|kt|scala|rb|php|c|h|cc|cpp|hpp|cxx|cs|swift|m|exs?|erl|hs|ml|lua"
     r"|pl|r|jl|dart|clj|vue|svelte)"
 )
-_TEST_FOLDER = re.compile(r"tests?|tests[_-].*|__tests__|spec|testdata|testing_?data|.*_tests?")
 _TEST_FILE = re.compile(
     r"(test_.*|.*_test|tests?|conftest)\.pyi?|.*_test\.(go|rs|c|cc|cpp|exs)|.*[._](test|spec)\.[cm]?[jt]sx?|.*(Test|Tests|IT)\.(java|kt|cs|scala)|.*_(spec|test)\.rb"
 )
@@ -62,7 +63,7 @@ def kind_of(path: str) -> Kind:
     name, folders = parts[-1], [part.lower() for part in parts[:-1]]
     if not _VENDORED.isdisjoint(folders):
         return "vendored"
-    if any(_TEST_FOLDER.fullmatch(folder) for folder in folders) or _TEST_FILE.fullmatch(name):
+    if tests_folder(path) or _TEST_FILE.fullmatch(name):
         return "test"
     if _GENERATED.fullmatch(name):
         return "generated"
@@ -112,11 +113,10 @@ def tests_of(paths: list[str]) -> tuple[str, ...]:
         if runs_tests(path):
             named.add(path)
             continue
-        parts = PurePosixPath(path).parts
-        depth = next((n for n, part in enumerate(parts[:-1]) if _TEST_FOLDER.fullmatch(part.lower())), None)
-        if depth is None:
+        folder = tests_folder(path)
+        if not folder:
             return ()
-        named.add("/".join(parts[: depth + 1]))
+        named.add(folder)
     folders = {name for name in named if not runs_tests(name)}
     return tuple(
         sorted(name for name in named if not any(name.startswith(f"{folder}/") for folder in folders))

@@ -99,18 +99,42 @@ class State:
 
     def verdict(self, commit: str, key: str) -> Verdict | None:
         """The verdict of a commit under these settings; None when there is none that counts."""
-        try:
-            found = msgspec.json.decode((self.verdicts / f"{commit}.json").read_bytes(), type=Verdict)
-        except (OSError, ValueError):
+        found = self._read(self._place(commit))
+        if found is None:
             return None
         again = found.in_doubt and load() <= max(BUSY, found.load / 2)
         if found.key != key or found.outcome == "unfinished" or again:
             return None
         return found
 
+    def task_of(self, commit: str) -> str:
+        """The task that was last made of a commit, under whatever settings; "" when none was."""
+        found = self._read(self._place(commit))
+        return found.task if found else ""
+
+    def kept(self) -> Iterator[Verdict]:
+        """The verdicts of commits that made tasks, under whatever settings, by commit."""
+        for path in sorted(self.verdicts.glob("*.json")):
+            found = self._read(path)
+            if found and found.outcome == "kept":
+                yield found
+
     def put(self, verdict: Verdict) -> None:
         """Write a verdict."""
-        write_json(self.verdicts / f"{verdict.commit}.json", msgspec.to_builtins(verdict))
+        write_json(self._place(verdict.commit), msgspec.to_builtins(verdict))
+
+    def forget(self, commit: str) -> None:
+        """Remove the verdict of a commit."""
+        self._place(commit).unlink(missing_ok=True)
+
+    def _place(self, commit: str) -> Path:
+        return self.verdicts / f"{commit}.json"
+
+    def _read(self, path: Path) -> Verdict | None:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Verdict)
+        except (OSError, ValueError):
+            return None
 
 
 def _lock(stream: IO[str], taken: str) -> None:

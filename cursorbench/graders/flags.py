@@ -107,5 +107,5 @@ def _begins_equal(line: str) -> bool:
 
 def _is_text(path: str) -> bool:
     pure = PurePosixPath(path)
-    in_tests = any(part in infrastructure.TEST_FOLDERS for part in pure.parts[:-1])
+    in_tests = bool(infrastructure.tests_folder(path))
     return pure.suffix in _TEXTS or (in_tests and pure.name not in infrastructure.NAMES)

@@ -8,14 +8,16 @@ them back (`restoring.py`), what a diff's text looks like (`flags.py`).
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from io import StringIO
 from pathlib import PurePosixPath
 from typing import Any
+
+from iniconfig import IniConfig, ParseError
 
 NAMES = frozenset(
     """conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml .coveragerc sitecustomize.py
@@ -25,7 +27,9 @@ NAMES = frozenset(
 PREFIXES = ("jest.config.", "vitest.config.", "playwright.config.")
 SUFFIXES = (".pth", ".pyc", ".pyo")
 FOLDER_SUFFIXES = (".egg-info", ".dist-info")
-TEST_FOLDERS = frozenset(("test", "tests", "testing", "spec", "specs", "__tests__"))
+_TEST_FOLDER = re.compile(
+    r"tests?|tests[_-].*|__tests__|specs?|testdata|testing_?data|.*_tests?", re.IGNORECASE
+)
 RUNNERS = frozenset(
     """pytest _pytest pluggy iniconfig packaging py exceptiongroup tomli xdist execnet coverage anyio
     hypothesis nose nose2""".split()  # noqa: SIM905
@@ -46,6 +50,19 @@ def decides(path: str) -> bool:
     )
 
 
+def tests_folder(path: str) -> str:
+    """The outermost folder called like one of tests that a path lies below; "" when there is none.
+
+    The builder goes by it too: what it took for a test is no solution's, so it is the base's again here.
+    `testing` is one in the root only: within a package it is what the package gives others to test with.
+    """
+    parts = PurePosixPath(path).parts[:-1]
+    for depth, part in enumerate(parts, 1):
+        if _TEST_FOLDER.fullmatch(part) or (depth == 1 and part.lower() == "testing"):
+            return "/".join(parts[:depth])
+    return ""
+
+
 def of_tests(path: str, folders: Collection[str]) -> bool:
     """Whether a path is, or lies below, one of the folders of tests (`test_folders`)."""
     pure = PurePosixPath(path)
@@ -56,7 +73,7 @@ def holds_tests(path: str) -> bool:
     """Whether a Python file is one of tests by its name or a folder's, as runners find them."""
     place = PurePosixPath(path)
     by_name = place.name.startswith("test") or place.stem.endswith(("_test", "_tests"))
-    return by_name or any(part in TEST_FOLDERS for part in place.parts[:-1])
+    return by_name or bool(tests_folder(path))
 
 
 def test_folders(files: Collection[str]) -> set[str]:
@@ -64,14 +81,7 @@ def test_folders(files: Collection[str]) -> set[str]:
 
     A folder beside sources (`pkg/test_a.py`, or the root) is none: only its test files are the tests'.
     """
-    found = set()
-    for file in files:
-        parts = PurePosixPath(file).parts[:-1]
-        for depth, part in enumerate(parts, 1):
-            if part in TEST_FOLDERS:
-                found.add("/".join(parts[:depth]))
-                break
-    return found
+    return {tests_folder(file) for file in files} - {""}
 
 
 def shadows(path: str, folders: Collection[str]) -> str:
@@ -98,22 +108,15 @@ def _toml(text: str) -> Any:
 
 
 def _ini(*sections: str) -> Callable[[str], Any]:
+    """Sections by pytest's own reader: to another, a key in capitals or in [DEFAULT] is the same setting."""
+
     def read(text: str) -> Any:
-        parser = configparser.RawConfigParser(strict=False)
-        parser.read_string("\n".join(_ini_lines(text)))
-        return {name: dict(parser[name]) for name in sections if parser.has_section(name)}
+        if text.splitlines() != [line.rstrip("\n") for line in StringIO(text, newline=None)]:
+            raise ValueError("lines end at a form feed, or the like, to some versions of the reader only")
+        found = IniConfig("", text).sections
+        return {name: dict(found[name]) for name in sections if name in found}
 
     return read
-
-
-def _ini_lines(text: str) -> Iterator[str]:
-    """Lines as pytest's reader (iniconfig) sees them, where configparser sees others.
-
-    They end at a form feed too, or a line separator, and a section's name ends before a comment: what is one
-    comment to the one, or a section of another name, is pytest's settings to the other.
-    """
-    for line in text.splitlines():
-        yield re.split("[#;]", line)[0].rstrip() if line.startswith("[") else line
 
 
 def _package(text: str) -> Any:
@@ -139,7 +142,7 @@ def same_settings(name: str, base: bytes | None, now: bytes | None) -> bool:
         return False
     try:
         return bool(_read(read, base) == _read(read, now))
-    except (ValueError, configparser.Error, AttributeError, RecursionError):
+    except (ValueError, ParseError, AttributeError, RecursionError):
         return False
 
 

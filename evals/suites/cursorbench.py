@@ -116,6 +116,15 @@ class CursorBenchSuite:
         """Of the tasks: attempts under different digests are never compared."""
         return self._suite.digest
 
+    @property
+    def machine(self) -> list[str]:
+        """What the tasks' environments take from this machine, of which `digest` does not know.
+
+        Raises InputMissingError (exit 5) when a task's Python is not there.
+        """
+        kinds = {(task.environment.kind, task.environment.python) for task in self._tasks.values()}
+        return sorted({environments.of_machine(*one) for one in kinds})
+
     def cases(self) -> Sequence[str]:
         """The tasks' names."""
         return list(self._tasks)

@@ -173,11 +173,11 @@ def graded(
     """Grade what an agent did, on each axis. Raises SandboxError."""
     setting = job.setting
     said = correctness.grade(task, environment, tried.diff, backend, limits)
-    measured: dict[str, Any] = {}
-    if setting.quality and tried.diff.strip() and said.reason != "patch":
-        found = quality.measure(environment, tried.diff, task.fields.lines_changed or 0, backend, limits)
-        measured = asdict(found) | {"size_ratio": found.size_ratio}
-    price = efficiency.price_of(setting.endpoint.model, setting.prices)
+    measured = (
+        _quality(task, environment, limits, backend, tried.diff)
+        if setting.quality and tried.diff.strip() and said.reason != "patch"
+        else {}
+    )
     did = "acted" if tried.cause == "too_large" else interaction.did(tried.diff, tried.final_text)
     cause = "solved" if said.passed else tried.cause or said.reason
     return Record(
@@ -193,13 +193,46 @@ def graded(
         did=did,
         right=interaction.right(did, task.fields.intent, ambiguous=task.fields.ambiguous),
         usage=tried.usage,
-        cost=None if price is None else efficiency.cost(tried.usage, price),
+        cost=cost(setting, tried.usage),
         correctness=asdict(said),
         quality=measured,
         generations=tried.generations,
         diff=tried.diff[:MAX_DIFF],
         diff_cut=len(tried.diff) > MAX_DIFF,
     )
+
+
+def cost(setting: Setting, usage: Usage) -> float | None:
+    """Money by the run's price table; None where it has no price of the model."""
+    price = efficiency.price_of(setting.endpoint.model, setting.prices)
+    return None if price is None else efficiency.cost(usage, price)
+
+
+def lacks_quality(setting: Setting, record: Record) -> bool:
+    """Whether quality is asked for and was not when the trial was made."""
+    wanted = setting.quality and not record.quality and not record.infrastructure
+    return wanted and bool(record.diff.strip()) and record.correctness.get("reason") != "patch"
+
+
+def measured(wanted: tuple[Job, Record]) -> Record:
+    """A trial that was made without its quality, with it.
+
+    Raises:
+        DependencyDownError: (exit 13) no sandbox, or it died; no environment.
+        IntegrityError: (exit 12) the task is damaged.
+    """
+    job, record = wanted
+    task = folder.read(job.task)
+    environment = environments.open(task, job.setting.cache)
+    limits, backend = environments.limits(task), _backend(job.setting.backend)
+    return msgspec.structs.replace(record, quality=_quality(task, environment, limits, backend, record.diff))
+
+
+def _quality(
+    task: Task, environment: Environment, limits: Limits, backend: Backend, diff: str
+) -> dict[str, Any]:
+    found = quality.measure(environment, diff, task.fields.lines_changed or 0, backend, limits)
+    return asdict(found) | {"size_ratio": found.size_ratio}
 
 
 def lost(job: Job, cause: str, detail: str, tried: Tried | None = None) -> Record:

@@ -58,11 +58,24 @@ def harness(agent: AgentConfig, command: str = "", venv: Path | None = None) -> 
     """The harness's digest: our own agent's settings and code, or an outside agent's command and packages."""
     if not command:
         return agent.digest()
-    packages = (
-        sorted(path.name for path in venv.glob("lib/python3*/site-packages/*.dist-info")) if venv else []
-    )
+    packages = _packages(venv) if venv else []
     budget = {name: str(value) for name, value in asdict(agent.budget).items()}
     return of_data({"command": command, "packages": packages, "budget": budget, "code": of_code(["harness"])})
+
+
+def _packages(venv: Path) -> list[list[str]]:
+    """What is installed in a virtual environment: name and version, the digests of files, where it is from.
+
+    A version alone does not tell: `pip install .` of changed sources mostly has the same.
+    """
+    return [
+        [path.name, *(_of_file(path / name) for name in ("RECORD", "direct_url.json"))]
+        for path in sorted(venv.glob("lib/python3*/site-packages/*.dist-info"))
+    ]
+
+
+def _of_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def engine(base_url: str, model: str, checkpoint: str, temperature: float | None) -> str:

@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         correctness, quality, rubric: the graders' records as plain data; empty where there is none.
         ambiguous: the task's: to ask was right, and its tests say nothing of a model.
         did, right: what the agent did, and whether that was right (`graders/interaction.py`).
-        cost: None without a price.
+        cost: by the price table of the run that made it; None without a price. Figures take the run's own.
         generations: ids by which the gateway knows its model calls.
         seconds: of the whole trial; `at`: epoch seconds of its end.
     """

@@ -101,10 +101,13 @@ class _Run:
         resumed = self._there()
         reused = self._reused()
         self._make([job for job in self._jobs if job.key not in self._found])
+        if self._plan.setting.quality:
+            self._measure()
         if self._plan.rubric is not None:
             self._grade_by(self._plan.rubric)
         records = [
-            self._found[job.key] for job in sorted(self._jobs, key=lambda job: (job.name, job.attempt))
+            self._as_asked(self._found[job.key])
+            for job in sorted(self._jobs, key=lambda job: (job.name, job.attempt))
         ]
         self._notes += [f"moved aside: {what}" for what in self._folder.damaged]
         said = summarise(records, self._plan.attempts)
@@ -113,6 +116,12 @@ class _Run:
             msgspec.json.encode({"conditions": asdict(self._plan.conditions), **said.to_json()}),
         )
         return Ran(records, said, self._made, resumed, reused, self._notes)
+
+    def _as_asked(self, record: Record) -> Record:
+        """A trial by this run's price table, and with quality only where it is asked for."""
+        setting = self._plan.setting
+        quality = record.quality if setting.quality else {}
+        return msgspec.structs.replace(record, cost=trials.cost(setting, record.usage), quality=quality)
 
     def _there(self) -> int:
         """Take the trials of the run's folder; those that infrastructure took are made again."""
@@ -161,9 +170,14 @@ class _Run:
         return len(stored)
 
     def _again(self, jobs: Sequence[Job]) -> list[Record]:
-        """Make trials a second time; kept apart, so that a killed run does not make them a third time."""
+        """Make trials a second time; kept apart, so that a killed run does not make them a third time.
+
+        What infrastructure took the last time is made once more.
+        """
         kept = {
-            job.key: record for job in jobs if (record := self._folder.read(job.key, "again")) is not None
+            job.key: record
+            for job in jobs
+            if (record := self._folder.read(job.key, "again")) is not None and not record.infrastructure
         }
         found = list(kept.values())
         for record in self._results([job for job in jobs if job.key not in kept]):
@@ -177,15 +191,18 @@ class _Run:
 
     def _keep(self, record: Record) -> None:
         self._found[record.key] = record
-        self._folder.write(record)
         self._made += 1
+        self._write(record)
+
+    def _write(self, record: Record) -> None:
+        self._folder.write(record)
         if self._plan.cache is not None and not record.infrastructure:
             Folder(self._plan.cache).write(record)
 
     def _results(self, jobs: Sequence[Job]) -> Iterator[Record]:
         """Records as trials end; a worker that died or raised gives one too, or another try."""
         plan, waiting = self._plan, list(jobs)
-        limit = max(limit_s(task, plan.setting) for task in plan.tasks)
+        limit = self._limit_s()
         tries: Counter[str] = Counter()
         while waiting:
             again: list[Job] = []
@@ -202,6 +219,29 @@ class _Run:
                 yield record
                 self._ended(record)
             waiting = again
+
+    def _limit_s(self) -> float:
+        return max(limit_s(task, self._plan.setting) for task in self._plan.tasks)
+
+    def _measure(self) -> None:
+        """Measure what trials that were made without it are to have of quality; no trial is made again."""
+        plan, found = self._plan, self._found
+        wanted = [
+            (job, found[job.key]) for job in self._jobs if trials.lacks_quality(plan.setting, found[job.key])
+        ]
+        whole = [one for one in wanted if not one[1].diff_cut]
+        missing = len(wanted) - len(whole)
+        for _, result in workers.run(trials.measured, whole, plan.jobs, self._limit_s(), plan.workers):
+            if isinstance(result, Record):
+                found[result.key] = result
+                self._write(result)
+                continue
+            error = result.error if isinstance(result, Raised) else None
+            if isinstance(error, RtrlError) and not isinstance(error, DependencyDownError):
+                raise error
+            missing += 1
+        if missing:
+            self._notes.append(f"{missing} trials were made without quality, and it could not be measured")
 
     def _grade_by(self, rubric: Rubric) -> None:
         """Let the rubric's model grade what has no grade of it yet."""

@@ -85,7 +85,7 @@ def _tips(root: Path, config: EvalConfig) -> dict[str, str]:
 
 
 def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:
-    """The tasks of every such suite by their digest, and the sandbox they are tried in."""
+    """The tasks of every such suite by their digest, what of this machine they see, and their sandbox."""
     from stages.eval.suites import CURSORBENCH, cursorbench_suite
 
     named = [name for name in config.suites if name.startswith(CURSORBENCH)]
@@ -93,9 +93,12 @@ def _cursorbench(workspace: Workspace, config: EvalConfig) -> dict[str, str]:
         return {}
     from cursorbench.sandbox import open_backend
 
-    found = {name: cursorbench_suite(name, config, workspace.root).digest for name in named}
+    suites = {name: cursorbench_suite(name, config, workspace.root) for name in named}
     backend = open_backend()
-    return found | {"sandbox": " ".join([backend.name, *filter(None, [backend.describe().get("image")])])}
+    return {name: suite.digest for name, suite in suites.items()} | {
+        "machine": "; ".join(sorted({told for suite in suites.values() for told in suite.machine})),
+        "sandbox": " ".join([backend.name, *filter(None, [backend.describe().get("image")])]),
+    }
 
 
 def as_recorded(workspace: Workspace, recorded: Mapping[str, Any]) -> Workspace:

@@ -157,6 +157,8 @@ def _text(built: Built) -> str:
         "no candidates": ", ".join(f"{reason} {count}" for reason, count in counts["passed_over"].items())
         or 0,
     }
+    if built.removed:
+        head["removed"] = f"{len(built.removed)} tasks of earlier builds that this one would not make"
     if "traced" in counts:
         head["traced to a session"] = (
             f"{counts['traced']} commits, and {counts['traced_without_words']} without words"

@@ -23,7 +23,7 @@ from cursorbench.errors import IntegrityError
         ("conftest.py", "test"), ("pkg/core_test.go", "test"), ("web/app.spec.ts", "test"),
         ("typing_tests/base.py", "test"), ("docs/conf.py", "docs"), ("README.rst", "docs"),
         ("vendor/lib/x.go", "vendored"), ("pkg/_vendor/six.py", "vendored"), ("proto/a_pb2.py", "generated"),
-        ("core/tests_core/samples/a.md", "test"),
+        ("core/tests_core/samples/a.md", "test"), ("Tests/helper.py", "test"), ("testing/helper.py", "test"),
         ("uv.lock", "generated"), ("pkg/_version.py", "generated"), ("setup.py", "other"),
         ("pyproject.toml", "other"), ("examples/use.py", "other"), ("benchmarks/b.py", "other"),
         ("tools/release.py", "other"), ("scripts/x.py", "other"), ("pkg/tools/parse.py", "source"),
@@ -50,6 +50,7 @@ def test_what_a_run_names() -> None:
         "tests",
     )
     assert paths.tests_of(["conftest.py", "tests/test_a.py"]) == ()
+    assert paths.tests_of(["src/Unit_Tests/data/x.txt"]) == ("src/Unit_Tests",)
 
 
 OLD = '''

@@ -121,6 +121,17 @@ def test_a_source_file_whose_docstrings_are_tests_stays_the_solutions(world: Wor
     assert files_of(replace(world.task, tests=told), tmp_path) == {}
 
 
+@pytest.mark.parametrize("folder", ["Tests", "unit_tests"])
+def test_helpers_in_a_folder_that_the_builder_knows(world: World, folder: str) -> None:
+    """The grader did not take it for one of tests: a model could edit what the tests compare with."""
+    with world.backend.start(world.environment, LIMITS) as sandbox:
+        helper = f"{folder}/data/helper.py"
+        sandbox.write(helper, b"EXPECTED = 0\n")
+        tests = {f"{folder}/test_core.py": b""}
+        assert restoring.put_back(sandbox, world.environment.root, [helper], tests) == [helper]
+        assert not sandbox.exec(["test", "-e", helper]).ok
+
+
 def test_folders_that_look_like_options(world: World) -> None:
     """`rm` refused the name, and that counted as a failure of the sandbox's."""
     odd = {"-x/conftest.py": "", "--/tests/conftest.py": "import os", "-rf": "x"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.builder.paths import kind_of
 from cursorbench.graders import flags, infrastructure, patch
 
 
@@ -88,6 +89,31 @@ def test_folders_of_tests() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("Tests/helper.py", "Tests"),
+        ("unit_tests/data/x.json", "unit_tests"),
+        ("src/pkg/tests_core/test_a.py", "src/pkg/tests_core"),
+        ("pkg/testdata/tests/test_a.py", "pkg/testdata"),
+        ("testing/test_a.py", "testing"),
+        ("Specs/a_spec.rb", "Specs"),
+        ("pkg/testing/tests/test_a.py", "pkg/testing/tests"),
+        ("pkg/testing/helpers.py", ""),
+        ("contest/test_a.py", ""),
+        ("special/test_a.py", ""),
+        ("latest/test_a.py", ""),
+        ("tests", ""),
+    ],
+)
+def test_builder_and_grader_know_the_same_folders_of_tests(path: str, folder: str) -> None:
+    """The grader had a set of names of its own: helpers in `Tests` and `unit_tests` stayed a model's."""
+    assert infrastructure.test_folders([path]) == ({folder} - {""})
+    assert infrastructure.of_tests(path, infrastructure.test_folders([path])) is bool(folder)
+    if folder:
+        assert kind_of(path) == "test"
+
+
+@pytest.mark.parametrize(
     ("path", "shadow"),
     [
         ("random.py", "random.py"),
@@ -156,6 +182,30 @@ def test_settings_that_pytest_reads_and_configparser_does_not(hidden: str) -> No
     assert infrastructure.same_settings("tox.ini", base, base + b"# mine\n")
     assert not infrastructure.same_settings("tox.ini", base, base + hidden.encode())
     assert not infrastructure.same_settings("tox.ini", None, hidden.encode())
+
+
+STRICT = "[tox]\nenvlist = py3\n[pytest]\nfilterwarnings = error\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        STRICT.replace("filterwarnings", "filterwarnings = ignore\nFILTERWARNINGS"),
+        STRICT.replace("filterwarnings", "FILTERWARNINGS"),
+        STRICT.replace("[pytest]\nfilterwarnings", "[DEFAULT]\nfilterwarnings") + "[pytest]\n",
+        STRICT + "filterwarnings = error\n",
+        STRICT + "[pytest]\nfilterwarnings = error\n",
+        STRICT + "[x] ignore\n",
+        STRICT.replace("[pytest]", "# x\x0c[pytest]"),
+    ],
+)
+def test_settings_that_are_the_same_to_configparser_alone(other: str) -> None:
+    """pytest's reader knows capitals, has no [DEFAULT], and refuses what is there twice. It goes on with a
+    value where a line begins like a section and does not end like one; its first versions ended no line at a
+    form feed."""
+    base = STRICT.encode()
+    assert infrastructure.same_settings("tox.ini", base, base.replace(b"py3", b"py4"))
+    assert not infrastructure.same_settings("tox.ini", base, other.encode())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Endpoint
 from cursorbench.harness.task_tools import ToolSettings
-from evals.trials.attempt import Job, Setting, attempt
+from evals.trials.attempt import Job, Setting, attempt, lacks_quality, measured
 from evals.trials.record import Record
 from tests.cursorbench.suites import make_suite
 from tests.evals.trials.scripted import Scripted, serving
@@ -94,6 +94,17 @@ def test_what_a_trial_says_of_itself(home: Path, server: Scripted) -> None:
     assert told["schema_version"].startswith("ATIF-")
     assert told["trajectory_id"] == found.key
     assert [step["source"] for step in told["steps"]] == ["system", "user", "agent", "agent"]
+
+
+def test_quality_of_a_trial_that_was_made_without_it(home: Path, server: Scripted) -> None:
+    found = attempt(job(home, server, "solver"))
+    asked = job(home, server, "solver", quality=True)
+    assert (found.quality, lacks_quality(asked.setting, found)) == ({}, True)
+    now = measured((asked, found))
+    assert (now.quality["size_ratio"], now.quality["lint"], now.quality["types"]) == (1.0, 0, 0)
+    assert not lacks_quality(asked.setting, now)
+    assert now.diff == found.diff
+    assert not lacks_quality(asked.setting, attempt(job(home, server, "silent"))), "it changed nothing"
 
 
 def test_who_asks_where_all_is_said_is_wrong(home: Path, server: Scripted) -> None:

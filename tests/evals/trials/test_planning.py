@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from cursorbench.errors import DependencyDownError, InputMissingError, RtrlError, UsageError
+from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.tasks.suite import Suite
+from evals.trials import conditions
 from evals.trials.plan import Plan, jobs_of
 from evals.trials.planning import Asked, plan, with_budget
 from tests.cursorbench.suites import make_suite
@@ -54,6 +56,23 @@ def test_what_decides_a_trial_is_in_its_digest(suite: Suite) -> None:
     assert known.differing(base) == ["engine"]
     moved = planned(suite, checkpoint="checkpoint@v3", base_url="http://127.0.0.1:2/v1").conditions
     assert moved == known, "where a known checkpoint is served does not matter"
+
+
+def test_an_agent_installed_anew_is_another_harness(tmp_path: Path) -> None:
+    """Only names and versions were looked at: `pip install .` again mixed old trials with new."""
+    installed = tmp_path / "lib" / "python3.11" / "site-packages" / "mini-1.0.dist-info"
+    installed.mkdir(parents=True)
+    found = [conditions.harness(AgentConfig(), "mini", tmp_path)]
+    for name, text in (
+        ("RECORD", "mini.py,sha256=abc,10\n"),
+        ("RECORD", "mini.py,sha256=xyz,10\n"),
+        ("direct_url.json", '{"url": "file:///a"}'),
+        ("direct_url.json", '{"url": "file:///b"}'),
+    ):
+        (installed / name).write_text(text)
+        found.append(conditions.harness(AgentConfig(), "mini", tmp_path))
+    assert len(set(found)) == 5
+    assert conditions.harness(AgentConfig(), "mini", tmp_path) == found[-1]
 
 
 @pytest.mark.parametrize(

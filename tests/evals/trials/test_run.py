@@ -10,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from cursorbench.errors import DependencyDownError, UsageError
+from cursorbench.errors import DependencyDownError, SandboxError, UsageError
+from cursorbench.graders.efficiency import Price, Usage
 from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.driver import Endpoint
 from cursorbench.tasks.suite import Suite
+from evals.trials import attempt as trials
 from evals.trials import run as runner
 from evals.trials.attempt import Job, Setting
 from evals.trials.conditions import Conditions
@@ -166,6 +169,67 @@ def test_a_cache_that_cannot_be_checked_is_not_used(suite: Suite, tmp_path: Path
     found = run(plan(suite, tmp_path / "two", cache=cache))
     assert (found.reused, found.summary.infrastructure) == (0, 6)
     assert found.notes[0] == "1 trials of the cache could not be made again: none is reused"
+
+
+def test_a_check_that_infrastructure_took_is_made_again(suite: Suite, tmp_path: Path, here: Any) -> None:
+    """It was kept as the check's result: none was reused, and every later run stayed void."""
+    cache = tmp_path / "cache"
+    here(record)
+    run(plan(suite, tmp_path / "one", cache=cache))
+    here(lambda job: record(job, "engine_down"))
+    assert run(plan(suite, tmp_path / "two", cache=cache)).summary.void
+    asked = here(record)
+    found = run(plan(suite, tmp_path / "two", cache=cache))
+    assert (found.reused, found.made, len(asked)) == (6, 0, 1)
+    assert found.summary.void == ""
+
+
+def figure(found: runner.Ran, name: str) -> float | None:
+    return next((one.estimate.value for one in found.summary.figures if one.name == name), None)
+
+
+def test_prices_are_of_the_run_that_sums_up(suite: Suite, tmp_path: Path, here: Any) -> None:
+    """Cost came from the table a trial was made with: later none was shown, or two tables were one mean."""
+    used = Usage(prompt_tokens=1_000_000, output_tokens=1_000_000)
+    here(lambda job: msgspec.structs.replace(record(job), usage=used))
+    wanted = plan(suite, tmp_path, attempts=1)
+    assert figure(run(wanted), "cost") is None
+    for number, table in enumerate(({"m": Price(1.0, 2.0)}, {"*": Price(3.0, 4.0)}, {}), 1):
+        priced = replace(wanted, attempts=number, setting=replace(wanted.setting, prices=table))
+        found = run(priced)
+        assert found.resumed == 3 * max(number - 1, 1)
+        assert figure(found, "cost") == {1: 3.0, 2: 7.0, 3: None}[number]
+        assert {one.cost for one in found.records} == {figure(found, "cost")}
+
+
+def test_quality_that_is_asked_for_later_is_measured(
+    suite: Suite, tmp_path: Path, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials made with --no-quality had none ever after, and nobody was told."""
+    here(lambda job: msgspec.structs.replace(record(job), diff="diff", diff_cut=job.name == "word-debug"))
+    cheap = plan(suite, tmp_path, attempts=1)
+    cheap = replace(cheap, setting=replace(cheap.setting, quality=False))
+    run(cheap)
+    asked: list[str] = []
+
+    def ran(function: object, items: list[Any], *_: object) -> Iterator[tuple[int, Any]]:
+        for number, item in enumerate(items):
+            assert function is trials.measured
+            job, known = item
+            asked.append(job.name)
+            if job.name == "word-feature":
+                yield number, msgspec.structs.replace(known, quality={"lint": 2})
+            else:
+                yield number, Raised(SandboxError("died"), "")
+
+    monkeypatch.setattr(runner.workers, "run", ran)
+    wanted = replace(cheap, setting=replace(cheap.setting, quality=True), cache=tmp_path / "cache")
+    found = run(wanted)
+    assert (found.made, found.resumed, figure(found, "lint_added")) == (0, 3, 2.0)
+    assert found.notes == ["2 trials were made without quality, and it could not be measured"]
+    run(wanted)
+    assert asked == ["word-feature", "word-refactor", "word-refactor"]
+    assert figure(run(cheap), "lint_added") is None
 
 
 SCRIPT = """

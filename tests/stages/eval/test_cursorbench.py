@@ -53,6 +53,17 @@ def test_other_tasks_are_other_conditions(bench: Bench) -> None:
     assert conditions(here, here.settings.eval) != before
 
 
+def test_another_interpreter_is_other_conditions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task's digest knows which Python its tests run in: attempts under an older one were reused."""
+    here = bench.workspace.with_overrides(SUITE)
+    before = conditions(here, here.settings.eval)
+    monkeypatch.setattr("cursorbench.tasks.environment.of_machine", lambda kind, python: f"{kind} {python}.1")
+    now = conditions(here, here.settings.eval)
+    assert now != before
+    monkeypatch.setattr("cursorbench.tasks.environment.of_machine", lambda kind, python: f"{kind} {python}.2")
+    assert conditions(here, here.settings.eval) not in (now, before)
+
+
 def test_a_suite_that_is_not_there(bench: Bench) -> None:
     nowhere = bench.workspace.with_overrides(['eval.suites=["cursorbench:../nowhere"]'])
     with pytest.raises(InputMissingError, match=r"suite\.toml"):
