@@ -94,6 +94,12 @@ class Settings(BaseModel):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _what_drafting_leaves_out(self) -> Settings:
+        if self.engine.draft_tokens and self.gateway.sampling.min_p:
+            raise ValueError("engine.draft_tokens and gateway.sampling.min_p exclude each other")
+        return self
+
     @classmethod
     def load(cls, path: Path, overrides: Sequence[str] = ()) -> Settings:
         """Settings of the workspace file at `path`.

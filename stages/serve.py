@@ -130,8 +130,7 @@ class _Host:
             say(f"what was interrupted is not on record yet: {error.message}")
         live = moved_to(store, workspace.run_dir, line) or live_checkpoint(store, line)
         if live is None:
-            hint = "`rtrl init` makes a line with one"
-            raise InputMissingError(f"line {line} has no live checkpoint", hint=hint)
+            raise InputMissingError(f"line {line} has no live checkpoint", hint="`rtrl init` makes one")
         self.announcer = Announcer(notifier)
         changes = self._engine_started, self.announcer.updating
         self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
@@ -161,11 +160,12 @@ class _Host:
             inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
             resources.callback(inbox.close)
             first, *more = self.fleet.arms()
-            verdicts = Verdicts(self.workspace.settings.collect.metrics)
-            gateway = create_app(self.config, spool, inbox, vault, keys, first.engine, self.served, verdicts)
+            rules = Verdicts(self.workspace.settings.collect.metrics)
+            made = (self.config, spool, inbox, vault, keys, first.engine, self.served, rules)
+            gateway = create_app(*made, drafts=self.workspace.settings.engine.draft_tokens > 0)
             gateway.arms.pool.members = [gateway.arms.live, *more]
-            made = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
-            self.edge = edge = Edge.make(*made, self._engine_started)
+            around = (self.workspace, self.store, gateway, spool.flush, self.announcer, self.say)
+            self.edge = edge = Edge.make(*around, self._engine_started)
             key, metrics = self.addresses.admin_key, gateway.metrics
             ahead = StagedAhead(self.store, self.served.line, self.swapper).ask
             admin = Admin(key, gateway.arms, self.swapper, spool, metrics, edge.canary, edge.lines, ahead)

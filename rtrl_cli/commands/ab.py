@@ -62,9 +62,7 @@ def command(
     seen: Seen | None = None
     while True:
         if seen is not None and ended(store, seen.deployment):
-            message(f"{seen.deployment} was promoted meanwhile")
-            if as_json and decide:  # one document, also of a canary that somebody else ended: the last look
-                show(as_json, _result(seen, 0.0).envelope(), str)
+            _promoted(seen, document=as_json and decide)
             return
         begun = time.monotonic()
         with make_progress(quiet=quiet) as progress:
@@ -94,6 +92,13 @@ def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace
     found, store = open_store(workspace, overrides)
     require_line(store, found.settings)
     return found, store
+
+
+def _promoted(seen: Seen, *, document: bool) -> None:
+    """Somebody else ended the canary. There is one document in that case too: the last look."""
+    message(f"{seen.deployment} was promoted meanwhile")
+    if document:
+        show(True, _result(seen, 0.0).envelope(), str)
 
 
 def _result(seen: Seen, seconds: float) -> StageResult:

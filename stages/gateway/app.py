@@ -72,8 +72,10 @@ class Gateway:
         engine: EngineClient,
         served: ServedState,
         verdicts: Verdicts,
+        *,
+        drafts: bool,
     ) -> None:
-        self._config = config
+        self._config, self._drafts = config, drafts
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
         self._salts = Salts()
@@ -206,6 +208,7 @@ class Gateway:
             model=self._served.model,
             defaults=self._config.sampling,
             cache_salt=self._salts.of(key.population),
+            drafts=self._drafts,
         )
         if request.stream:
             place.stream()
@@ -279,8 +282,11 @@ def create_app(
     engine: EngineClient,
     served: ServedState,
     verdicts: Verdicts | None = None,
+    *,
+    drafts: bool = False,
 ) -> Gateway:
-    """The public application. `verdicts` says what feedback is (`collect.metrics`).
+    """The public application. `verdicts` says what feedback is (`collect.metrics`), `drafts` whether engines
+    draft tokens (`engine.draft_tokens`).
 
     Whoever calls this owns spool, inbox and vault and closes them afterwards."""
-    return Gateway(config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts())
+    return Gateway(config, spool, inbox, vault, keys, engine, served, verdicts or Verdicts(), drafts=drafts)

@@ -72,10 +72,12 @@ def parse_request(
     model: str,
     defaults: DefaultSampling,
     cache_salt: str = "",
+    drafts: bool = False,
 ) -> Request:
     """Check `body` and build what the engine gets. Raises ApiError 400 or 404.
 
     Args:
+        drafts: whether the engine drafts tokens: vLLM passes over `min_p` then (v1/sample/logits_processor).
         cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
     """
     given = {name: value for name, value in body.items() if value is not None}
@@ -97,7 +99,7 @@ def parse_request(
     if api == "completions":
         _check_prompt(given.get("prompt"))
     tools, digest, count = _tools(given) if api == "chat" else (None, "", 0)
-    sampling = _sampling(given, modelled, defaults)
+    sampling = _sampling(given, modelled, defaults, drafts=drafts)
     options = given.get("stream_options")
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
     return Request(
@@ -115,7 +117,9 @@ def parse_request(
     )
 
 
-def _sampling(given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSampling) -> Sampling:
+def _sampling(
+    given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSampling, *, drafts: bool
+) -> Sampling:
     def either(asked: Any, default: Any) -> Any:
         return default if asked is None else asked
 
@@ -124,18 +128,19 @@ def _sampling(given: Mapping[str, Any], modelled: Modelled, defaults: DefaultSam
         del grammar["response_format"]
     stop = modelled.stop
     temperature = either(modelled.temperature, defaults.temperature)
+    min_p = either(modelled.min_p, defaults.min_p)
     return Sampling(
         temperature=max(temperature, _MIN_TEMPERATURE) if temperature else 0.0,
         top_p=either(modelled.top_p, defaults.top_p),
         top_k=max(0, either(modelled.top_k, defaults.top_k)),
-        min_p=either(modelled.min_p, defaults.min_p),
+        min_p=min_p,
         presence_penalty=either(modelled.presence_penalty, defaults.presence_penalty),
         frequency_penalty=either(modelled.frequency_penalty, defaults.frequency_penalty),
         repetition_penalty=either(modelled.repetition_penalty, defaults.repetition_penalty),
         max_tokens=either(modelled.max_completion_tokens, modelled.max_tokens),
         stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
         grammar=orjson.dumps(grammar, option=orjson.OPT_SORT_KEYS).decode() if grammar else "",
-        unknown=tuple(sorted(given.keys() - KNOWN)),
+        unknown=(*sorted(given.keys() - KNOWN), *(("min_p",) if drafts and min_p else ())),
     )
 
 

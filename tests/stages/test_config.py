@@ -106,6 +106,12 @@ def test_tables_are_merged_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
         parse("[gateway.sampling]\ntop_p = 7.0\n", 'gateway.sampling={"temperature": 0.7}')
 
 
+def test_drafting_leaves_min_p_out() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        parse("[engine]\ndraft_tokens = 2\n[gateway.sampling]\nmin_p = 0.1\n")
+    assert parse("[engine]\ndraft_tokens = 2\n").engine.draft_tokens == 2
+
+
 def test_monitors_remember_enough_to_alarm() -> None:
     with pytest.raises(UsageError, match="no window would ever alarm"):
         parse("[distill]\nhistory = 5\nwarm_up = 6")

@@ -7,8 +7,11 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
+from stages.gateway.config import DefaultSampling
+from stages.gateway.request import parse_request
 from tests.stages.gateway.rig import Rig, running, until
 
 TOOL = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
@@ -215,3 +218,16 @@ async def test_a_request_that_an_engine_stumbles_over_does_not_close_it_to_other
     assert (await rig.chat("stub:status=503", stream=stream, new_field=1)).status_code == 503
     breaker = rig.gateway.arms.all()[0].engine.breaker
     assert (breaker.state, breaker.counted()) == ("closed", (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "min_p", "unknown"), [(True, 0.1, ("min_p",)), (True, 0, ()), (False, 0.1, ())]
+)
+def test_what_an_engine_that_drafts_passes_over_is_not_recorded_as_done(
+    drafts: bool, min_p: float, unknown: tuple[str, ...]
+) -> None:
+    """Its tokens were held against a distribution that they do not come from."""
+    body = {"model": "rtrl", "messages": [{"role": "user", "content": "x"}], "min_p": min_p}
+    found = parse_request("chat", body, model="rtrl", defaults=DefaultSampling(), drafts=drafts)
+    assert found.sampling.unknown == unknown
+    assert orjson.loads(found.upstream)["min_p"] == min_p
