@@ -26,8 +26,8 @@ class Size:
     seeds: int = 5
     cycles: int = 12
     users: int = 200
-    requests: int = 360
-    heldout: int = 200
+    requests: int = 450
+    heldout: int = 160
     heldout_ends: int = 1200
 
 

@@ -46,11 +46,11 @@ class Setup:
     cycles: int
     signals: str = ""
     users: int = 200
-    requests: int = 360
+    requests: int = 450
     lag: int = 0
     gate: bool = False
     without: str = ""
-    heldout: int = 200
+    heldout: int = 160
     heldout_ends: int = 1200
     settings: tuple[str, ...] = ()
     base: str = ""
