@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -30,6 +30,15 @@ def command(
         float,
         typer.Option("--keep-spool-days", min=0, max=36500, help="Keep captured records younger than this."),
     ] = 30.0,
+    retired: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--retired",
+            metavar="LINE",
+            help="A line that the settings no longer name: no captured record is kept for its sake. "
+            "May be repeated.",
+        ),
+    ] = None,
     pin: Annotated[
         str | None, typer.Option("--pin", metavar="REF", help="Keep REF whatever happens.")
     ] = None,
@@ -46,7 +55,8 @@ def command(
     with ballast.given(Workspace.find(workspace).store_dir):
         found, store = open_store(workspace)
         if pin is None and unpin is None:
-            _collect(found, store, keep_days, keep_spool_days, yes=yes, as_json=as_json, quiet=quiet)
+            kept = _Kept(keep_days, keep_spool_days, tuple(retired or ()))
+            _collect(found, store, kept, yes=yes, as_json=as_json, quiet=quiet)
             return
         known = _pins(store, found.settings.workspace.line, pin, unpin, reason)
         if not known and not quiet:
@@ -54,28 +64,26 @@ def command(
         show(as_json, envelope("gc", "succeeded", metrics={"pinned": pin, "unpinned": unpin}), str)
 
 
-def _collect(
-    found: Workspace,
-    store: Store,
-    keep_days: float,
-    keep_spool_days: float,
-    *,
-    yes: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+class _Kept(NamedTuple):
+    """How long artifacts and captured records are kept, in days; the lines that keep none."""
+
+    days: float
+    spool_days: float
+    retired: tuple[str, ...]
+
+
+def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json: bool, quiet: bool) -> None:
     """Of artifacts, spool and what was received: the plan, or with `yes` what was removed."""
     from stages.collect import retention
     from stages.inbox.reader import delete_segments
     from stages.registry import gc
 
+    retention.require_retired(found, store, kept.retired)
     by = getpass.getuser()
-    plan = gc.collect(store, keep_days, by=by) if yes else gc.plan(store, keep_days)
-    if yes:
-        segments = retention.delete(found, store, keep_spool_days, time.time())
-    else:
-        segments = retention.plan(found, store, keep_spool_days, time.time())
-    old = retention.received(found, store, keep_spool_days, time.time())
+    plan = gc.collect(store, kept.days, by=by) if yes else gc.plan(store, kept.days)
+    decide = retention.delete if yes else retention.plan
+    segments = decide(found, store, kept.spool_days, time.time(), kept.retired)
+    old = retention.received(found, store, kept.spool_days, time.time())
     received = [
         (f"received segment {int(path.stem)}", path.stat().st_size, path.stat().st_mtime) for path in old
     ]

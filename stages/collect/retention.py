@@ -8,10 +8,12 @@ Not for: forgetting a user, which destroys the user's key and leaves the segment
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cursorbench.errors import UsageError
 from stages.collect.position import settled_before
 from stages.inbox.reader import old_segments
 from stages.registry.gc import LAST_DEPLOYMENTS
@@ -39,20 +41,27 @@ class Retention:
         return sum(row.bytes for row in self.remove)
 
 
-def plan(workspace: Workspace, store: Store, keep_days: float, now: float) -> Retention:
-    """What may go, for records written before `now` (s since 1970) less `keep_days`. Deletes nothing."""
+def plan(
+    workspace: Workspace, store: Store, keep_days: float, now: float, retired: Collection[str] = ()
+) -> Retention:
+    """What may go, for records written before `now` (s since 1970) less `keep_days`. Deletes nothing.
+
+    `retired`: lines on which nobody will collect any more; see `require_retired`.
+    """
     if not workspace.spool_dir.is_dir():
         return Retention()
     spool = Spool.open(workspace.spool_dir)
     try:
-        return _plan(spool, *settled(workspace, store), keep_days, now)
+        return _plan(spool, *settled(workspace, store, retired), keep_days, now)
     finally:
         spool.close()
 
 
-def delete(workspace: Workspace, store: Store, keep_days: float, now: float) -> Retention:
+def delete(
+    workspace: Workspace, store: Store, keep_days: float, now: float, retired: Collection[str] = ()
+) -> Retention:
     """Delete what the plan, made anew, says. After a kill half-way, whoever opens the spool finishes it."""
-    decided = plan(workspace, store, keep_days, now)
+    decided = plan(workspace, store, keep_days, now, retired)
     if decided.remove:
         spool = Spool.open(workspace.spool_dir)
         try:
@@ -69,13 +78,27 @@ def received(workspace: Workspace, store: Store, keep_days: float, now: float) -
     return old_segments(workspace.inbox_dir, keep_days, now, collected)
 
 
-def settled(workspace: Workspace, store: Store) -> tuple[int, str]:
+def require_retired(workspace: Workspace, store: Store, retired: Collection[str]) -> None:
+    """Refuse, as retired, a line that is worked on, or none at all. Raises UsageError (2)."""
+    settings = workspace.settings
+    in_use = {settings.workspace.line, settings.workspace.serves, *settings.populations}
+    for line in retired:
+        if line in in_use:
+            raise UsageError(
+                f"line {line} is worked on: the settings name it",
+                hint="take it out of the settings first; what is not collected by then will be gone",
+            )
+        if line not in (there := store.lines()):
+            raise UsageError(f"nothing was ever deployed on line {line!r}", hint=f"lines: {', '.join(there)}")
+
+
+def settled(workspace: Workspace, store: Store, retired: Collection[str] = ()) -> tuple[int, str]:
     """Records before this seq will not be collected for any checkpoint that is, or may again be, live.
 
-    And the line whose collects need what comes next.
+    And the line whose collects need what comes next. `retired` lines need nothing.
     """
     found: list[tuple[int, str]] = []
-    for line in store.lines():
+    for line in sorted({*store.lines()} - {*retired}):
         checkpoints: set[str] = set()
         live = store.alias(line, "live")
         if live is not None:

@@ -78,6 +78,7 @@ def test_no_argument_is_help() -> None:
         (["lineage", "checkpoint@anchor"], 5, "there is no checkpoint@anchor"),
         (["train", "--set", "train.nonsense=1"], 2, "unknown setting train.nonsense"),
         (["gc", "--pin", "report@v1"], 2, "needs a reason"),
+        (["gc", "--retired", "auto"], 2, "line auto is worked on"),
         (["train", "--input", "interactions@v1"], 2, "train takes no interactions"),
         (["deploy", "--input", "report@v1"], 2, "deploy takes no report"),
         (["collect", "--input", "report@v1", "--dry-run"], 2, "collect takes no report"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.errors import UsageError
 from stages import schemas, tables
 from stages.collect import retention
 from stages.collect.retention import ACTIVE, OPEN, WAITING, Retention
@@ -153,3 +154,25 @@ def test_a_workspace_that_never_served_has_nothing_to_delete(world: World) -> No
     assert plan(world) == Retention()
     world.workspace.spool_dir.mkdir()
     world.writer = type(world.writer)(world.workspace.spool_dir, world.vault)
+
+
+def test_a_line_that_is_over_holds_the_spool_until_it_is_told_so(world: World) -> None:
+    """A population that left the settings: nobody collects on its line again, and its record stays."""
+    world.store.move_alias("old", "live", world.live, reason="a population's")
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    assert removable(world) == []
+    assert plan(world).kept == {OPEN.format("old"): 8}
+    now = time.time() + 60 * DAY
+    assert [row.id for row in retention.plan(world.workspace, world.store, 30.0, now, ("old",)).remove] == [
+        1, 2, 3, 4,
+    ]  # fmt: skip
+    retention.require_retired(world.workspace, world.store, ("old",))
+    for line, why in (("auto", "line auto is worked on"), ("odl", "nothing was ever deployed on line 'odl'")):
+        with pytest.raises(UsageError, match=why):
+            retention.require_retired(world.workspace, world.store, ("old", line))
+    with pytest.raises(UsageError, match="line old is worked on"):
+        retention.require_retired(
+            world.workspace.with_overrides(["populations.old.parent=checkpoint@live"]), world.store, ("old",)
+        )
