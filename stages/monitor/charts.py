@@ -117,11 +117,11 @@ def chart(name: str, windows: Sequence[Window], rules: Rules | None = None) -> l
     """The chart of one behaviour, a point for each window that has it."""
     rules, behaviour = rules or Rules(), BEHAVIOURS[name]
     sides: tuple[Side, ...] = ("up", "down") if behaviour.harm == "both" else (behaviour.harm,)
-    level, sums = Level(), dict.fromkeys(sides, 0.0)
-    since = dict.fromkeys(sides, 0)
+    told = [(*each, *scaled(each[2], behaviour)) for each in _of_the_same_requests(name, windows)]
+    level = Level(float(np.median([error for *_, error in told] or [1.0])))
+    sums, since = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0)
     points: list[Point] = []
-    for n, window, figure in _of_the_same_requests(name, windows):
-        value, error = scaled(figure, behaviour)
+    for n, window, figure, value, error in told:
         score = level.score(value, error)
         usual, low, high = _band(level, error, behaviour) if points else (None, None, None)
         alarm: Side | None = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.monitor.behaviours import ratios
+from stages.monitor.behaviours import BEHAVIOURS, ratios
 from stages.monitor.history import Figure, Reference, Window
 
 Floats = NDArray[np.float64]
@@ -139,6 +139,16 @@ def standard_error(over: Floats, under: Floats, users: NDArray[np.int64]) -> flo
     return float(np.sqrt(groups / max(1, groups - 1) * (sums**2).sum()))
 
 
+def least_error(name: str, value: float, under: Floats) -> float:
+    """What one more case might add, by the widest that is to be expected of it, of as many as there are.
+
+    A few cases that are alike have no spread, and tell little all the same: one of an amount may be twice as
+    much, one of a part anything. Shares need none: `charts.scaled` has the binomial's.
+    """
+    spread = {"share": 0.0, "part": 0.5, "amount": 1 + abs(value)}[BEHAVIOURS[name].scale]
+    return spread * float((under**2).sum() / under.sum() ** 2)  # by Kish's effective number of cases
+
+
 def _figure(
     name: str,
     over: Floats,
@@ -149,15 +159,16 @@ def _figure(
 ) -> Figure:
     value = float(over.sum() / under.sum())
     usual = _usual(name, reference)
+    least = least_error(name, value, under)
     if usual is None:
-        error = standard_error(over, under, users)
+        error = float(np.hypot(standard_error(over, under, users), least))
         return Figure(*(_short(x) for x in (value, value, value, error, float(under.sum()))))
     overall, by_cell = usual
     level = np.array([by_cell.get(cell, overall) for cell in cells])
     expected = float((level * under).sum() / under.sum())
     residual = over - level * under  # what the kind of request does not explain
     error = standard_error(residual + overall * under, under, users)
-    error *= np.sqrt(1 + _unknown(name, under, cells, reference))
+    error = float(np.hypot(error * np.sqrt(1 + _unknown(name, under, cells, reference)), least))
     adjusted = value - (expected - overall)
     mixed = reference.mixed.get(name, 0.0)
     return Figure(*(_short(x) for x in (value, expected, adjusted, error, float(under.sum()), mixed)))

@@ -14,13 +14,14 @@ that is used to drifting so gets wide limits, a steady one narrow ones, a short 
 better step by step narrow ones around where it is going; none is set by hand.
 
 A value may be called (`alarmed`): its surprise then teaches nothing, and the level begins anew with it, in a
-direction that is not known.
+direction that is not known. What was known before is put aside: a later value that it foretells better than
+what came after it is the end of an excursion, and that the level came back teaches nothing either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,9 @@ _PRIOR: Floats = np.sum(_grid(_mass(RATIOS), _mass(RATIOS), _mass(DIRECTIONS)), 
 
 @dataclass
 class Level:
-    """What is known of a series so far; `tell` takes the next value. The unit is the first value's se."""
+    """What is known of a series so far; `tell` takes the next value. `unit`: the typical se."""
+
+    unit: float
 
     _mean: Floats = field(default_factory=lambda: np.zeros(len(_PRIOR)))  # of the next level, [G]
     _direction: Floats = field(default_factory=lambda: np.zeros(len(_PRIOR)))  # of the next step, [G]
@@ -63,7 +66,7 @@ class Level:
     _of_direction: Floats = field(default_factory=lambda: np.zeros(len(_PRIOR)))
     _weights: Floats = field(default_factory=_PRIOR.copy)  # logs, not normalised
     _doubted: list[Floats] = field(default_factory=list)  # what they are not told yet
-    _unit: float = 0.0
+    _before: Level | None = None  # as it would be without the values since the first alarm
 
     def score(self, value: float, se: float) -> float:
         """Standard normal while nothing new happens; nan for the first value of all."""
@@ -84,12 +87,12 @@ class Level:
         `alarmed`: begin anew with it. `doubted`: it may be the beginning of what will be called, so how much
         the series is used to moving is learnt from it when the doubt has gone, or `DOUBTED` values later.
         """
-        self._unit = self._unit or se
+        self._put_aside_or_back(value, se, alarmed)
         noise = self._noise(se)
         if alarmed or not np.isfinite(self._variance).all():
             self._mean, self._direction = np.full(len(_PRIOR), value), np.zeros(len(_PRIOR))
             self._variance, self._together = noise, np.zeros(len(_PRIOR))
-            self._of_direction = (_BETA * self._unit) ** 2
+            self._of_direction = (_BETA * self.unit) ** 2
             self._doubted = []
         else:
             total = self._variance + noise
@@ -103,10 +106,27 @@ class Level:
             self._variance, self._together = gain * noise, self._together - gain * self._together
         self._step()
 
+    def _put_aside_or_back(self, value: float, se: float, alarmed: bool) -> None:
+        """Keep what was known before an alarm; go back to it where it foretold a value better."""
+        if alarmed and self._before is None and np.isfinite(self._variance).all():
+            self._before = replace(self, _doubted=[])
+            self._before._step()
+        elif self._before is not None:
+            if not alarmed and self._before._foretold(value, se) > self._foretold(value, se):
+                vars(self).update(vars(self._before))
+            else:
+                self._before._step()
+
+    def _foretold(self, value: float, se: float) -> float:
+        """Log density of a value, before it is told."""
+        total = self._variance + self._noise(se)
+        logs = -0.5 * (np.log(total) + (value - self._mean) ** 2 / total)
+        return float(special.logsumexp(self._weights + logs) - special.logsumexp(self._weights))
+
     def _step(self) -> None:
         """From this cycle to what the next is expected to be."""
         self._mean = self._mean + self._direction
-        moved = self._of_direction + (_TAU * self._unit) ** 2
+        moved = self._of_direction + (_TAU * self.unit) ** 2
         self._variance = self._variance + 2 * self._together + moved
         self._together = DAMPING * (self._together + self._of_direction)
         self._direction, self._of_direction = DAMPING * self._direction, DAMPING**2 * self._of_direction
@@ -118,7 +138,7 @@ class Level:
 
     def _noise(self, se: float) -> Floats:
         """Variance of a value around its level, [G]."""
-        return np.asarray(se**2 + (_OMEGA * self._unit) ** 2)
+        return np.asarray(se**2 + (_OMEGA * self.unit) ** 2)
 
     @property
     def mean(self) -> float:
@@ -140,7 +160,7 @@ def scores(
     Args:
         alarm: told each score in order; whether it is called.
     """
-    level, found = Level(), []
+    level, found = Level(float(np.nanmedian(errors))), []
     for value, se in zip(values, errors, strict=True):
         if np.isnan(value):
             found.append(float("nan"))

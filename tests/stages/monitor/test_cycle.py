@@ -128,3 +128,27 @@ def test_contentment_turns_every_signal_so_that_up_is_good() -> None:
     found = contentment(columns, {"edit_persistence": 1, "dissatisfied_followup": -1})
     assert found[:2].tolist() == [0.25, -0.25]
     assert np.isnan(found[2])
+
+
+def test_a_few_cases_that_are_alike_are_not_exact() -> None:
+    """One function of 40 lines: as long again, or none. Four of them: a quarter of that. Hand-computed."""
+    lines, functions = np.zeros(30), np.zeros(30)
+    for cases in (1, 4):
+        lines[:cases], functions[:cases] = 40.0, 1.0
+        told = window(
+            Cycle(
+                at=0,
+                checkpoint="c",
+                columns={
+                    "function_lines": lines,
+                    "functions": functions,
+                    "comment_chars": np.zeros(30),
+                    "written_chars": functions * 100,
+                },
+                users=[f"u{n % 3}" for n in range(30)],
+                cells=["k"] * 30,
+            ),
+            Reference(),
+        ).figures
+        assert told["function_length"].se == pytest.approx(41 / cases)
+        assert told["comment_share"].se == pytest.approx(0.5 / cases)

@@ -15,7 +15,7 @@ from evals.stats.charts.level import Level, scores
 
 def test_with_a_single_point_of_the_grid_it_is_kalmans_filter() -> None:
     """omega = tau = 0, se 1: the mean of what was before. (3 - 1) / sqrt(1 + 1), then (3 - 2) / sqrt(1.5)."""
-    series, found = Level(), []
+    series, found = Level(1.0), []
     series._weights[1:] = -1e9
     for value in (1.0, 3.0, 3.0):
         found.append(series.score(value, 1.0))
@@ -32,7 +32,7 @@ def test_a_direction_is_carried_on_and_wears_off() -> None:
     Before the second: variance 1 + 1 of the level, 0.9 with the direction, 0.81 of the direction. The gains
     are 2/3 and 0.9/3, so level 2, direction 0.9, variances 2/3, 0.3, 0.54: next is 2.9 with 2/3 + 0.6 + 0.54.
     """
-    series = Level()
+    series = Level(1.0)
     series._weights[:] = -1e9
     series._weights[(level._OMEGA == 0) & (level._TAU == 0) & (level._BETA == 1)] = 0.0
     series.tell(0.0, 1.0)
@@ -67,7 +67,7 @@ def test_the_same_jump_is_news_to_a_steady_series_and_none_to_a_moving_one() -> 
 
 
 def test_a_short_series_has_wide_limits() -> None:
-    found = [Level() for _ in range(2)]
+    found = [Level(1.0) for _ in range(2)]
     for n, series in zip((2, 12), found, strict=True):
         for _ in range(n):
             series.tell(0.0, 1.0)
@@ -84,6 +84,34 @@ def test_what_was_called_teaches_nothing_and_is_the_new_level() -> None:
     assert abs(called[9]) < 0.5
     assert scores([*values, 20.0], [1.0] * 11, alarm=lambda score: score > 4.5)[-1] > 4
     assert scores([*values, 20.0], [1.0] * 11)[-1] < 4  # it has learnt to expect jumps
+
+
+@pytest.mark.parametrize("days", [1, 3])
+def test_an_excursion_that_was_called_and_is_over_is_news_when_it_comes_again(days: int) -> None:
+    """The way back, where it is no alarm, taught that the series jumps: the same rise was then none."""
+    values = [0.0] * 8 + [10.0] * days + [0.0] * 4 + [10.0, 10.0]
+    found = scores(values, [1.0] * len(values), alarm=lambda score: score > 4)
+    assert found[8] > 4
+    assert found[8 + days] < -3
+    assert max(map(abs, found[9 + days : 12 + days])) < 0.5
+    assert found[-2] > found[8] - 0.5
+    assert abs(found[-1]) < 0.5
+
+
+def test_a_called_level_that_stays_is_the_level() -> None:
+    values = [0.0] * 8 + [10.0] * 8 + [11.0]
+    found = scores(values, [1.0] * len(values), alarm=lambda score: score > 4)
+    assert max(map(abs, found[9:16])) < 0.5
+    assert 0.5 < found[-1] < 1.5
+
+
+def test_the_first_error_is_not_the_measure_of_all() -> None:
+    """Noise of three standard errors from the second value on, and a first value that is hardly known."""
+    random = np.random.default_rng(5)
+    errors, found = [40.0] + [1.0] * 24, []
+    for _ in range(60):
+        found += scores([float(v) for v in random.normal(size=25) * 3], errors)[4:]
+    assert float(np.mean(np.abs(found) > 3)) < 0.008
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.01, 1e3)), min_size=2, max_size=12))
