@@ -41,13 +41,17 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class LineState(msgspec.Struct, kw_only=True):
-    """`state.json`. `baselines` is keyed by reward-spec digest, then stratum; "*" is the whole line."""
+    """`state.json`. `baselines` is keyed by reward-spec digest, then stratum; "*" is the whole line.
+
+    `line` is whose windows are in `stabiliser` and `monitors`; "" before the first, and in old ones.
+    """
 
     schema: Literal["rtrl-line-state/1"] = SCHEMA
     baselines: dict[str, dict[str, Baseline]] = {}
     latency: dict[str, Any] = {}
     stabiliser: dict[str, Any] = {}
     monitors: dict[str, Any] = {}
+    line: str = ""
     masters: Masters = "checkpoint"
 
     @classmethod

@@ -17,12 +17,27 @@ from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError
 from stages.linestate import LineState
 from stages.monitor.history import History
+from stages.stage import Artifact
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Medians = dict[str, latency.Median]
 
 _TIMES = {"latency": "total_ms", "latency_first_token": "first_token_ms"}
+
+
+def before_window(before: Artifact | None, line: str, medians_of: Artifact | None) -> LineState:
+    """What the line remembers from before a window, of the line state given; nothing without one.
+
+    A population begins with a line state of its parent's, whose windows are no history of its own people: it
+    warms up anew, and gathers a band of its own. A state that does not say whose its windows are has those
+    of the line that it is published on. `medians_of`: see `with_medians_of`.
+    """
+    state = LineState() if before is None else LineState.load(before.path)
+    if before is not None and (state.line or before.line) != line:
+        kept = stabiliser.without_band(state.stabiliser)
+        state = msgspec.structs.replace(state, monitors={}, stabiliser=kept)
+    return state if medians_of is None else with_medians_of(state, LineState.load(medians_of.path))
 
 
 def medians(state: LineState) -> dict[str, Medians]:
@@ -73,8 +88,9 @@ def updated(
     spec: RewardSpec,
     dual_now: stabiliser.Dual | None,
     monitors: History,
+    line: str,
 ) -> LineState:
-    """The state after this window."""
+    """The state after this window of the line."""
     sizes = latency.size_class(measured["request_tokens"].to_numpy())
     known = medians(state)
     for signal, column in _TIMES.items():
@@ -85,6 +101,7 @@ def updated(
         latency=msgspec.to_builtins(known),
         stabiliser=state.stabiliser if dual_now is None else dual_now.to_state(),
         monitors=monitors.to_state(),
+        line=line,
     )
 
 

@@ -28,7 +28,6 @@ from stages.distill.shards import Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
-from stages.linestate import LineState
 from stages.populations import line_flag
 from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -112,10 +111,8 @@ class DistillStage:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
             )
-        before = inputs.get("line_state")
-        state = LineState() if before is None else LineState.load(before.path)
-        if self.medians_of is not None:
-            state = memory.with_medians_of(state, LineState.load(self.medians_of.path))
+        before, line = inputs.get("line_state"), ctx.workspace.settings.workspace.line
+        state = memory.before_window(before, line, self.medians_of)
         scored = score(measured, state, spec)
         audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
         ctx.log.write("distill.exclusion", rows=audit)
@@ -128,11 +125,11 @@ class DistillStage:
         watched, heard = None, memory.heard(measured)
         told = measured.filter(pa.array(heard))
         if before is not None:
-            whose = (interactions.meta["checkpoint"], ctx.workspace.settings.workspace.line)
+            whose = (interactions.meta["checkpoint"], line)
             exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
             cycle = cycle_of(told, scored.rewards.reward[heard], spec, *whose, exits_of)
             watched = monitored.updated(state.monitors, cycle, config)
-            after = memory.updated(state, measured, spec, scored.dual, watched.history)
+            after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(told)
         found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)

@@ -73,6 +73,11 @@ def price_of(state: Mapping[str, Any], spec: Stabiliser) -> float:
     return min(max(float(state.get("price", spec.initial)), spec.minimum), spec.maximum)
 
 
+def without_band(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state that another line begins with: the price goes with the policy, the band with the people."""
+    return {name: value for name, value in state.items() if name == "price"}
+
+
 def _of_history(rates: tuple[float, ...], spec: Stabiliser) -> tuple[float, float] | None:
     if len(rates) < spec.windows:
         return None

@@ -45,7 +45,7 @@ class Cycle:
         user: what users told of it that is not what was trained on, [E] (`behaviours.contentment`); None
             where that is next to nothing.
         told: all that users told, what was trained on as well, [E].
-        line: whose it is; populations begin with another line's history.
+        line: whose it is; an alarm of one is none of another.
     """
 
     at: int

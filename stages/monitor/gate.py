@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
-from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, standing
+from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, of_line, standing
 from stages.populations import line_flag
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def acknowledge(
 
     if not reason.strip():
         raise UsageError("acknowledging an alarm needs a reason", hint='--reason "why"')
-    known, done = _all(store, line), acknowledged(store.dir)
+    known, done = of_line(store.dir, line), acknowledged(store.dir)
     gone = done - {one.alarm["id"] for one in known}
     found = [_one(known, name) for name in dict.fromkeys(ids) if name not in gone]
     new = [one for one in found if one.acknowledged is None]
@@ -72,11 +72,6 @@ def acknowledge(
                 who = by or getpass.getuser()
                 record(session, ENTITY, one.alarm["id"], "", ACKNOWLEDGED, by=who, data=data)
     return new
-
-
-def _all(store: Store, line: str) -> list[Standing]:
-    """Alarms of every checkpoint that there is: also of a candidate that is not live."""
-    return alarms_of(store, line, store.all_of("checkpoint", line))
 
 
 def _one(known: Sequence[Standing], name: str) -> Standing:

@@ -50,14 +50,16 @@ def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = Non
     None stands for what is served: the live one and an open canary's. Raises sqlite3.Error when the registry
     cannot be read.
     """
-    alarms: dict[str, dict[str, Any]] = {}
     with contextlib.closing(_connect(store_dir)) as connection:
-        for digest in _served(connection, line) if checkpoints is None else checkpoints:
-            for found in _monitors(store_dir, connection, line, digest):
-                alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
-        said = _said(connection)
-    ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
-    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in ordered]
+        digests = _served(connection, line) if checkpoints is None else checkpoints
+        return _alarms(store_dir, connection, line, digests)
+
+
+def of_line(store_dir: Path, line: str) -> list[Standing]:
+    """All alarms of a line, also of what it does not serve, and of a checkpoint of another line that a
+    population began with."""
+    with contextlib.closing(_connect(store_dir)) as connection:
+        return _alarms(store_dir, connection, line, [None])
 
 
 def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[str, Any]:
@@ -89,6 +91,19 @@ def waiting(store_dir: Path, states: Iterable[str]) -> set[str]:
     return found
 
 
+def _alarms(
+    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoints: Sequence[str | None]
+) -> list[Standing]:
+    """Those in the line states of these checkpoints, oldest first, each once."""
+    alarms: dict[str, dict[str, Any]] = {}
+    for digest in checkpoints:
+        for found in _monitors(store_dir, connection, line, digest):
+            alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
+    said = _said(connection)
+    ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
+    return [_standing(alarm, said.get(alarm["id"], [])) for alarm in ordered]
+
+
 def _connect(store_dir: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{store_dir / 'registry.db'}?mode=ro", uri=True, timeout=30)
     connection.row_factory = sqlite3.Row
@@ -109,12 +124,12 @@ def _live(connection: sqlite3.Connection, line: str) -> list[str]:
 
 
 def _monitors(
-    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str
+    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str | None
 ) -> Iterator[dict[str, Any]]:
-    """`monitors` of the line states of a checkpoint, newest first."""
-    query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?
-                                   AND state = 'committed' ORDER BY version DESC LIMIT ?)
-               WHERE json_extract(meta, '$.checkpoint') = ?"""
+    """`monitors` of the line's states of a checkpoint (None: of all), newest first."""
+    query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?1
+                                   AND state = 'committed' ORDER BY version DESC LIMIT ?2)
+               WHERE ?3 IS NULL OR json_extract(meta, '$.checkpoint') = ?3"""
     for row in connection.execute(query, (line, _NEWEST, checkpoint)):
         if found := _monitors_in(store_dir, row["digest"]):
             yield found

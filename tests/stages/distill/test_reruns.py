@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from stages import schemas, tables
 from stages.distill.run import STAGE
@@ -12,8 +13,18 @@ from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.linestate import LineState, consumed_episodes
 from stages.monitor.history import History
 from stages.tokens import load_sequences
+from stages.workspace import Workspace
 from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
 from tests.stages.world import HOUR, World
+
+FIXED = "low = 0.5\nhigh = 0.75"
+OF_POPULATIONS = """
+[collect]
+clock = "events"
+[distill]
+spec = "spec.toml"
+[populations.acme]
+"""
 
 
 def test_the_line_state_remembers(world: World) -> None:
@@ -54,6 +65,34 @@ def test_the_next_window_is_compared_with_the_line(world: World) -> None:
     after = result.outputs["line_state"]
     assert consumed_episodes(after.path) == {"e1"}  # carried on
     assert len(LineState.load(after.path).monitors["windows"]) == 2
+
+
+def test_a_population_has_no_windows_but_its_own(world: World) -> None:
+    """It began with its parent's: no warm-up, an alarm in its first window, and the band of other people."""
+    (world.workspace.root / "rtrl.toml").write_text(OF_POPULATIONS)
+    (world.workspace.root / "spec.toml").write_text(SPEC.replace(FIXED, 'band = "history"'))
+    world.workspace = Workspace(world.workspace.root)
+    a_click(world)
+    first = LineState.load(distilled(world).outputs["line_state"].path)
+    state = replace(first, stabiliser={"price": 0.75, "rates": [0.9, 0.9, 0.9]})
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1"], state=state))
+
+    def lived(line: str, at: int) -> LineState:
+        """The line state after some hours of use of the line."""
+        of = {"line": line, "features": {"population": "acme" if line == "acme" else ""}}
+        for user, when in (("ada", at), ("clock", at + 3)):
+            name = f"{line}-{user}-{at}"
+            world.generation(name, name, when * HOUR, user=user, session=name, request="rename it", **of)
+        world.collect(f"workspace.line={line}")
+        return LineState.load(world.run(STAGE, f"workspace.line={line}").outputs["line_state"].path)
+
+    mine, theirs = lived("auto", 4), lived("acme", 4)
+    assert [len(each.monitors["windows"]) for each in (mine, theirs)] == [2, 1]
+    assert mine.stabiliser["rates"] == [0.9, 0.9, 0.9]
+    assert theirs.stabiliser == {"price": 0.75, "rates": [0.0]}  # the price is of what the policy learnt
+    trained = world.checkpoint(parent=world.live, state=theirs, line="acme")
+    world.store.move_alias("acme", "live", trained, reason="test")
+    assert len(lived("acme", 20).monitors["windows"]) == 2
 
 
 def test_the_same_interactions_again_is_a_no_op_until_the_spec_changes(world: World) -> None:

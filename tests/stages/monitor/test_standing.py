@@ -19,7 +19,7 @@ import pytest
 
 from stages.deploy import run
 from stages.deploy.run import DeployStage
-from stages.errors import GateRejectedError
+from stages.errors import GateRejectedError, InputMissingError
 from stages.linestate import LineState
 from stages.monitor import alert
 from stages.monitor.charts import Updated, update
@@ -171,6 +171,25 @@ def test_an_acknowledgement_is_for_one_line(tmp_path: Path) -> None:
     refused = world.refused(world.candidate(other, "acme"), acme, "acme")
     assert isinstance(refused, GateRejectedError)
     assert "--line acme" in refused.hint
+    world.close()
+
+
+def test_an_alarm_of_a_populations_first_checkpoint_can_be_acknowledged(tmp_path: Path) -> None:
+    """It is of a checkpoint of the main line: the gate and status found it, `rtrl monitor ack` did not."""
+    world = Line(tmp_path, "[populations.acme]\n")
+    acme = world.workspace.on_line("acme")
+    assert begin_line(acme, world.store)
+    alarming = world.lived(11, "acme", clarified=1.1)
+    (alarm,) = world.distilled(alarming).alarms
+    calm = world.distilled(together(alarming, *(world.lived(at, "acme") for at in range(12, 16))))
+    candidate = world.candidate(calm, "acme")
+    assert [one.alarm["id"] for one in standing(world.store.dir, "acme")] == [alarm.id]
+    assert isinstance(world.refused(candidate, acme, "acme"), GateRejectedError)
+    with pytest.raises(InputMissingError):
+        acknowledge(world.store, "auto", [alarm.id], reason="it is none of this line's")
+    (done,) = acknowledge(world.store, "acme", [alarm.id], reason="they ask more")
+    assert done.alarm["id"] == alarm.id
+    assert world.refused(candidate, acme, "acme") is None
     world.close()
 
 
