@@ -79,7 +79,7 @@ def dual(measured: pa.Table, state: LineState, spec: RewardSpec) -> stabiliser.D
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
     edited = measured["edited"].to_numpy()[heard(measured)]
-    return stabiliser.moved(state.stabiliser, float(edited.mean()), spec.stabiliser)
+    return stabiliser.moved(state.stabiliser, float(edited.mean()), len(edited), spec.stabiliser)
 
 
 def updated(

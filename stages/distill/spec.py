@@ -104,7 +104,7 @@ class Stabiliser(_Table):
     low: float = Field(0.0, ge=0, le=1, description="edit rate under which asking gets dearer")
     high: float = Field(1.0, ge=0, le=1, description="edit rate above which asking gets cheaper")
     width: float = Field(0.1, gt=0, le=1, description="half the width of a band of history")
-    windows: int = Field(3, ge=1, description="windows whose mean edit rate is the middle of that band")
+    windows: int = Field(3, ge=1, description="windows at least whose edit rate is its middle")
     step: float = Field(
         ..., gt=0, description="change of the price per window and unit of edit rate off the band"
     )

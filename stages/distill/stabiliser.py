@@ -12,9 +12,16 @@ and the edit after it are not taxed.
 Inside the band nothing presses, and the price eases off by the part `ease` a window (0: it stays): a
 multiplier whose constraint is slack should be zero, so that questions that help are not paid for for ever.
 
-The band is of fixed numbers, or of the line's own history: the mean edit rate of its first windows, give or
-take `width`. Until those have passed the price stays where it begins. Kept in `line_state.stabiliser`, so a
-rollback restores price and band.
+The band is of fixed numbers, or of the line's own history: the edit rate of its first windows, give or take
+`width`. An episode counts alike in each of them, and windows are gathered until their episodes are enough, as
+the band is for ever: the standard error of a share of n episodes is 0.5 / sqrt(n) at most, and has to be a
+sixth of `width` or less,
+
+    n >= (6 * 0.5 / width)^2        400 for the default spec's 0.15
+
+so that also where users differ so much that the variance is doubled, two standard errors are less than half
+of the width. Until then the price stays where it begins. Kept in `line_state.stabiliser`, so a rollback
+restores price and band.
 """
 
 from __future__ import annotations
@@ -25,6 +32,8 @@ from typing import Any
 
 from stages.distill.spec import Stabiliser
 
+_SURE = 6.0  # standard errors of the band's middle in its width
+
 
 @dataclass(frozen=True)
 class Dual:
@@ -33,19 +42,21 @@ class Dual:
     Attributes:
         price: of a question without an edit, in units of reward.
         band: (low, high) edit rate; None while history is being gathered.
-        rates: edit rates of the line's first windows, as far as the band is of history.
+        rates, episodes: of the line's first windows, as far as the band is of history. Of windows gathered
+            before episodes were counted there are rates alone, and each of them is enough by itself.
         rate: the edit rate of this window.
     """
 
     price: float
     band: tuple[float, float] | None
     rates: tuple[float, ...]
+    episodes: tuple[int, ...]
     rate: float
 
     def to_state(self) -> dict[str, Any]:
         """For `line_state.stabiliser`."""
-        found: dict[str, Any] = {"price": self.price}
-        return found | ({"rates": list(self.rates)} if self.rates else {})
+        gathered = {"rates": list(self.rates), "episodes": list(self.episodes)}
+        return {"price": self.price} | {name: values for name, values in gathered.items() if values}
 
     def told(self) -> dict[str, Any]:
         """For metrics and the experience's meta."""
@@ -53,19 +64,19 @@ class Dual:
         return {"price": self.price, "edit_rate": self.rate, "low": low, "high": high}
 
 
-def moved(state: Mapping[str, Any], edit_rate: float, spec: Stabiliser) -> Dual:
-    """The dual after a window with this edit rate (edits over episodes, 0 to 1)."""
+def moved(state: Mapping[str, Any], edit_rate: float, episodes: int, spec: Stabiliser) -> Dual:
+    """The dual after a window of so many episodes with this edit rate (edits over episodes, 0 to 1)."""
     rates = tuple(float(rate) for rate in state.get("rates", ()))
-    if spec.band == "history" and len(rates) < spec.windows:
-        rates = (*rates, edit_rate)
-        return Dual(price_of(state, spec), _of_history(rates, spec), rates, edit_rate)
-    band = _of_history(rates, spec) if spec.band == "history" else (spec.low, spec.high)
-    assert band is not None
-    push = max(0.0, band[0] - edit_rate) - max(0.0, edit_rate - band[1])
+    counts = tuple(int(count) for count in state.get("episodes", ()))
+    band = _of_history(rates, counts, spec) if spec.band == "history" else (spec.low, spec.high)
     before = price_of(state, spec)
+    if band is None:
+        rates, counts = (*rates, edit_rate), (*counts, episodes)
+        return Dual(before, _of_history(rates, counts, spec), rates, counts, edit_rate)
+    push = max(0.0, band[0] - edit_rate) - max(0.0, edit_rate - band[1])
     price = before + spec.step * push if push else (1 - spec.ease) * before
     price = min(max(price, spec.minimum), spec.maximum)
-    return Dual(price, band, rates, edit_rate)
+    return Dual(price, band, rates, counts, edit_rate)
 
 
 def price_of(state: Mapping[str, Any], spec: Stabiliser) -> float:
@@ -78,8 +89,16 @@ def without_band(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name == "price"}
 
 
-def _of_history(rates: tuple[float, ...], spec: Stabiliser) -> tuple[float, float] | None:
-    if len(rates) < spec.windows:
-        return None
-    middle = sum(rates[: spec.windows]) / spec.windows
-    return max(0.0, middle - spec.width), min(1.0, middle + spec.width)
+def _of_history(
+    rates: tuple[float, ...], episodes: tuple[int, ...], spec: Stabiliser
+) -> tuple[float, float] | None:
+    """The band of the first windows that are enough; None where all of them are not."""
+    enough = (_SURE * 0.5 / spec.width) ** 2
+    weights = [enough] * (len(rates) - len(episodes)) + [float(count) for count in episodes]
+    edits = gathered = 0.0
+    for windows, (rate, weight) in enumerate(zip(rates, weights, strict=True), start=1):
+        edits, gathered = edits + rate * weight, gathered + weight
+        if windows >= spec.windows and gathered >= enough:
+            middle = edits / gathered
+            return max(0.0, middle - spec.width), min(1.0, middle + spec.width)
+    return None

@@ -129,7 +129,7 @@ def lived(table: Table, spec: RewardSpec, *, able: float, priced: bool) -> list[
         price = 0.0
         if priced:
             assert spec.stabiliser is not None
-            dual = stabiliser.moved(state, float(1 - ask.mean()), spec.stabiliser)
+            dual = stabiliser.moved(state, float(1 - ask.mean()), len(rows), spec.stabiliser)
             state, price = dual.to_state(), dual.price
         reward = reward - price * ask
         advantage = reward - baseline[table.stratum[rows]]
@@ -191,9 +191,9 @@ def test_a_line_that_edits_in_a_third_of_its_episodes_pays_for_no_band_of_others
     state: dict[str, Any] = {}
     prices = []
     for _ in range(40):
-        dual = stabiliser.moved(state, 0.35, spec.stabiliser)
+        dual = stabiliser.moved(state, 0.35, 1200, spec.stabiliser)
         state = dual.to_state()
         prices.append(dual.price)
     assert max(prices) == prices[0] == 0.2
     assert prices[-1] < 0.03
-    assert stabiliser.moved(state, 0.15, spec.stabiliser).price > prices[-1]
+    assert stabiliser.moved(state, 0.15, 1200, spec.stabiliser).price > prices[-1]

@@ -140,7 +140,7 @@ BAND = Stabiliser(low=0.5, high=0.8, step=2.0, initial=0.1, minimum=0.0, maximum
     [(0.1, 0.6, 0.1), (0.1, 0.4, 0.3), (0.9, 0.1, 1.0), (0.5, 0.9, 0.3), (0.1, 1.0, 0.0), (0.1, 0.5, 0.1)],
 )
 def test_the_price_of_asking(price: float, rate: float, after: float) -> None:
-    assert stabiliser.moved({"price": price}, rate, BAND).price == pytest.approx(after)
+    assert stabiliser.moved({"price": price}, rate, 900, BAND).price == pytest.approx(after)
 
 
 def test_the_price_starts_at_initial_and_stays_within_todays_bounds() -> None:
@@ -150,8 +150,8 @@ def test_the_price_starts_at_initial_and_stays_within_todays_bounds() -> None:
 
 def test_inside_the_band_the_price_eases_off() -> None:
     eased = BAND.model_copy(update={"ease": 0.25})
-    assert stabiliser.moved({"price": 0.4}, 0.6, eased).price == pytest.approx(0.3)
-    assert stabiliser.moved({"price": 0.4}, 0.4, eased).price == pytest.approx(0.6)
+    assert stabiliser.moved({"price": 0.4}, 0.6, 900, eased).price == pytest.approx(0.3)
+    assert stabiliser.moved({"price": 0.4}, 0.4, 900, eased).price == pytest.approx(0.6)
 
 
 def test_a_band_of_history_is_the_first_windows_mean() -> None:
@@ -159,20 +159,59 @@ def test_a_band_of_history_is_the_first_windows_mean() -> None:
     spec = Stabiliser(band="history", width=0.1, windows=3, step=2.0, initial=0.2, minimum=0.0, maximum=1.0)
     state: dict[str, object] = {}
     for rate, band in ((0.4, None), (0.6, None), (0.5, (0.4, 0.6)), (0.3, (0.4, 0.6))):
-        dual = stabiliser.moved(state, rate, spec)
+        dual = stabiliser.moved(state, rate, 900, spec)
         assert dual.band == (None if band is None else pytest.approx(band))
         state = dual.to_state()
-    assert state == {"price": pytest.approx(0.4), "rates": [0.4, 0.6, 0.5]}
+    assert state == {"price": pytest.approx(0.4), "rates": [0.4, 0.6, 0.5], "episodes": [900, 900, 900]}
+
+
+def test_a_band_of_history_weighs_by_episodes_and_waits_for_enough_of_them() -> None:
+    """Width 0.5 wants (6 * 0.5 / 0.5)^2 = 36 episodes: 8, 8 and 20. Their edits: 8 + 0 + 10 of 36."""
+    spec = Stabiliser(band="history", width=0.5, windows=2, step=1.0, initial=0.2, minimum=0.0, maximum=1.0)
+    state: dict[str, object] = {}
+    for rate, episodes, known in ((1.0, 8, False), (0.0, 8, False), (0.5, 20, True), (0.9, 99, True)):
+        dual = stabiliser.moved(state, rate, episodes, spec)
+        assert dual.band == (pytest.approx((0.0, 1.0)) if known else None)
+        assert dual.price == 0.2
+        state = dual.to_state()
+    assert state == {"price": 0.2, "rates": [1.0, 0.0, 0.5], "episodes": [8, 8, 20]}
+    large = stabiliser.moved({"rates": [1.0, 0.0], "episodes": [900, 100]}, 0.0, 8, spec)
+    assert large.band == pytest.approx((0.4, 1.0))
+
+
+def test_a_band_from_before_episodes_were_counted_stays() -> None:
+    spec = Stabiliser(band="history", width=0.1, windows=3, step=2.0, initial=0.2, minimum=0.0, maximum=1.0)
+    assert stabiliser.moved({"rates": [0.4, 0.6, 0.5]}, 0.9, 8, spec).band == pytest.approx((0.4, 0.6))
+    last = stabiliser.moved({"rates": [0.4, 0.6]}, 0.5, 900, spec)  # the third of three
+    assert last.band == pytest.approx((0.4, 0.6))
+    assert last.to_state() == {"price": 0.2, "rates": [0.4, 0.6, 0.5], "episodes": [900]}
+
+
+@pytest.mark.parametrize("sizes", [(8,), (40,), (8, 1000), (1000,)])
+def test_the_band_of_a_small_line_is_no_chance(sizes: tuple[int, ...]) -> None:
+    """Edits in 60 % for ever, the default width: the low edge was 0.27 to 0.60 of windows of 8, not 0.45."""
+    spec, _ = load("default", Path())
+    assert spec.stabiliser is not None
+    lows = []
+    for seed in range(200):
+        random, state, dual, at = np.random.default_rng(seed), {}, None, 0
+        while dual is None or dual.band is None:
+            n = sizes[min(at, len(sizes) - 1)]
+            dual = stabiliser.moved(state, random.binomial(n, 0.6) / n, n, spec.stabiliser)
+            state, at = dual.to_state(), at + 1
+        lows.append(dual.band[0])
+    assert abs(np.mean(lows) - 0.45) < 0.01
+    assert np.quantile(np.abs(np.array(lows) - 0.45), 0.95) < 0.15 / 2
 
 
 def test_the_incentive_reverses() -> None:
     """A line that never edits comes to pay the most for asking, one that always does the least."""
     price = 0.1
     for _ in range(20):
-        price = stabiliser.moved({"price": price}, 0.0, BAND).price
+        price = stabiliser.moved({"price": price}, 0.0, 900, BAND).price
     assert price == 1.0
     for _ in range(20):
-        price = stabiliser.moved({"price": price}, 1.0, BAND).price
+        price = stabiliser.moved({"price": price}, 1.0, 900, BAND).price
     assert price == 0.0
 
 
