@@ -10,6 +10,8 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from stages import addresses
+
 STAGES = ("collect", "distill", "train", "eval", "deploy")
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -53,6 +55,11 @@ class CycleConfig(BaseModel):
     def _deadline_reads(cls, text: str) -> str:
         seconds(text)
         return text
+
+    @field_validator("ping")
+    @classmethod
+    def _an_address(cls, url: str) -> str:
+        return addresses.checked(url) if url else url
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> CycleConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from stages import posting
+from stages import addresses, posting
 
 
 def ping(url: str, what: str, body: dict[str, Any], timeout_s: float) -> str:
@@ -20,4 +20,4 @@ def ping(url: str, what: str, body: dict[str, Any], timeout_s: float) -> str:
     status, why = posting.post(target, body, timeout_s, redirects=True)
     if 200 <= status < 300:
         return ""
-    return f"ping of {posting.host(url)} failed: {f'it answered {status}' if status else why}"
+    return f"ping of {addresses.host(url)} failed: {f'it answered {status}' if status else why}"

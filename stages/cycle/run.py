@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stages import locks
+from stages import addresses, locks
 from stages.cycle.deadline import Deadline
 from stages.cycle.ping import ping
 from stages.cycle.record import Record, interrupted
@@ -131,11 +131,11 @@ def run_cycle(
     Raises:
         LockedError: (exit 11) another cycle of the line is going on; names it.
         InputMissingError: (exit 5) nothing is live.
-        UsageError: (exit 2) the deadline cannot be read.
+        UsageError: (exit 2) the deadline cannot be read, or `ping_url` is no address.
     """
     config, line = workspace.settings.cycle, workspace.settings.workspace.line
     total_s = _seconds(deadline) if deadline is not None else config.deadline_s
-    url = config.ping if ping_url is None else ping_url
+    url = config.ping if ping_url is None else _address(ping_url)
     lock = store.lock_path(f"cycle-{line}")
     with locks.hold(lock, what=f"the cycle of line {line}", timeout=lock_timeout):
         begin_line(workspace, store)
@@ -191,6 +191,13 @@ def _seconds(text: str) -> float:
         return seconds(text)
     except ValueError as error:
         raise UsageError(str(error), hint="for example --deadline 5h") from error
+
+
+def _address(url: str) -> str:
+    try:
+        return addresses.checked(url) if url else url
+    except ValueError as error:
+        raise UsageError(f"--ping {error}", hint="for example --ping https://hc.example/uuid") from error
 
 
 class _Turn:

@@ -14,7 +14,7 @@ import getpass
 import time
 from typing import TYPE_CHECKING, Any
 
-from stages import locks, posting
+from stages import addresses, locks, posting
 from stages.errors import LockedError, RtrlError
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
 
@@ -65,7 +65,7 @@ def post(url: str, body: dict[str, Any], timeout_s: float, retries: int) -> str:
         status, why = posting.post(url, body, timeout_s)
         if 200 <= status < 300:
             return ""
-        failed = f"{posting.host(url)} answered {status}" if status else f"{posting.host(url)}: {why}"
+        failed = f"{addresses.host(url)} answered {status}" if status else f"{addresses.host(url)}: {why}"
         if status and status < 500 and status != 429:
             break
     return failed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from stages import addresses
+
 
 class MonitorConfig(BaseModel):
     """Who is told of alarms, and whether they block the gate. Unknown keys are errors."""
@@ -24,6 +26,6 @@ class MonitorConfig(BaseModel):
     @field_validator("webhook", "ping")
     @classmethod
     def _an_address(cls, url: SecretStr) -> SecretStr:
-        if (text := url.get_secret_value()) and not text.startswith(("http://", "https://")):
-            raise ValueError("must begin with http:// or https://")
+        if text := url.get_secret_value():
+            addresses.checked(text)
         return url
