@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stages import addresses, locks, posting
-from stages.errors import LockedError, RtrlError
+from stages.errors import IntegrityError, LockedError, RtrlError
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
 
 if TYPE_CHECKING:
@@ -31,13 +31,15 @@ def tell(workspace: Workspace, store: Store) -> list[str]:
     url = config.webhook.get_secret_value()
     if not url:
         return []
-    if not _waiting(store, line):
-        return []
     try:
+        if not _waiting(store, line):
+            return []
         with locks.hold(store.lock_path(f"alarms-{line}"), what="telling of alarms", timeout=0.0):
             return _tell(store, line, url, config.timeout_s, config.retries)
     except LockedError:
         return []  # somebody else is telling them
+    except IntegrityError as error:  # the gate refuses for it; telling has no cycle to end
+        return [f"alarms were not told: {error.message}"]
     except RtrlError as error:  # the registry is busy or full: what was told is told again
         return [f"alarms may be told twice: {error.message}"]
 

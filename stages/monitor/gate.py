@@ -10,7 +10,7 @@ import getpass
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from stages.errors import GateRejectedError, InputMissingError, RtrlError, UsageError
+from stages.errors import GateRejectedError, InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, of_line, standing
 from stages.populations import line_flag
 
@@ -28,10 +28,16 @@ def alarms_of(store: Store, line: str, checkpoints: Iterable[Artifact | None]) -
 def alarmed(
     workspace: Workspace, store: Store, candidate: Artifact, live: Artifact | None
 ) -> RtrlError | None:
-    """Why the monitors let no candidate through; None when they do, or `monitor.block` is off."""
+    """Why the monitors let no candidate through; None when they do, or `monitor.block` is off.
+
+    A line state that cannot be read is a reason too: an alarm may stand in it.
+    """
     if not workspace.settings.monitor.block or live is None or candidate.digest == live.digest:
         return None
-    found = alarms_of(store, workspace.settings.workspace.line, (live, candidate))
+    try:
+        found = alarms_of(store, workspace.settings.workspace.line, (live, candidate))
+    except IntegrityError as damaged:
+        return damaged
     waiting = [one.alarm for one in found if one.acknowledged is None]
     if not waiting:
         return None

@@ -16,6 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stages.errors import IntegrityError
+from stages.registry.objects import path_in
+
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
 _STATE_FILE = "state.json"  # of a line_state artifact
@@ -47,8 +50,9 @@ class Standing(NamedTuple):
 def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = None) -> list[Standing]:
     """All alarms in the line states of these checkpoints (digests), oldest first, each once.
 
-    None stands for what is served: the live one and an open canary's. Raises sqlite3.Error when the registry
-    cannot be read.
+    None stands for what is served: the live one and an open canary's. Raises IntegrityError (12) when a line
+    state cannot be read, as nobody can tell whether an alarm is in it, and sqlite3.Error when the registry
+    cannot.
     """
     with contextlib.closing(_connect(store_dir)) as connection:
         digests = _served(connection, line) if checkpoints is None else checkpoints
@@ -83,7 +87,7 @@ def waiting(store_dir: Path, states: Iterable[str]) -> set[str]:
     for digest in states:
         try:
             alarms = _monitors_in(store_dir, digest).get("alarms", [])
-        except ValueError:
+        except IntegrityError:
             found.add(digest)
             continue
         if any(alarm["id"] not in done for alarm in alarms):
@@ -130,19 +134,33 @@ def _monitors(
     query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?1
                                    AND state = 'committed' ORDER BY version DESC LIMIT ?2)
                WHERE ?3 IS NULL OR json_extract(meta, '$.checkpoint') = ?3"""
-    for row in connection.execute(query, (line, _NEWEST, checkpoint)):
-        if found := _monitors_in(store_dir, row["digest"]):
+    for row in connection.execute(query, (line, _NEWEST, checkpoint)).fetchall():
+        try:
+            found = _monitors_in(store_dir, row["digest"])
+        except IntegrityError:
+            if _removed(connection, row["digest"]):
+                continue
+            raise
+        if found:
             yield found
 
 
 def _monitors_in(store_dir: Path, line_state: str) -> dict[str, Any]:
-    """`monitors` of one line state; {} where it has none. Raises ValueError when it cannot be read."""
-    algorithm, _, name = line_state.partition(":")
-    path = store_dir / "objects" / algorithm / name[:2] / name / _STATE_FILE
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
-    return found if "schema" in found else {}
+    """`monitors` of one line state; {} where it has none. Raises IntegrityError when it cannot be read."""
+    path = path_in(store_dir, line_state) / _STATE_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes()).get("monitors", {})
+        return found if "schema" in found else {}
+    except (FileNotFoundError, ValueError, AttributeError, TypeError) as error:
+        raise IntegrityError(
+            f"{path} cannot be read, and alarms may stand in it: {error}", hint="rtrl verify --full"
+        ) from error
+
+
+def _removed(connection: sqlite3.Connection, line_state: str) -> bool:
+    """Whether gc has removed it since it was found."""
+    query = "SELECT 1 FROM artifact WHERE digest = ? AND state = 'committed'"
+    return connection.execute(query, (line_state,)).fetchone() is None
 
 
 def _said(connection: sqlite3.Connection) -> dict[str, list[Said]]:

@@ -24,6 +24,7 @@ from stages.errors import IntegrityError
 from stages.registry.canonical import canonical
 
 MANIFEST = "manifest.json"
+READS_FROM = "reads-from"  # in a scratch store: path of the store whose objects it reads too
 SCHEMA = "rtrl-artifact/1"
 CHUNK = 1 << 20
 
@@ -40,6 +41,15 @@ def object_path(objects: Path, digest: str) -> Path:
     """`objects/sha256/ab/<hex>` of `sha256:<hex>`."""
     algorithm, _, hexdigest = digest.partition(":")
     return objects / algorithm / hexdigest[:2] / hexdigest
+
+
+def path_in(store_dir: Path, digest: str) -> Path:
+    """The folder of an object of a store: of a scratch store without it, in the one that it reads from."""
+    path = object_path(store_dir / "objects", digest)
+    pointer = store_dir / READS_FROM
+    if path.exists() or not pointer.exists():
+        return path
+    return object_path(Path(pointer.read_text(encoding="utf-8")) / "objects", digest)
 
 
 def fsync_folder(folder: Path) -> None:

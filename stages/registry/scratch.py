@@ -34,8 +34,9 @@ def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
 
 def bare_scratch(workspace: Workspace, store: Store, name: str) -> Store:
     """A new store under `<workspace>/debug/` that knows what `store` knows now."""
+    from stages.registry.objects import READS_FROM
     from stages.registry.schema import FILE
-    from stages.registry.store import READS_FROM, Store
+    from stages.registry.store import Store
 
     root = workspace.root / "debug" / f"{name}-{datetime.now(UTC):%H%M%S%f}"
     for folder in FOLDERS:

@@ -26,7 +26,7 @@ from stages.registry.database import make_engine
 from stages.registry.deployments import Deployments
 from stages.registry.external import publish_external
 from stages.registry.models import ARTIFACT_KINDS, AliasRow, ArtifactRow
-from stages.registry.objects import object_path
+from stages.registry.objects import READS_FROM, path_in
 from stages.registry.rebuilt import checkpoint_folder
 from stages.registry.run_queries import RunQueries
 from stages.registry.schema import FILE, check_schema
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     pass
 
 REFERENCES = "checkpoint@live, checkpoint@anchor, KIND@vN, KIND@latest, sha256:PREFIX"
-READS_FROM = "reads-from"  # in a scratch store: path of the store whose objects it reads too
 _BY_NAME = re.compile(r"([a-z_]+)(?:@([A-Za-z0-9_.-]+))?")
 _BY_DIGEST = re.compile(r"sha256:([0-9a-f]{6,64})")
 
@@ -49,8 +48,7 @@ class Store(RunQueries):
         self.objects = directory / "objects"
         self.engine = make_engine(directory / FILE)
         self.deployments = Deployments(self)
-        pointer = directory / READS_FROM
-        self._origin = Path(pointer.read_text(encoding="utf-8")) if pointer.exists() else None
+        self._is_scratch = (directory / READS_FROM).exists()
 
     @classmethod
     def open(cls, directory: Path) -> Store:
@@ -71,14 +69,11 @@ class Store(RunQueries):
     @property
     def is_scratch(self) -> bool:
         """Whether this store was made by `--from-run` and reads another store's objects."""
-        return self._origin is not None
+        return self._is_scratch
 
     def path_of(self, digest: str) -> Path:
         """The folder of an object."""
-        path = object_path(self.objects, digest)
-        if self._origin is not None and not path.exists():
-            return object_path(self._origin / "objects", digest)
-        return path
+        return path_in(self.dir, digest)
 
     def checkpoint_folder(self, checkpoint: Artifact) -> Path:
         """A checkpoint as transformers and vLLM load it, rebuilt where it is a delta; see `rebuilt.py`."""

@@ -19,9 +19,11 @@ import pytest
 
 from stages.deploy import run
 from stages.deploy.run import DeployStage
-from stages.errors import GateRejectedError, InputMissingError
+from stages.errors import GateRejectedError, InputMissingError, IntegrityError
+from stages.eval.run import EvalStage
 from stages.linestate import LineState
 from stages.monitor import alert
+from stages.monitor import standing as monitor_standing
 from stages.monitor.charts import Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.gate import acknowledge, alarmed
@@ -29,6 +31,7 @@ from stages.monitor.history import History
 from stages.monitor.standing import standing, waiting
 from stages.populations import begin_line
 from stages.registry import gc
+from stages.registry.scratch import bare_scratch
 from stages.registry.store import Store
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -149,6 +152,69 @@ def test_a_line_state_that_cannot_be_read_may_hold_an_alarm(world: Line) -> None
     state.chmod(0o600)
     state.write_text("{")
     assert waiting(world.store.dir, [damaged.digest]) == {damaged.digest}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"monitors": 3}', None])
+def test_a_line_state_that_cannot_be_read_is_named_by_whoever_asks(
+    world: Line, content: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A torn one was "a bug in rtrl" and ended a watch; without its file the alarm in it was gone, and the
+    gate open."""
+    (alarm,) = world.distilled(world.lived(11, clarified=1.1)).alarms
+    torn = world.store.latest("line_state")
+    assert torn is not None
+    candidate = world.candidate(world.distilled(world.lived(12)))
+    spoil(torn.path / "state.json", content)
+    refused = world.refused(candidate)
+    assert isinstance(refused, IntegrityError)
+    named = f"{torn.digest.removeprefix('sha256:')}/state.json cannot be read"
+    assert named in refused.message
+    for ask in (
+        lambda: standing(world.store.dir, "auto"),
+        lambda: acknowledge(world.store, "auto", [alarm.id], reason="known"),
+        lambda: EvalStage().resolve(world.workspace, world.store, {"checkpoint": candidate.ref}),
+    ):
+        with pytest.raises(IntegrityError, match=named):
+            ask()
+    monkeypatch.setenv("RTRL_MONITOR__WEBHOOK", "http://127.0.0.1:9/x")
+    (warning,) = alert.tell(Workspace.find(world.workspace.root), world.store)
+    assert named in warning
+    past = DeployStage(override=True, reason="it is damaged", offline=True)
+    assert past.resolve(world.workspace, world.store, {"checkpoint": candidate.ref})
+    assert waiting(world.store.dir, [torn.digest]) == {torn.digest}
+
+
+def spoil(state: Path, content: str | None) -> None:
+    state.parent.chmod(0o700)
+    state.unlink()
+    if content is not None:
+        state.write_text(content)
+
+
+def test_a_line_state_that_gc_removes_meanwhile_is_not_damaged(
+    world: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = world.distilled(world.lived(11, clarified=1.1))
+    ids = [alarm.id for alarm in found.alarms]
+    world.distilled(world.lived(12))
+    acknowledge(world.store, "auto", ids, reason="a new client asks more")
+    read = monitor_standing._monitors_in
+
+    def late(*asked: Any) -> Any:
+        monkeypatch.undo()
+        gc.collect(world.store, 0.0, by="cron")
+        return read(*asked)
+
+    assert [one.alarm["id"] for one in standing(world.store.dir, "auto")] == ids
+    monkeypatch.setattr(monitor_standing, "_monitors_in", late)
+    assert standing(world.store.dir, "auto") == []
+
+
+def test_a_scratch_store_knows_the_alarms_of_the_one_it_reads_from(world: Line) -> None:
+    """They are in objects that it does not have itself."""
+    (alarm,) = world.distilled(world.lived(11, clarified=1.1)).alarms
+    scratch = bare_scratch(world.workspace, world.store, "test")
+    assert [one.alarm["id"] for one in standing(scratch.dir, "auto")] == [alarm.id]
 
 
 def test_who_has_looked_at_a_small_rise_has_not_looked_at_a_large_one(world: Line) -> None:
@@ -284,8 +350,10 @@ def test_two_who_tell_at_once_tell_once(
 
 
 def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str, type[Posts]]) -> None:
-    """It ended with 13 while the store was away for a moment, and its pings with it."""
+    """It ended with 13 while the store was away for a moment, and its pings with it; of a line state that is
+    torn with 1."""
     url, hook = posts
+    state = world.store.line_state_of(world.live).path / "state.json"
     hook.free.set()
     root, registry = world.workspace.root, world.store.dir / "registry.db"
     command = [sys.executable, "-m", "rtrl_cli.main", "monitor", "--watch", "--every", "1", "-w", str(root)]
@@ -297,6 +365,13 @@ def test_a_watch_goes_on_after_a_look_that_failed(world: Line, posts: tuple[str,
             while hook.taken.get(timeout=60) != ("/ping/fail", {"alarms": [], "looked": False}):
                 assert watch.poll() is None
             registry.with_name("aside").rename(registry)
+            while hook.taken.get(timeout=60) != ("/ping", {"alarms": [], "looked": True}):
+                assert watch.poll() is None
+            whole = state.read_bytes()
+            spoil(state, "{")
+            while hook.taken.get(timeout=60) != ("/ping/fail", {"alarms": [], "looked": False}):
+                assert watch.poll() is None
+            state.write_bytes(whole)
             while hook.taken.get(timeout=60) != ("/ping", {"alarms": [], "looked": True}):
                 assert watch.poll() is None
         finally:
