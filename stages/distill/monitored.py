@@ -1,7 +1,8 @@
 """A window of distill as a cycle of the monitors: columns, users, kinds of request, reward, what users told.
 
-The training reward is held against user signals that are not in it (with a weight), metric horizons among
-them, and against all user signals: weaker evidence, and often the only there is.
+The training reward is without the price of asking, which moves by itself: a price that eases off would be a
+reward that rises while nothing changes. It is held against user signals that are not in it (with a weight),
+metric horizons among them, and against all user signals: weaker evidence, and often the only there is.
 Not for: what is watched and when it is called (`stages/monitor/`).
 """
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from stages.distill.config import DistillConfig
 from stages.distill.measure import MEASURED
-from stages.distill.spec import RewardSpec
+from stages.distill.spec import PRICE, RewardSpec
 from stages.exits import exit_of
 from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
@@ -39,9 +40,10 @@ def cycle_of(
     line: str = "",
     why_not: Sequence[str] = (),
 ) -> Cycle:
-    """The cycle of these episodes (`measure.columns_of`) of a line, rewards [E] with nan for none.
+    """The cycle of these episodes (`measure.columns_of`) of a line.
 
-    `why_not` gives the exit that each left by, "" for none; without it nothing is known of exits.
+    `reward` [E] is without the price of asking (`Rewards.unpriced`), nan for none. `why_not` gives the
+    exit that each left by, "" for none; without it nothing is known of exits.
     """
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
     columns = {}
@@ -57,12 +59,19 @@ def cycle_of(
         columns=columns,
         users=measured["user"].to_pylist(),
         cells=measured["watched.cell"].to_pylist(),
-        spec=spec.digest,
+        spec=_rewarded_by(spec),
         reward=reward,
         user=_held_out(columns, spec),
         told=contentment(columns, USER_SIGNALS),
         line=line,
     )
+
+
+def _rewarded_by(spec: RewardSpec) -> str:
+    """Which reward it is. Not the spec's digest alone where there is a price: it was in the rewards of
+    windows from before, which are not compared with those of today."""
+    priced = spec.stabiliser is not None and spec.stabiliser.enabled
+    return f"{spec.digest} less {PRICE}" if priced else spec.digest
 
 
 def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updated:

@@ -10,7 +10,7 @@ reward. The price of asking is one term more. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,14 @@ Strata = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Rewards:
-    """Terms by signal [E], the reward [E] (nan: none), and by which signal an episode was excluded ("")."""
+    """Terms by signal [E], the reward [E] (nan: none), and by which signal an episode was excluded ("").
+
+    `unpriced` is the reward without the price of asking [E]: what two windows are compared by.
+    """
 
     terms: Mapping[str, Floats]
     reward: Floats
+    unpriced: Floats
     excluded_by: list[str]
 
 
@@ -49,16 +53,20 @@ def combine(values: Mapping[str, Floats], strata: Strata, spec: RewardSpec, pric
     if price is not None:
         terms[PRICE] = 0.0 - price * values["clarified"]
     n = len(strata)
-    with np.errstate(over="ignore"):
-        total = np.sum(list(terms.values()), axis=0) if terms else np.zeros(n)
-    _refuse_infinite(total, "the reward")
-    if spec.clip is not None:
-        total = np.clip(total, *spec.clip)
+    total = _sum(list(terms.values()), n, spec)
+    unpriced = _sum([column for name, column in terms.items() if name != PRICE], n, spec)
     excluded = [""] * n
     for signal_name, column in terms.items():
         for row in np.flatnonzero(np.isnan(column)):
             excluded[row] = excluded[row] or signal_name
-    return Rewards(terms, total, excluded)
+    return Rewards(terms, total, unpriced, excluded)
+
+
+def _sum(terms: Sequence[Floats], n: int, spec: RewardSpec) -> Floats:
+    with np.errstate(over="ignore"):
+        total = np.sum(terms, axis=0) if terms else np.zeros(n)
+    _refuse_infinite(total, "the reward")
+    return total if spec.clip is None else np.clip(total, *spec.clip)
 
 
 def _refuse_infinite(column: Floats, what: str) -> None:

@@ -127,7 +127,7 @@ class DistillStage:
         if before is not None:
             whose = (interactions.meta["checkpoint"], line)
             exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
-            cycle = cycle_of(told, scored.rewards.reward[heard], spec, *whose, exits_of)
+            cycle = cycle_of(told, scored.rewards.unpriced[heard], spec, *whose, exits_of)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)

@@ -40,8 +40,8 @@ class Cycle:
         columns: per-episode columns [E] of `behaviours.BEHAVIOURS`, nan where not known; more do no harm.
         users: whose each episode is, [E].
         cells: which kind of request each is, known before the first sampled token, [E].
-        reward: training reward [E], nan where there is none.
-        spec: digest of the reward spec.
+        reward: training reward [E], without what changes by itself (the price of asking); nan: there is none.
+        spec: which reward it is: of two, windows are not compared.
         user: what users told of it that is not what was trained on, [E] (`behaviours.contentment`); None
             where that is next to nothing.
         told: all that users told, what was trained on as well, [E].

@@ -39,8 +39,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     `reward`, `user` and `told` are mean and standard error of the training reward, of what users told that
     was not trained on, and of all they told (see `behaviours.contentment`), None where nothing is known;
-    `spec` is the reward spec's digest, as rewards of several are not compared. `cohort` is the share of its
-    requests that is of another kind than usual.
+    `spec` says which reward it is (the spec's digest), as several are not compared. `cohort` is the share of
+    its requests that is of another kind than usual.
     """
 
     at: int

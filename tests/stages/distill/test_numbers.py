@@ -303,6 +303,7 @@ def test_a_reward_by_hand() -> None:
     got = combine(values, np.zeros(4, dtype=np.int64), parse(SPEC, "test"), price=0.25)
     assert got.terms["asking_price"].tolist() == [0, 0, -0.25, -0.25]
     assert got.reward[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.75 is clipped
+    assert got.unpriced[[0, 1, 3]].tolist() == [1.0, 0.0, -1.0]  # -1.5 is clipped, too
     assert np.isnan(got.reward[2])
     assert got.excluded_by == ["", "", "edit_persistence", ""]
     values["invalid_tool_calls"][2] = NAN

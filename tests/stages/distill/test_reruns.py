@@ -96,6 +96,22 @@ def test_a_population_has_no_windows_but_its_own(world: World) -> None:
     assert len(lived("acme", 20).monitors["windows"]) == 2
 
 
+def test_the_monitors_see_the_reward_without_the_price_of_asking(world: World) -> None:
+    """It eases off by itself: "training reward rises and users do not" was called where nothing changed."""
+    for user in ("ada", "bob", "cleo"):
+        world.generation(user, user, 0, user=user, session=user, answer="Which of the two do you mean?")
+    world.generation("dora", "dora", 0, user="dora", session="dora", answer="Done.")
+    world.event("ada", "user_message", 60_000, text="still wrong")
+    result = distilled(world)
+    rows = [row for row in rewarded(result.outputs["experience"]).values() if row["reward"] is not None]
+    assert {row["term_asking_price"] for row in rows} == {0.0, -0.75}  # Dora is told, not asked
+    (window,) = LineState.load(result.outputs["line_state"].path).monitors["windows"]
+    reward, paid = (sum(row[name] for row in rows) / len(rows) for name in ("reward", "term_asking_price"))
+    assert window["reward"][0] == pytest.approx(reward - paid)
+    # rewards of windows from before, the price in them, are another reward
+    assert window["spec"] != result.outputs["experience"].meta["spec"]
+
+
 def test_the_same_interactions_again_is_a_no_op_until_the_spec_changes(world: World) -> None:
     a_click(world)
     first = distilled(world)
