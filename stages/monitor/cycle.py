@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 LEAN = 20.0
 MEMORY = 0.85  # of the reference, a cycle
 CELLS = 48  # kinds of request that are told apart; of a rarer one the usual value overall is expected
+FORGOTTEN = 0.1  # episodes of a rarer one that are no longer counted: of one, those of 15 cycles ago
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def window(cycle: Cycle, reference: Reference) -> Window:
         episodes=len(cycle.users),
         users=int(users.max(initial=-1)) + 1,
         figures=figures,
-        cohort=round(_distance(cycle.cells, reference), 4),
+        cohort=round(_of_another_kind(cycle.cells, reference), 4),
         spec=cycle.spec,
         reward=_mean(cycle.reward, users),
         user=_mean(cycle.user, users),
@@ -97,7 +98,7 @@ def remembered(cycle: Cycle, reference: Reference) -> Reference:
         for name, (over, under) in of.items():
             before = mine.get(name, (0.0, 0.0))
             mine[name] = (before[0] + float(over[rows].sum()), before[1] + float(under[rows].sum()))
-    after = _trimmed(Reference(episodes=episodes, sums=sums))
+    after = _trimmed(Reference(episodes=episodes, sums=sums, rare=reference.rare))
     for name in sorted({name for found in after.sums.values() for name in found}):
         told = name in of and of[name][1].sum() > 0
         before_it = 0.0 if told else reference.mixed.get(name, 0.0)
@@ -209,28 +210,37 @@ def _usual(name: str, reference: Reference) -> tuple[float, dict[str, float]] | 
     }
 
 
-def _distance(cells: Sequence[str], reference: Reference) -> float:
-    """Total variation distance of this cycle's mix of requests from the usual one; 0 without history."""
-    before = sum(reference.episodes.values())
-    if not before or not len(cells):
+def _of_another_kind(cells: Sequence[str], reference: Reference) -> float:
+    """Which part of these requests is of another kind than usual: the total variation distance of the two
+    mixes, less, in squares, the standard errors that so few requests give it; 0 without history."""
+    usual = dict(reference.rare)
+    for cell, count in reference.episodes.items():
+        usual[cell] = usual.get(cell, 0.0) + count
+    before, now = sum(usual.values()), len(cells)
+    if not before or not now:
         return 0.0
     names, counts = np.unique(np.array(cells, dtype=object), return_counts=True)
-    now = dict(zip(map(str, names), (counts / len(cells)).tolist(), strict=True))
-    both = now.keys() | reference.episodes.keys()
-    return 0.5 * float(sum(abs(now.get(c, 0.0) - reference.episodes.get(c, 0.0) / before) for c in both))
+    found = dict(zip(map(str, names), counts.tolist(), strict=True))
+    both = sorted(found.keys() | usual.keys())
+    here, there = (np.array([each.get(cell, 0.0) for cell in both]) for each in (found, usual))
+    pooled = (here + there) / (now + before)
+    errors = np.sqrt(pooled * (1 - pooled) * (1 / now + 1 / before))
+    distance, chance = 0.5 * np.abs(here / now - there / before).sum(), 0.5 * errors.sum()
+    return float(np.sqrt(max(0.0, distance**2 - chance**2)))
 
 
 def _trimmed(reference: Reference) -> Reference:
-    if len(reference.episodes) <= CELLS:
-        kept = list(reference.episodes)
-    else:
-        kept = sorted(reference.episodes, key=lambda cell: (-reference.episodes[cell], cell))[:CELLS]
+    kept = sorted(reference.episodes, key=lambda cell: (-reference.episodes[cell], cell))[:CELLS]
+    rare = {cell: MEMORY * count for cell, count in reference.rare.items()}
+    for cell in reference.episodes.keys() - set(kept):
+        rare[cell] = rare.get(cell, 0.0) + reference.episodes[cell]
     return Reference(
         episodes={cell: round(reference.episodes[cell], 3) for cell in sorted(kept)},
         sums={
             cell: {name: (_short(a), _short(b)) for name, (a, b) in reference.sums[cell].items()}
             for cell in sorted(kept)
         },
+        rare={cell: round(rare[cell], 3) for cell in sorted(rare) if rare[cell] >= FORGOTTEN},
     )
 
 

@@ -57,10 +57,12 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 class Reference(msgspec.Struct, kw_only=True):
     """What is usual for each kind of request (cell): a decayed count of episodes, and by behaviour the
-    decayed sums over / under, whose ratio is the usual value. `mixed`: see `Figure`, of the next window."""
+    decayed sums over / under, whose ratio is the usual value. `rare` are decayed counts of episodes beside
+    these, of when their cell was too rare for sums. `mixed`: see `Figure`, of the next window."""
 
     episodes: dict[str, float] = {}
     sums: dict[str, Numbers] = {}
+    rare: dict[str, float] = {}
     mixed: dict[str, float] = {}
 
 

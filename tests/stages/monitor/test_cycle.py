@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.monitor.behaviours import contentment, ratios
-from stages.monitor.cycle import LEAN, Cycle, Floats, composition, remembered, standard_error, window
+from stages.monitor.cycle import CELLS, LEAN, Cycle, Floats, composition, remembered, standard_error, window
 from stages.monitor.history import Reference
 
 
@@ -33,6 +33,8 @@ def test_what_the_mix_explains_is_taken_off() -> None:
     """History: 1000 of x all edited, 1000 of y none. Now x alone, 9 of 10 edited.
 
     Usual in x: (1000 + 20 * .5) / 1020; expected is that, overall .5; adjusted = .9 - (expected - .5).
+    Half of what was usual is not there, half is too much; of 10 requests a standard error of either share is
+    chance, which was taken for another kind, too (0.5 was pinned).
     """
     reference = Reference(
         episodes={"x": 1000.0, "y": 1000.0},
@@ -43,7 +45,8 @@ def test_what_the_mix_explains_is_taken_off() -> None:
     figure = found.figures["edit_rate"]
     assert figure.expected == pytest.approx(usual)
     assert figure.adjusted == pytest.approx(0.9 - (usual - 0.5))
-    assert found.cohort == 0.5  # half of what was usual is not there, half is too much
+    p, variance = 1010 / 2010, 1 / 10 + 1 / 2000
+    assert found.cohort == pytest.approx(np.sqrt(0.5**2 - p * (1 - p) * variance), abs=1e-4)
     new = window(cycle([1, 0], ["a", "b"], ["z", "z"]), reference).figures["edit_rate"]
     assert (new.expected, new.adjusted) == (0.5, 0.5)
 
@@ -152,3 +155,46 @@ def test_a_few_cases_that_are_alike_are_not_exact() -> None:
         ).figures
         assert told["function_length"].se == pytest.approx(41 / cases)
         assert told["comment_share"].se == pytest.approx(0.5 / cases)
+
+
+def mixed(random: np.random.Generator, shares: Floats, episodes: int) -> Cycle:
+    kinds = random.choice(len(shares), episodes, p=shares)
+    return cycle([1.0] * episodes, [f"u{n % 60}" for n in range(episodes)], [f"k{n}" for n in kinds])
+
+
+def cohorts(shares: list[Floats], episodes: int) -> list[float]:
+    """Of cycles with these mixes of requests, one after the other."""
+    random, reference, found = np.random.default_rng(0), Reference(), []
+    for each in shares:
+        now = mixed(random, each, episodes)
+        found.append(window(now, reference).cohort)
+        reference = remembered(now, reference)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cells", "episodes", "steep"), [(48, 100, 0.0), (40, 100, 1.0), (150, 5000, 0.5), (300, 5000, 1.0)]
+)
+def test_a_line_that_never_changes_has_no_other_requests(cells: int, episodes: int, steep: float) -> None:
+    """30 to 50 % "of another kind" was said in each cycle: by chance, and of what `CELLS` leaves out."""
+    usual = 1 / np.arange(1, cells + 1) ** steep
+    usual /= usual.sum()
+    assert max(cohorts([usual] * 20, episodes)[4:]) < 0.1
+    other = np.append(usual / 2, 0.5)
+    assert cohorts([np.append(usual, 0.0)] * 11 + [other], episodes)[11] == pytest.approx(0.5, abs=0.12)
+
+
+def test_what_is_too_rare_for_sums_is_counted_for_some_time() -> None:
+    """c is the rarest of 49: without sums. It fades; and is too little to count after 14 cycles more."""
+    names = [f"a{n}" for n in range(CELLS)] * 2 + ["c"]
+    one = remembered(cycle([1.0] * len(names), ["u"] * len(names), names), Reference())
+    assert (len(one.episodes), one.rare) == (CELLS, {"c": 1.0})
+    assert "c" not in one.sums
+    again = cycle([1.0] * len(names[:-1]), ["u"] * (len(names) - 1), names[:-1])
+    after = one
+    for _ in range(14):
+        after = remembered(again, after)
+    assert after.rare == {"c": pytest.approx(0.85**14, abs=0.01)}
+    assert remembered(again, after).rare == {}
+    twice = remembered(cycle([1.0] * 3, ["u"] * 3, ["c"] * 3), one)  # now it is among the most frequent
+    assert (twice.episodes["c"], twice.rare["c"]) == (3.0, 0.85)
