@@ -8,6 +8,9 @@ An exit the policy can steer stops the run unless the reward spec accepts it by 
 it took so far. An exit of the infrastructure that takes something else than it leaves is told: it may be a
 way out that nobody saw. What users and the clock take may differ; that is in the table and no news.
 
+An exit can take a model call out of an episode that stays. The rows of such parts (`part:REASON`) say how
+many episodes lost one; what is tested is the calls, lost against kept (`parts.py`).
+
 Pure but for the error. Not for: which exits there are (`exits.py`), who leaves (each stage).
 """
 
@@ -23,7 +26,8 @@ from numpy.typing import NDArray
 from evals.stats.holm import holm
 from evals.stats.membership import Shift, Shuffled
 from stages.errors import UsageError
-from stages.exits import DROP, SPEC_MADE, exit_of
+from stages.exits import DROP, PART, SPEC_MADE, exit_of
+from stages.parts import Parts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,6 +35,7 @@ Ints = NDArray[np.int64]
 ALPHA = 0.01  # family level over all that one audit looks at
 LEAST_EFFECT = 0.2  # standard deviations under which a difference is of no account, however sure
 _TOLD = 4  # differences in a message
+_INSTEAD = ": the calls that stay are punished in place of those that it took"
 
 
 class ExclusionError(UsageError):
@@ -47,6 +52,7 @@ def audit(
     kept: str,
     accepted: Mapping[str, str] | None = None,
     exits: Sequence[str] = (),
+    parts: Parts | None = None,
 ) -> list[dict[str, Any]]:
     """One row per exit, what was kept last.
 
@@ -57,30 +63,33 @@ def audit(
         kept: what the last row is called.
         accepted: exits that the reward spec accepts, with its reasons.
         exits: exits that are listed even when nothing left by them.
+        parts: the model calls of the episodes that stayed, where any of them lost one.
 
     Returns:
         Rows of exit, by (whose hand), episodes, share, each value's mean, and, but for the last, `shifts`
-        (a `Shift` by value, with p_holm) and verdict: same, differs, accepted or refused.
+        (a `Shift` by value, with p_holm) and verdict: same, differs, accepted or refused. Rows of parts have
+        `lost_turns` too, how many calls that were; their episodes are among what was kept as well.
     """
     left = np.array(reasons, dtype=object)
-    total = max(1, len(left))
-    names = sorted({*exits, *(str(name) for name in set(reasons))} - {""})
-    found = {name: _shifts(left == name, left == "", users, values) for name in names}
-    adjusted = holm({f"{name}\0{value}": s.p for name in names for value, s in found[name].items()})
-    rows = []
-    for name in names:
-        shifts = {
-            value: {**_rounded(asdict(shift)), "p_holm": adjusted[f"{name}\0{value}"]}
-            for value, shift in found[name].items()
-        }
-        rows.append(
-            {
-                **_row(name, left == name, values, total),
-                "shifts": shifts,
-                **_verdict(name, shifts, accepted or {}),
-            }
-        )
-    return [*rows, _row(kept, left == "", values, total) | {"by": ""}]
+    took = {name: left == name for name in sorted({*exits, *map(str, reasons)} - {""})}
+    found = {name: _shifts(took[name], left == "", users, values) for name in took}
+    lost: dict[str, int] = {}
+    if parts is not None:
+        calls = parts.of(left == "")
+        for reason in sorted({*calls.reasons} - {""}):
+            name, one_each = PART + reason, calls.one_each(reason)
+            lost[name] = int((calls.reasons == reason).sum())
+            took[name] = np.isin(np.arange(len(left)), calls.episodes[one_each])
+            found[name] = _shifts(one_each, calls.reasons == "", users[calls.episodes], calls.values)
+    tested = _corrected(found)
+    rows = [
+        _row(name, took[name], values)
+        | ({"lost_turns": lost[name]} if name in lost else {})
+        | {"shifts": shifts}
+        | _verdict(name, shifts, accepted or {})
+        for name, shifts in tested.items()
+    ]
+    return [*rows, _row(kept, left == "", values) | {"by": ""}]
 
 
 def refuse(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -92,8 +101,8 @@ def refuse(rows: Sequence[Mapping[str, Any]]) -> None:
 def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What an audit warns of: exits of the infrastructure that take something else than they leave."""
     return [
-        f"{row['exit']} took {_share(row)}, and not by chance: {_differences(row)}. If the policy can bring "
-        "that about, it has a way out of being punished"
+        f"{row['exit']} took {_taken(row)}, and not by chance: {_differences(row)}. If the policy can bring "
+        f"that about, it has a way out of being punished{_INSTEAD if 'lost_turns' in row else ''}"
         for row in rows
         if row.get("verdict") == "differs" and row["by"] == "infrastructure"
     ]
@@ -120,12 +129,24 @@ def _shifts(
     return {name: shuffled.shift(column[rows]) for name, column in values.items()}
 
 
-def _row(name: str, of: NDArray[np.bool_], values: Mapping[str, Floats], total: int) -> dict[str, Any]:
+def _corrected(found: Mapping[str, Mapping[str, Shift]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The shifts of each exit as plain fields, with p corrected for all of them."""
+    p = holm({f"{name}\0{value}": shift.p for name in found for value, shift in found[name].items()})
+    return {
+        name: {
+            value: {**_rounded(asdict(shift)), "p_holm": p[f"{name}\0{value}"]}
+            for value, shift in shifts.items()
+        }
+        for name, shifts in found.items()
+    }
+
+
+def _row(name: str, of: NDArray[np.bool_], values: Mapping[str, Floats]) -> dict[str, Any]:
     return {
         "exit": name,
         "by": exit_of(name).by,
         "episodes": int(of.sum()),
-        "share": round(float(of.sum()) / total, 6),
+        "share": round(float(of.sum()) / max(1, len(of)), 6),
         **{value: _mean(column[of]) for value, column in values.items()},
     }
 
@@ -183,6 +204,12 @@ def _figure(value: float) -> str:
 
 def _share(row: Mapping[str, Any]) -> str:
     return f"{row['episodes']} {'episode' if row['episodes'] == 1 else 'episodes'} ({row['share']:.1%})"
+
+
+def _taken(row: Mapping[str, Any]) -> str:
+    if (calls := row.get("lost_turns")) is None:
+        return _share(row)
+    return f"{calls} model {'call' if calls == 1 else 'calls'} out of {_share(row)} that stay"
 
 
 def _rounded(fields: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ Hand = Literal["user", "infrastructure", "clock", "policy"]
 
 DROP, UNKNOWN = "drop:", "unknown:"  # exits of the reward spec, followed by the signal's name
 SPEC_MADE = (DROP, UNKNOWN)
+PART = "part:"  # before the exit by which a model call left an episode that stayed
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ EXITS = {
     "unrelated_checkpoint": Exit(
         "sampled by a checkpoint outside the parent's tree", "infrastructure", "deployments decide"
     ),
+    "no_context": Exit("its one token stands first in its sequence", "user", "the request is empty"),
     "proof_outlier": Exit(
         "its logged logprobs are not its sampler's", "infrastructure", "what the engine reported was wrong"
     ),
@@ -74,6 +76,9 @@ _OTHER = Exit(
 
 def exit_of(name: str) -> Exit:
     """What is said of an exit; those of no table are records that cannot be used, named for the reason."""
+    if name.startswith(PART):
+        whole = exit_of(name.removeprefix(PART))
+        return Exit(f"of some of its model calls: {whole.what}", whole.by, whole.why)
     if name.startswith(DROP):
         signal = name.removeprefix(DROP)
         return Exit(f"the spec's filter on {signal}", "policy", f"{signal} is read off what the policy wrote")

@@ -6,15 +6,16 @@ as a rule, so the audit has its reward too. Not for: the tests, and what is refu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from stages import exclusion
+from stages import exclusion, parts
+from stages.distill.score import Scored
 from stages.distill.spec import RewardSpec
+from stages.stage import Artifact
 
 KEPT = "trainable"
 BEHAVIOURS = {  # by the column of `measure.MEASURED`
@@ -28,16 +29,25 @@ BEHAVIOURS = {  # by the column of `measure.MEASURED`
 
 
 def audit(
-    measured: pa.Table, reward: NDArray[np.float64], why_not: Sequence[str], spec: RewardSpec
+    measured: pa.Table,
+    scored: Scored,
+    spec: RewardSpec,
+    interactions: Artifact,
+    lost: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """One row per exit, the trainable last, see `exclusion.audit`; the spec's own exits are always in."""
+    """One row per exit, the trainable last, see `exclusion.audit`; the spec's own exits are always in.
+
+    `lost` gives, by its id, why a model call of an episode that stays has no gradient.
+    """
     users = np.asarray(measured["user"].combine_chunks().dictionary_encode().indices, dtype=np.int64)
     columns = {name: measured[of].to_numpy().astype(np.float64) for name, of in BEHAVIOURS.items()}
+    values = {"reward": scored.rewards.reward, **columns}
     return exclusion.audit(
-        why_not,
+        scored.why_not,
         users,
-        {"reward": reward, **columns},
+        values,
         kept=KEPT,
         accepted=spec.accepted_exits,
         exits=spec.exits,
+        parts=parts.read([interactions], measured["episode_id"].combine_chunks(), values, lost),
     )

@@ -82,6 +82,16 @@ class Episode:
         reasons = [self.untrainable[row["id"]] for row in self.generations if row["id"] in self.untrainable]
         return reasons[0] if reasons else "no_tokens"
 
+    @property
+    def lost(self) -> dict[str, str]:
+        """The calls without gradient of an episode that has one, with why: what it lost of itself.
+
+        Where not a token was sampled (the context was full), there was nothing to lose.
+        """
+        if self.why_not:
+            return {}
+        return {call: reason for call, reason in self.untrainable.items() if reason != "no_tokens"}
+
 
 class PartReader:
     """Reads parts one at a time; what cannot be used is kept in `quarantine` with its reason.

@@ -69,6 +69,7 @@ MEASURED = pa.schema(
         ("watched.parallel_turns", pa.float64()),  # with several calls at once
         ("watched.terminal_only", pa.float64()),
         ("watched.silent", pa.float64()),
+        ("watched.lost_turns", pa.float64()),  # share of model calls, see `watched.lost_turns`
         ("watched.lines_added", pa.float64()),
         ("watched.lines_deleted", pa.float64()),
         ("watched.written_chars", pa.float64()),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stages.distill.config import DistillConfig
 from stages.distill.measure import MEASURED
 from stages.distill.spec import PRICE, RewardSpec
+from stages.distill.watched import HANDS
 from stages.exits import exit_of
 from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
@@ -28,7 +29,6 @@ from stages.stage import Outcome
 
 Floats = NDArray[np.float64]
 LEAST_TOLD = 20  # episodes, or a mean of them says nothing
-_HANDS = ("policy", "infrastructure")  # an exit by another hand is no news of the policy
 _TOLD = {name for name in MEASURED.names if "." not in name}
 
 
@@ -43,7 +43,8 @@ def cycle_of(
     """The cycle of these episodes (`measure.columns_of`) of a line.
 
     `reward` [E] is without the price of asking (`Rewards.unpriced`), nan for none. `why_not` gives the
-    exit that each left by, "" for none; without it nothing is known of exits.
+    exit that each left by, "" for none; without it nothing is known of exits. An episode that stays and lost
+    some of its model calls is left out by so much.
     """
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
     columns = {}
@@ -52,7 +53,11 @@ def cycle_of(
             column = measured[name] if name in _TOLD else measured[f"watched.{name}"]
             columns[name] = column.to_numpy().astype(np.float64)
     if why_not:
-        columns["left_out"] = np.array([float(exit_of(why).by in _HANDS) if why else 0.0 for why in why_not])
+        lost = measured["watched.lost_turns"].to_numpy()
+        whole = (float(exit_of(why).by in HANDS) if why else None for why in why_not)
+        columns["left_out"] = np.array(
+            [part if left is None else left for left, part in zip(whole, lost, strict=True)]
+        )
     return Cycle(
         at=int(measured["at"].to_numpy().max()),
         checkpoint=checkpoint,

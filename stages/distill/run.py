@@ -22,9 +22,8 @@ from stages.distill import exits, memory, monitored, own
 from stages.distill.config import DistillConfig
 from stages.distill.judged import judged_followups, with_judge
 from stages.distill.monitored import cycle_of
-from stages.distill.questions import Question
 from stages.distill.score import Scored, score
-from stages.distill.shards import Shard, measure_all
+from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
@@ -105,8 +104,9 @@ class DistillStage:
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
-        measured, left_out, asked, unused = _measure_all(interactions, text, config, folder, ctx)
-        measured, judged = judged_followups(measured, asked, config.judge, ctx.workspace.root / "store/judge")
+        whole = _measure_all(interactions, text, config, folder, ctx)
+        cache = ctx.workspace.root / "store/judge"
+        measured, judged = judged_followups(whole.episodes, whole.questions, config.judge, cache)
         if not measured.num_rows:
             raise InconclusiveError(
                 f"{interactions.ref} holds no episode", hint="more use is needed; then `rtrl collect`"
@@ -114,12 +114,12 @@ class DistillStage:
         before, line = inputs.get("line_state"), ctx.workspace.settings.workspace.line
         state = memory.before_window(before, line, self.medians_of)
         scored = score(measured, state, spec)
-        audit = exits.audit(measured, scored.rewards.reward, scored.why_not, spec)
+        audit = exits.audit(measured, scored, spec, interactions, whole.lost)
         ctx.log.write("distill.exclusion", rows=audit)
         exclusion.refuse(audit)
         table = _experience(measured, scored, spec)
         tables.write(folder / schemas.EPISODES_FILE, table)
-        quarantine = pa.Table.from_pylist(left_out, schema=schemas.QUARANTINE)
+        quarantine = pa.Table.from_pylist(whole.quarantine, schema=schemas.QUARANTINE)
         tables.write(folder / schemas.QUARANTINE_FILE, quarantine)
         (folder / schemas.SPEC_FILE).write_text(text, encoding="utf-8")
         watched, heard = None, memory.heard(measured)
@@ -132,7 +132,8 @@ class DistillStage:
             after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)
         window = memory.behaviour(told)
-        found = _with_unused(_outcome(interactions, spec, signals, table, scored, audit, window), unused)
+        found = _outcome(interactions, spec, signals, table, scored, audit, window)
+        found = _with_unused(found, whole.unused)
         if watched is not None:
             found = monitored.with_monitors(found, watched, line_flag(ctx.workspace.settings))
         return with_judge(found, config.judge, judged) if judged else found
@@ -140,9 +141,8 @@ class DistillStage:
 
 def _measure_all(
     interactions: Artifact, spec_text: str, config: DistillConfig, folder: Path, ctx: RunContext
-) -> tuple[pa.Table, list[dict[str, str]], list[Question], Counter[str]]:
-    """Measure every part, write its sequences on the way; the episodes' columns, what was left out, what
-    a judge is to be asked, feedback without a meaning by its metric."""
+) -> Measured:
+    """Every part as one; the sequences are written on the way, and not in it."""
     shards = [
         Shard(
             part,
@@ -157,18 +157,18 @@ def _measure_all(
     ]
     ctx.progress.start("distill: reading signals", int(interactions.meta["counts"]["episodes"]))
     measured: list[pa.Table] = []
-    quarantine: list[dict[str, str]] = []
-    questions: list[Question] = []
-    unused: Counter[str] = Counter()
+    nothing = schemas.SEQUENCES.empty_table()
+    whole = Measured(nothing, nothing, [])
     with tables.TableWriter(folder / schemas.SEQUENCES_FILE, schemas.SEQUENCES) as sequences:
         for found in measure_all(shards, config.engine, config.workers):
             measured.append(found.episodes)
-            quarantine += found.quarantine
-            questions += found.questions
-            unused += found.unused
+            whole.quarantine.extend(found.quarantine)
+            whole.lost.update(found.lost)
+            whole.questions.extend(found.questions)
+            whole.unused.update(found.unused)
             sequences.write(found.sequences)
             ctx.progress.advance(found.episodes.num_rows)
-    return pa.concat_tables(measured).combine_chunks(), quarantine, questions, unused
+    return replace(whole, episodes=pa.concat_tables(measured).combine_chunks())
 
 
 def _experience(measured: pa.Table, scored: Scored, spec: RewardSpec) -> pa.Table:

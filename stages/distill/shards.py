@@ -47,11 +47,15 @@ class Shard:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one part gives: a row per episode, its sequences, and what could not be used, with reasons."""
+    """What one part gives: a row per episode, its sequences, and what could not be used, with reasons.
+
+    `lost` gives, by its id, why a model call of an episode that stays has no gradient.
+    """
 
     episodes: pa.Table
     sequences: pa.Table
     quarantine: list[dict[str, str]]
+    lost: dict[str, str] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)  # for a judge, redacted
     unused: Counter[str] = field(default_factory=Counter)  # feedback nobody said the meaning of, by metric
 
@@ -62,6 +66,7 @@ def measure_shard(shard: Shard) -> Measured:
     signals = own.load(spec, shard.root)
     asked: dict[int, Followup] = {}  # by row, shortened: a part's follow-ups are judged at once
     questions: list[Question] = []
+    lost: dict[str, str] = {}
     rows = 0
     vault = Vault.open(shard.keys_dir)
     try:
@@ -73,6 +78,8 @@ def measure_shard(shard: Shard) -> Measured:
             sequences.append(_sequences(chunk, shard.interactions))
             asked |= {rows + row: brief(case) for row, case in followups.items()}
             rows += table.num_rows
+            for episode in chunk:
+                lost |= episode.lost
             if shard.judged:
                 questions += [
                     question(chunk[row].row["id"], case)
@@ -83,7 +90,7 @@ def measure_shard(shard: Shard) -> Measured:
         vault.close()
     episodes = with_followups(pa.concat_tables(measured).combine_chunks(), asked)
     found = pa.concat_tables(sequences).combine_chunks()
-    return Measured(episodes, found, reader.quarantine, questions, reader.unused)
+    return Measured(episodes, found, reader.quarantine, lost, questions, reader.unused)
 
 
 def measure_all(shards: list[Shard], engine: Literal["local", "ray"], workers: int) -> Iterator[Measured]:

@@ -14,9 +14,11 @@ from stages.distill.facts import Episode
 from stages.distill.signals.edits import Edits
 from stages.distill.signals.written import Written, terminal_only, written
 from stages.distill.strata import language
+from stages.exits import exit_of
 
 _SIZES = ((2_000, "small"), (16_000, "middle"))  # tokens of the first prompt, context and all
 _LENGTHS = ((100, "brief"), (400, "usual"))  # characters that the person wrote; else long
+HANDS = ("policy", "infrastructure")  # an exit by another hand is no news of the policy
 NO_REACTION = ("edit_applied", "tool_result", "session_closed")  # that say nothing about the answer
 
 
@@ -39,6 +41,7 @@ def watched(
             for e in episodes
         ],
         "silent": [float(all(event.type in NO_REACTION for event in e.events)) for e in episodes],
+        "lost_turns": [lost_turns(e) for e in episodes],
         "lines_added": [of.lines_added if of else np.nan for of in found],
         "lines_deleted": [of.lines_deleted if of else np.nan for of in found],
         "written_chars": [of.chars if of else np.nan for of in found],
@@ -46,6 +49,12 @@ def watched(
         "functions": [of.functions if of else np.nan for of in found],
         "function_lines": [of.function_lines if of else np.nan for of in found],
     }
+
+
+def lost_turns(episode: Episode) -> float:
+    """Of an episode that is trained on, the share of model calls that the infrastructure took out of it."""
+    taken = [reason for reason in episode.lost.values() if exit_of(reason).by in HANDS]
+    return len(taken) / len(episode.generations)
 
 
 def _written(edits: Edits) -> Written | None:

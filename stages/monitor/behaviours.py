@@ -67,7 +67,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     ),
     "silent": Behaviour("silent", "1", "up", "share", "episodes without any signal"),
     "left_out": Behaviour(
-        "left_out", "1", "up", "share", "episodes without gradient that neither user nor clock left out"
+        "left_out", "1", "up", "share", "of episodes, what gives no gradient, by neither user nor clock"
     ),
     "edit_persistence": Behaviour("edit_persistence", "1", "down", "part", "of edits, what is still there"),
     "edit_rejected": Behaviour("edit_rejected", "1", "up", "share", "edits that were refused or undone"),

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from cursorbench.redaction import Kind, by_kind
 from stages import schemas
@@ -20,7 +21,7 @@ from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
 from stages.report.figures import Figure, Reading, headline
 from stages.report.left_out import LeftOut, left_out
-from stages.report.load import Gone, Loaded, load
+from stages.report.load import Gone, Loaded, load, unseen
 from stages.report.populations import Group, Population, by_calendar, group, population
 from stages.stage import Artifact
 
@@ -180,22 +181,33 @@ def _over_time(
     last: int,
     gone: Gone,
 ) -> tuple[OverTime, int]:
-    """By experience of the line where there are several, else by calendar; and how many have no time."""
+    """By experience of the line where there are several, else by calendar; and how many have no time.
+
+    What was not trained on is collected again with what came after it: each window has the episodes that none
+    before it has.
+    """
     only = experiences[0] if len(experiences) == 1 else None
-    past = _line_of(store, only, last) if only and only.meta["checkpoint"] else []
-    readable = [one for one in past if one.meta.get("schema") == schemas.EXPERIENCE_SCHEMA]
+    past = _line_of(store, only, last + 1) if only and only.meta["checkpoint"] else []
     skipped = [
         f"{one.ref} was distilled by another version: rtrl distill --input {_name(store, digest)}"
-        for one in past
-        if one not in readable
+        for one in past[-last:]
+        if one.meta.get("schema") != schemas.EXPERIENCE_SCHEMA
         for digest in one.meta["interactions"]
     ]
-    if len(readable) > 1:
-        windows = []
-        for one in readable:
-            of = loaded if only and one.digest == only.digest else load(store, one, gone=gone)
-            windows.append(group(f"v{one.version}", of.episodes, figures_of(of, figures)))
-        return OverTime("experience", tuple(windows), tuple(skipped)), 0
+    windows, again, seen = [], [], pa.array([], pa.string())
+    for place, one in enumerate(past):
+        if one.meta.get("schema") != schemas.EXPERIENCE_SCHEMA:
+            continue
+        of = loaded if only and one.digest == only.digest else load(store, one, gone=gone)
+        new, seen = unseen(of, seen)
+        if place < len(past) - last:  # not shown; what it has is no news of the one after it
+            continue
+        if len(new):
+            windows.append(group(f"v{one.version}", new, figures_of(of, figures)))
+        else:
+            again.append(f"{one.ref} has no episode that those before it do not have")
+    if len(windows) > 1:
+        return OverTime("experience", tuple(windows), (*skipped, *again)), 0
     unit, groups, not_shown = by_calendar(loaded.episodes, figures)
     return OverTime(unit, tuple(groups), tuple(skipped)), not_shown
 

@@ -15,7 +15,7 @@ from stages import schemas, tables
 from stages.errors import InputMissingError, UsageError
 from stages.forget.since import lost
 from stages.report.left_out import Left
-from stages.report.load import Gone, begun, nobody
+from stages.report.load import Gone, keys, nobody
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
@@ -96,18 +96,18 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
         return apart
     here = {digest for one in chosen for digest in one.meta["interactions"]}
     waiting: list[Artifact] = []
-    told, untold = [_keys(table, "episode_id", "at")], []
+    told, untold = [keys(table, "episode_id", "at")], []
     for one in store.all_of("interactions", chosen[0].line):
         if one.meta["checkpoint"] or one.digest in here:
             continue
         if (made := _made_from(store, one)) is not None:
             read = tables.read(made.path / schemas.EPISODES_FILE, _TIMED)
-            told.append(_keys(_readable(read, one, gone), "episode_id", "at"))
+            told.append(keys(_readable(read, one, gone), "episode_id", "at"))
             continue
         waiting.append(one)
         for part in tables.parts(one.path):
             read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, _COLLECTED)
-            untold.append(_keys(_readable(read, one, gone), "id", "first_at"))
+            untold.append(keys(_readable(read, one, gone), "id", "first_at"))
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
         ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
@@ -138,11 +138,6 @@ def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
     count = len({tuple(one.meta["interactions"]) for one in made})
     about = f"reported on apart, the newest: rtrl report {made[0].ref}"
     return [Left("experiences not in this report", name, count, None, about)]
-
-
-def _keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:
-    """What tells an episode from others: its id and when it began. Some clients call every session alike."""
-    return pc.binary_join_element_wise(table[name], pc.cast(begun(table, at), pa.string()), "@")
 
 
 def _distill(interactions: Sequence[Artifact]) -> str:

@@ -83,18 +83,22 @@ def left_out(
     if untimed:
         about = "no time is told, or it was long before the others; in the other figures"
         rows.append(Left("from the figures over time", "no window", untimed, None, about))
+    collects = _collects(store, experiences)
+    counted = {one.digest for one in collects}
     for experience in experiences:
+        if counted.isdisjoint(experience.meta["interactions"]):
+            continue
         path = experience.path / schemas.QUARANTINE_FILE
         reasons = tables.read(path, schemas.QUARANTINE, ["reason"])["reason"]
         rows += [
             Left("quarantined by distill", name, n, None, "a record, not an episode")
             for name, n in _sorted(_counted(reasons))
         ]
-    metas = [one.meta for one in _interactions(store, experiences)]
+    metas = _metas(collects)
     for meta in metas:
         rows += _of_collect(meta)
     served = [meta for meta in metas if meta.get("checkpoint")]
-    return LeftOut(tuple(_joined(rows)), _timing(served) if served else None)
+    return LeftOut(tuple(_joined(rows)), _timing(served, len(why_not)) if served else None)
 
 
 def _counted(names: pa.ChunkedArray) -> dict[str, int]:
@@ -114,10 +118,38 @@ def _joined(rows: Sequence[Left]) -> list[Left]:
     return list(found.values())
 
 
-def _interactions(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
-    """Those they were made from; their counts stay when gc has removed their bytes."""
+def _collects(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
+    """The interactions that they were made from, the newest first, of those that count the same use the last.
+
+    Collects for one checkpoint begin to read at one place, so a later one has counted again what the earlier
+    ones had. Their counts stay when gc has removed their bytes.
+    """
     wanted = {digest for one in experiences for digest in one.meta["interactions"]}
-    return [one for one in store.all_of("interactions", removed=True) if one.digest in wanted]
+    found: dict[tuple[object, ...], Artifact] = {}
+    for one in store.all_of("interactions", removed=True):
+        if one.digest in wanted:
+            checkpoint = one.meta.get("checkpoint")
+            rules = (one.line, checkpoint, one.meta.get("arm"), one.meta.get("max_lag"))
+            found.setdefault(rules if checkpoint else (one.digest,), one)
+    return list(found.values())
+
+
+def _metas(collects: Sequence[Artifact]) -> list[Mapping[str, Any]]:
+    """What each of them counts, the newest first; what waited at an earlier one, the next met again."""
+    found: list[Mapping[str, Any]] = []
+    met: set[tuple[object, ...]] = set()
+    for one in collects:
+        meta, whose = one.meta, (one.line, one.meta.get("arm"))
+        if meta.get("checkpoint") and whose in met:
+            names = ("left_behind", "events_left_behind")
+            meta = {**meta, **{name: _without(meta.get(name), "immature") for name in names}}
+        found.append(meta)
+        met.add(whose)
+    return found
+
+
+def _without(counts: Mapping[str, int] | None, name: str) -> dict[str, int]:
+    return {key: n for key, n in (counts or {}).items() if key != name}
 
 
 def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
@@ -166,12 +198,12 @@ def _of_log(name: str) -> str:
     )
 
 
-def _timing(metas: Sequence[Mapping[str, Any]]) -> Timing:
+def _timing(metas: Sequence[Mapping[str, Any]], matured: int) -> Timing:
     def total(key: str, name: str) -> int:
         return sum(int((meta.get(key) or {}).get(name, 0)) for meta in metas)
 
     return Timing(
-        matured=total("counts", "episodes"),
+        matured=matured,
         waiting=total("left_behind", "immature"),
         too_late=total("left_behind", "lag"),
         events_too_late=total("events_left_behind", "no_generation")

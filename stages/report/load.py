@@ -138,6 +138,20 @@ def begun(table: pa.Table, at: str) -> pa.ChunkedArray:
     return pc.if_else(pc.is_in(table["key_id"], value_set=zoneless), pa.scalar(0, pa.int64()), table[at])
 
 
+def keys(table: pa.Table, name: str, at: str) -> pa.ChunkedArray:
+    """What tells an episode from others: its id and when it began. Some clients call every session alike."""
+    return pc.binary_join_element_wise(table[name], pc.cast(begun(table, at), pa.string()), "@")
+
+
+def unseen(loaded: Loaded, seen: pa.Array) -> tuple[Episodes, pa.Array]:
+    """Its readable episodes whose key is not among `seen`; and those keys with all of its own."""
+    mine = keys(loaded.table, "episode_id", "at").combine_chunks()
+    readable = pc.not_equal(loaded.table["why_not"], FORGOTTEN)
+    new = pc.invert(pc.is_in(mine, value_set=seen)).filter(readable.combine_chunks())
+    rows = np.flatnonzero(np.asarray(new.to_numpy(zero_copy_only=False), dtype=np.bool_))
+    return loaded.episodes.take(rows), pa.concat_arrays([seen, mine])
+
+
 def _episodes(table: pa.Table, users: Labels) -> Episodes:
     named = {name.removeprefix("term_") for name in table.column_names if name.startswith("term_")}
     own = tuple(n for n in table.column_names if n in named - {*SIGNALS, "length_cost", *_UNSHOWN})

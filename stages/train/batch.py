@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stages.routing import Routing
 from stages.sequences import GenerationInfo
 from stages.sequences import Sequence as Tokens
-from stages.train.masks import check_lengths, trained_tokens
+from stages.train.masks import check_lengths, lost_generations, trained_tokens
 
 if TYPE_CHECKING:
     from stages.tokens import ExperienceEpisode
@@ -77,6 +77,7 @@ class Batch:
     lags: dict[str, int | None] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)  # episode id -> why it is not trained on
     masked: Counter[str] = field(default_factory=Counter)  # sampled tokens, by reason
+    lost: dict[str, str] = field(default_factory=dict)  # generation id -> why it gives no gradient
     seen: int = 0  # episodes in the experience
 
     @property
@@ -186,6 +187,7 @@ def _add(
             batch.lags[checkpoint] = lag_of(checkpoint)
             batch.samplers.append(checkpoint)
     mask, left_out = trained_tokens(tokens, batch.lags, max_lag)
+    batch.lost |= lost_generations(tokens, mask, batch.lags, max_lag)
     targets = np.flatnonzero(mask)
     if not len(targets):
         return left_out
@@ -223,6 +225,7 @@ def without_episodes(batch: Batch, dropped: set[int], reason: str) -> tuple[Batc
         lags=dict(batch.lags),
         left=batch.left | {batch.episodes[index].episode_id: reason for index in sorted(dropped)},
         masked=Counter(batch.masked),
+        lost=dict(batch.lost),
         seen=batch.seen,
     )
     for row in batch.rows:

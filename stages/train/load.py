@@ -63,6 +63,7 @@ def load_batch(
         batch.rows = [replace(row, routing=None) for row in batch.rows]
     if quarantined:
         batch.masked["quarantined_generations"] = len(quarantined)
+        batch.lost |= dict.fromkeys(quarantined, "quarantined")
     return batch
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from stages.errors import IntegrityError
 from stages.sequences import Sequence, not_reproducible
 
+NO_CONTEXT = "no_context"  # why the first token of a sequence is not trained on
+
 
 def check_lengths(sequence: Sequence) -> None:
     """Raises IntegrityError when the arrays of a sequence contradict one another."""
@@ -73,5 +75,20 @@ def trained_tokens(
             leave_out(sequence.checkpoint_index == index, reason)
     first = np.zeros_like(mask)
     first[:1] = True
-    leave_out(first, "no_context")  # nothing precedes it that could predict it
+    leave_out(first, NO_CONTEXT)  # nothing precedes it that could predict it
     return mask, left_out
+
+
+def lost_generations(
+    sequence: Sequence, mask: NDArray[np.bool_], lags: Mapping[str, int | None], max_lag: int
+) -> dict[str, str]:
+    """The generations, by id, of whose sampled tokens none is in `mask` [T], each with why."""
+    found = {}
+    for index, generation in enumerate(sequence.generations):
+        mine = sequence.generation_index == index
+        if not mine.any() or mask[mine].any():
+            continue
+        samplers = (sequence.checkpoints[n] for n in np.unique(sequence.checkpoint_index[mine]))
+        far = [reason for digest in samplers if (reason := lag_reason(lags[digest], max_lag))]
+        found[generation.id] = not_reproducible(generation.sampling) or next(iter(far), NO_CONTEXT)
+    return found

@@ -53,7 +53,7 @@ def train(
         assert finished is not None
         drafting = run.drafting(finished, proven.batch)
     outputs, published = run.write(finished, proven.batch, updated, moments, drafting, out_dir)
-    audit = exits.audit(proven.batch, inputs["experience"])
+    audit = exits.audit(proven.batch, inputs["experience"], ctx.store)
     metrics = about | _metrics(table, proven, objective, updated)
     if drafting is not None:
         metrics["mtp"] = drafting.done.as_dict()

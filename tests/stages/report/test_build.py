@@ -157,6 +157,31 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert alone.over_time.unit == "month"
 
 
+def test_use_that_is_collected_again_is_told_once(world: World) -> None:
+    """No candidate is deployed: each collect has all use since the beginning. Ten episodes come to the first
+    three of four; of each collect the clock's own episode waits, and is ripe at the next."""
+    for k in range(4):
+        for n in range(10 if k < 3 else 0):
+            at, name = 4 * k * HOUR + n * 1000, f"{k}-{n}"
+            world.generation(f"g{name}", f"e{name}", at, user=f"u{n}", session=f"s{name}")
+        if k < 3:
+            world.tick((4 * k + 3) * HOUR)
+        world.event("g0-0", "user_message", min(4 * k + 3, 11) * HOUR, text="thanks")
+        world.collect()
+        world.run(DistillStage())
+    workspace, store = world.workspace, world.store
+    whole = build(workspace, store, *choose(store, (), "auto", everything=True))
+    assert whole.left_out.timing is not None
+    assert (whole.episodes, whole.left_out.timing.matured, whole.left_out.timing.waiting) == (32, 32, 1)
+    newest = build(workspace, store, resolve(store, None, "auto"))
+    assert [(one.label, one.episodes) for one in newest.over_time.windows] == [
+        ("v1", 10), ("v2", 11), ("v3", 11),
+    ]  # fmt: skip
+    assert newest.over_time.skipped == ("experience@v4 has no episode that those before it do not have",)
+    last = build(workspace, store, resolve(store, None, "auto"), last=3)
+    assert [(one.label, one.episodes) for one in last.over_time.windows] == [("v2", 11), ("v3", 11)]
+
+
 def test_experiences_of_the_other_kind_are_named_and_not_taken_for_these(
     world: World, tmp_path: Path
 ) -> None:

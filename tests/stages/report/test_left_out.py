@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,4 +129,33 @@ def test_of_several_collects_what_they_counted_together(experience: Artifact, tm
         ("quarantined by distill", "a"): 2,
         ("of the logs", "unknown files"): 3,
         ("edits not followed in git", "no commit took it"): 1,
+    }
+
+
+def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifact, tmp_path: Path) -> None:
+    """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then."""
+
+    def collect(name: str, version: int, checkpoint: str, waited: int, late: int) -> Artifact:
+        made = artifact(
+            tmp_path / name,
+            checkpoint=checkpoint,
+            counts={"episodes": 10 * version},
+            left_behind={"immature": waited, "lag": late},
+            events_left_behind={"no_generation": 1, "immature": 7},
+        )
+        return replace(made, version=version)
+
+    found = [collect("k", 3, "b", 3, 1), collect("j", 2, "a", 2, 4), collect("i", 1, "a", 6, 4)]
+    experiences = [replace(experience, meta={"interactions": [f"sha256:{name}"]}) for name in "ijk"]
+    store: Any = OneStore(*found)
+    told = left_out(store, experiences, WHY_NOT, 0, 0)
+    assert told.timing == Timing(matured=10, waiting=3, too_late=5, events_too_late=2)
+    assert counts(told.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("quarantined by distill", "b"): 4,
+        ("quarantined by distill", "a"): 2,
+        ("episodes left by collect", "immature"): 3,
+        ("episodes left by collect", "lag"): 5,
+        ("events left by collect", "no_generation"): 2,
+        ("events left by collect", "immature"): 7,
     }

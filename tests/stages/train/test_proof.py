@@ -8,7 +8,7 @@ import pytest
 from stages.errors import IntegrityError
 from stages.records import Sampling
 from stages.sequences import GenerationInfo, Sequence
-from stages.train.masks import check_lengths, lag_reason, trained_tokens
+from stages.train.masks import check_lengths, lag_reason, lost_generations, trained_tokens
 from stages.train.proof import TOLERANCES, prove
 from tests.stages.train.test_diagnosis import attributed
 from tests.stages.train.world import TrainWorld, Turn
@@ -58,6 +58,8 @@ def test_masks_leave_out_by_reason() -> None:
     mask, left_out = trained_tokens(sequence, {"near": 1, "far": 2, "alien": None}, max_lag=1)
     assert mask.tolist() == [False, False, True, False, False, False, False]
     assert left_out == {"lag": 2, "unrelated_checkpoint": 1}
+    # of the first generation a token is left; of the second none
+    assert lost_generations(sequence, mask, {"near": 1, "far": 2, "alien": None}, 1) == {"g1": "lag"}
     assert lag_reason(0, 0) == ""
 
 

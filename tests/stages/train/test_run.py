@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState, consumed_episodes
 from stages.records import Sampling
 from tests.stages.train import naive
-from tests.stages.train.world import SPEC, TrainWorld, Turn
+from tests.stages.train.world import SPEC, TrainWorld, Turn, other_model
 
 
 def test_an_update_moves_the_policy_towards_reward_and_is_published_whole(world: TrainWorld) -> None:
@@ -163,6 +165,50 @@ def test_old_data_within_max_lag_is_corrected_for_and_older_is_counted(world: Tr
     ]
     assert trained["exit"] == "trained"
     assert old in world.store.ancestors(child)
+
+
+def test_turns_that_leave_an_episode_that_stays_are_in_the_audit(world: TrainWorld) -> None:
+    """Of 12 episodes the last two turns are a sequence of their own; of 4 the last of all cannot be read, and
+    takes the one before along. Of 3 others the first turn is of too old a checkpoint. What distill left out
+    of another is no matter of train."""
+    old = world.live
+    aged = world.episodes(3, prefix="old", turns=2)
+    world.promote(world.checkpoint(1, parent=old, model=other_model(world, 1)).digest)
+    told = [*world.episodes(12, turns=3), *world.episodes(3, seed=5, prefix="old", turns=2)]
+    for number, episode in enumerate(told[:12]):
+        episode.turns[1].extends = False
+        if number % 3 == 0:
+            last = episode.turns[2]
+            episode.turns[2] = replace(last, logprobs=last.logprobs[:-1])
+    told[1].turns[0] = replace(told[1].turns[0], planned=False)
+    for before, episode in zip(aged, told[12:], strict=True):
+        first, second = before.turns[0], episode.turns[1]
+        episode.turns = [first, replace(second, extends=False)]
+    world.experience(told)
+    result = world.train("train.max_lag=0")
+    lag, part, trained = result.metrics["audit"]
+    assert (lag["exit"], lag["by"], lag["episodes"], lag["lost_turns"]) == ("part:lag", "clock", 3, 3)
+    assert (part["exit"], part["by"]) == ("part:quarantined", "infrastructure")
+    assert (part["episodes"], part["lost_turns"], part["share"]) == (4, 8, round(4 / 15, 6))
+    assert part["shifts"]["turns_before"]["removed"] == 2.0  # the one at fault, not what went with it
+    # what stays: of 11 episodes the first turn, of 8 both others, of 3 the second
+    assert part["shifts"]["turns_before"]["kept"] == round((8 * (1 + 2) + 3) / (11 + 16 + 3), 6)
+    assert (trained["exit"], trained["episodes"]) == ("trained", 15)
+
+
+def test_a_way_out_for_a_turn_is_warned_of(world: TrainWorld) -> None:
+    """Half of the second turns cannot be read: those of the episodes that are worth nothing."""
+    told = world.episodes(40, turns=2)
+    for number, episode in enumerate(told):
+        bad, logged = number % 2 == 0, episode.turns[1].logprobs
+        episode.turns[1] = replace(episode.turns[1], extends=False, logprobs=logged[:-1] if bad else logged)
+        episode.reward, episode.user = -2.0 if bad else 1.0 + number / 100, "ada"
+    world.experience(told)
+    (text,) = [text for text in world.train().warnings if "by chance" in text]
+    assert text.startswith(
+        "part:quarantined took 20 model calls out of 20 episodes (50.0%) that stay, and not by chance: "
+    )
+    assert "reward -2 against" in text
 
 
 def test_an_experience_of_a_distant_checkpoint_is_refused(world: TrainWorld) -> None:

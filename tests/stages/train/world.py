@@ -50,6 +50,7 @@ class Turn:
     switch: int = 0  # so many tokens were sampled by `before`, the rest by `checkpoint`
     before: str = ""
     experts: np.ndarray | None = None  # of all tokens but the last
+    planned: bool = True  # False: distill left it out
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -243,10 +244,11 @@ class TrainWorld:
             for n, turn in enumerate(episode.turns):
                 if not turn.extends:
                     chains.append([])
-                chains[-1].append(f"{episode.id}-g{n}")
+                chains[-1] += [f"{episode.id}-g{n}"] * turn.planned
             sequences += [
                 {"episode_id": episode.id, "generation_ids": ids, "interactions": interactions}
                 for ids in chains
+                if ids
             ]
         table = pa.Table.from_pylist(sequences, schema=schemas.SEQUENCES)
         tables.write(folder / schemas.SEQUENCES_FILE, table)
