@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stages.registry.schema import FILE, address
+
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
 _STATE_FILE = "state.json"  # of a line_state artifact
@@ -90,7 +92,7 @@ def waiting(store_dir: Path, states: Iterable[str]) -> set[str]:
 
 
 def _connect(store_dir: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"file:{store_dir / 'registry.db'}?mode=ro", uri=True, timeout=30)
+    connection = sqlite3.connect(address(store_dir / FILE), uri=True, timeout=30)
     connection.row_factory = sqlite3.Row
     return connection
 
