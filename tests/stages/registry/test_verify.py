@@ -8,12 +8,15 @@ import pytest
 
 from stages.errors import IntegrityError
 from stages.progress import Silent
+from stages.registry import gc
 from stages.registry.check import check_artifact
+from stages.registry.models import ArtifactRow
 from stages.registry.store import Store
 from stages.registry.verify import Depth, verify
 from stages.runner import run_stage
 from stages.stage import Artifact
 from stages.workspace import Workspace
+from tests.stages.registry.test_rebuilt import publish
 from tests.stages.toy import Toy
 
 
@@ -53,6 +56,37 @@ def test_each_kind_of_damage_is_found(workspace: Workspace, store: Store, name: 
         check_artifact(artifact)
     assert caught.value.code == 12
     assert caught.value.hint
+
+
+class Meanwhile(Silent):
+    """Does something when verify begins a step."""
+
+    def __init__(self, step: str, act: Callable[[], object]) -> None:
+        self.step, self.act = step, act
+
+    def start(self, what: str, total: int | None = None) -> None:
+        if what.startswith(self.step):
+            self.act()
+
+
+@pytest.mark.parametrize("step", ["verifying", "reading", "rebuilding"])
+def test_what_gc_removes_at_the_same_moment_is_no_damage(store: Store, tmp_path: Path, step: str) -> None:
+    """It was called missing, with the hint to restore it from a backup, or ended verify with exit 2."""
+    made = publish(store, tmp_path / "made", 1, publish(store, tmp_path / "made", 0, None))
+    store.checkpoint_folder(made)
+    publish(store, tmp_path / "made", 2, None)
+    removed: list[ArtifactRow] = []
+    found = verify(
+        store, "full", Meanwhile(step, lambda: removed.extend(gc.collect(store, 0.0, by="me").remove))
+    )
+    assert made.digest in [row.digest for row in removed]
+    assert found.problems == []
+
+
+def test_what_goes_while_its_bytes_are_read_is_damage(workspace: Workspace, store: Store) -> None:
+    artifact = run_stage(workspace, store, Toy()).outputs["data"]
+    found = verify(store, "full", Meanwhile("reading", (artifact.path / "seed.txt").unlink))
+    assert found.problems == [f"interactions@v1: {artifact.path / 'seed.txt'} is missing"]
 
 
 def test_a_damaged_input_stops_the_run(workspace: Workspace, store: Store) -> None:
