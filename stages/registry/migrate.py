@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import make_engine
+from stages.registry.objects import fsync_folder
 from stages.registry.schema import FILE, HEAD, explain, schema_version
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _upgrade(path: Path) -> None:
 
 
 def backup(store_dir: Path, to: Path | None = None) -> Path:
-    """Copy the registry while others use it (SQLite's backup), checked and durable.
+    """Copy the registry while others use it (SQLite's backup): checked, durable, readable by its owner only.
 
     Args:
         to: the file to write, which must not be there yet, or a folder to write `registry-<time>.db` into;
@@ -93,6 +94,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         source = sqlite3.connect(store_dir / FILE, timeout=30)
         copy = sqlite3.connect(partial)
@@ -115,6 +117,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     faults.point("db.backup.rename.before")
     partial.rename(target)
     faults.point("db.backup.rename.after")
+    fsync_folder(target.parent)
     return target
 
 
