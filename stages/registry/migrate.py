@@ -34,10 +34,15 @@ def alembic_config() -> Config:
     return config
 
 
-def create_store(store_dir: Path) -> None:
-    """Folders and an empty registry at the newest schema. A store that is there is left alone."""
+def make_folders(store_dir: Path) -> None:
+    """The folders of a store that are not there. Many copies (git, S3, `rsync -m`) leave out empty ones."""
     for folder in FOLDERS:
         (store_dir / folder).mkdir(parents=True, exist_ok=True)
+
+
+def create_store(store_dir: Path) -> None:
+    """Folders and an empty registry at the newest schema. A store that is there is left alone."""
+    make_folders(store_dir)
     if not (store_dir / FILE).exists() or schema_version(store_dir / FILE) == "":
         _upgrade(store_dir / FILE)
 

@@ -30,6 +30,8 @@ from stages.registry.sweep import Swept, sweep
 from stages.wording import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stages.registry.store import Store
     from stages.stage import Artifact, Progress
 
@@ -130,7 +132,9 @@ def _check_weights(deltas: list[Artifact], store: Store, result: Verified, progr
 
 def _strangers(store: Store) -> list[str]:
     """Objects that no artifact owns and that no sweep would find."""
-    found = [path for folder in (store.objects / "sha256").iterdir() for path in folder.iterdir()]
+    found: list[Path] = []
+    for folder in (store.objects / "sha256").iterdir():
+        found += folder.iterdir() if folder.is_dir() else [folder]
     known = set()  # read after looking: an object is in the registry before it is in its place
     with store.read() as session:
         query = select(ArtifactRow.digest).where(
@@ -140,7 +144,7 @@ def _strangers(store: Store) -> list[str]:
             if digest is not None:
                 known.add(object_path(store.objects, digest).name)
     return [
-        f"objects/sha256/{path.parent.name}/{path.name}: no artifact owns it"
+        f"{path.relative_to(store.dir)}: no artifact owns it"
         for path in found
         if path.name not in known and path.exists()
     ]

@@ -12,6 +12,7 @@ from stages.registry import gc
 from stages.registry.check import check_artifact
 from stages.registry.models import ArtifactRow
 from stages.registry.store import Store
+from stages.registry.sweep import sweep
 from stages.registry.verify import Depth, verify
 from stages.runner import run_stage
 from stages.stage import Artifact
@@ -102,6 +103,35 @@ def test_present_reads_no_bytes(workspace: Workspace, store: Store) -> None:
     flip(run_stage(workspace, store, Toy()).outputs["data"].path / "seed.txt")
     found = verify(store, "present", Silent())
     assert (found.problems, found.bytes_read, found.artifacts, found.files) == ([], 0, 2, 4)
+
+
+def test_a_store_whose_empty_folders_were_not_kept_is_one(workspace: Workspace, store: Store) -> None:
+    """As git, S3 and `rsync -m` bring it back: each command was exit 2, "name a path of the right kind"."""
+    for _ in range(2):  # objects/sha256 after what is in it
+        for folder in sorted(store.dir.rglob("*"), reverse=True):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+    assert [path for path in store.dir.iterdir() if path.is_dir()] == []
+    again = Store.open(store.dir)
+    assert gc.collect(again, 0.0, by="me").remove == []
+    run_stage(workspace, again, Toy())
+    assert verify(again, "full", Silent()).problems == []
+
+
+@pytest.mark.parametrize("folder", ["tmp", "trash", "rebuilt"])
+def test_a_file_that_is_none_of_the_stores_is_passed_over(store: Store, folder: str) -> None:
+    stray = store.dir / folder / ".gitkeep"
+    stray.parent.mkdir(exist_ok=True)
+    stray.touch()
+    assert not sweep(store)
+    assert gc.collect(store, 0.0, by="me").rebuilt == []
+    assert verify(store, "full", Silent()).problems == []
+    assert stray.exists()
+
+
+def test_a_file_among_the_objects_is_named(store: Store) -> None:
+    (store.objects / "sha256" / ".DS_Store").touch()
+    assert verify(store, "full", Silent()).problems == ["objects/sha256/.DS_Store: no artifact owns it"]
 
 
 def test_an_object_nobody_owns_is_named(store: Store) -> None:
