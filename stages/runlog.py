@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 from stages.registry.canonical import plain
-from stages.registry.schema import FILE
+from stages.registry.schema import FILE, address
 from stages.registry.states import now
 
 HEARTBEAT_S = 10.0
@@ -56,7 +55,7 @@ class NoLog:
 def heartbeat(store_dir: Path, run_id: str, every: float = HEARTBEAT_S) -> Iterator[None]:
     """Say every so often that the run is alive, for the length of the block."""
     stop = threading.Event()
-    place = f"file:{quote(str(store_dir / FILE))}?mode=rw"  # never made where the store's disk is away
+    place = address(store_dir / FILE, "rw")  # never made where the store's disk is away
 
     def beat() -> None:
         while not stop.wait(every):

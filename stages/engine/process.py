@@ -22,6 +22,7 @@ from typing import BinaryIO
 import httpx
 
 import stages
+from stages import locks
 from stages.engine import options
 from stages.engine.config import EngineConfig
 from stages.engine.diagnose import diagnose, tail
@@ -184,6 +185,7 @@ class EngineProcess:
         self.log = Path()
         self.log_start = 0
         self.temporary = Path()
+        self._occupied: locks.FileLock | None = None  # the temporary folder, as long as it is there
         self._swept = False
 
     @classmethod
@@ -202,6 +204,8 @@ class EngineProcess:
         launch = [sys.executable, "-m", "stages.engine.launch", config.program]
         command = [*launch, *arguments(checkpoint_dir, config, port)]
         with contextlib.ExitStack() as undo, open_log(log) as output:
+            occupied = locks.occupy(temporary)
+            undo.callback(occupied.release)
             undo.callback(shutil.rmtree, temporary, ignore_errors=True)
             log_start = output.tell()
             process = subprocess.Popen(
@@ -220,7 +224,8 @@ class EngineProcess:
             )
             undo.pop_all()
         engine = cls(process, checkpoint_dir, config, port, key)
-        engine.log, engine.log_start, engine.temporary = log, log_start, temporary
+        engine.log, engine.log_start = log, log_start
+        engine.temporary, engine._occupied = temporary, occupied
         return engine
 
     @property
@@ -284,4 +289,6 @@ class EngineProcess:
             self._swept = True
         status = self.process.wait()
         shutil.rmtree(self.temporary, ignore_errors=True)
+        if self._occupied:
+            self._occupied.release()
         return status

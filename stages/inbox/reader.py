@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -148,15 +149,53 @@ class Inbox:
 
 
 def verify_inbox(folder: Path, deep: bool) -> tuple[dict[str, int], list[str]]:
-    """(counts, problems): with `deep` every record is read and its CRC checked."""
+    """(counts, problems): batches that are gone; with `deep` every record is read and its CRC checked.
+
+    What is gone from the end nobody can tell: a killed writer leaves a newest segment like one cut short.
+    """
     inbox, counts, problems = Inbox(folder), Counter[str](), list[str]()
-    counts["segments"] = len(inbox.segments()) if folder.is_dir() else 0
+    found = inbox.segments() if folder.is_dir() else []
+    counts["segments"] = len(found)
+    problems += _gaps(found)
     for number, item in inbox._items() if deep else ():
         if isinstance(item, frames.Bad):
             problems.append(f"received records {number:08d}: bytes {item.offset} to {item.end} are damaged")
         elif item.kind == records.KIND:
             counts["batches"] += 1
     return {"segments": counts["segments"], "batches": counts["batches"], "damaged": len(problems)}, problems
+
+
+def _gaps(found: list[tuple[int, Path]]) -> Iterator[str]:
+    """What each segment but the first begins with goes on where the one before ended; what does not is told.
+
+    Their own numbers may leave one out: a writer that was killed making a file, or could not, takes the next.
+    """
+    expected = 0  # not known
+    for number, path in found:
+        try:
+            first, last = _bounds(path)
+        except FileNotFoundError:  # `rtrl gc` was faster
+            expected = 0
+            continue
+        if first and expected and first != expected:
+            yield f"received records {number:08d}: begins with batch {first}, where {expected} was to come"
+        expected = last + 1 if first else 0
+
+
+def _bounds(path: Path) -> tuple[int, int]:
+    """First and last seq of a segment; last is one less in an empty one. (0, 0) without a header."""
+    with path.open("rb") as file:
+        header = frames.unpack_header(file.read(frames.HEADER.size))
+        if header is None:
+            return 0, 0
+        file.seek(max(frames.HEADER.size, os.fstat(file.fileno()).st_size - frames.FRAME.size))
+        end = frames.read_at(file.read(), 0)
+        if end is not None and end.kind == frames.Kind.FOOTER:
+            return header.first_seq, end.seq
+        file.seek(0)  # its writer was killed, or it is being written
+        there = frames.scan(file.read(), frames.HEADER.size)
+        seqs = (item.seq for item in there if isinstance(item, frames.Frame))
+        return header.first_seq, max(seqs, default=header.first_seq - 1)
 
 
 def old_segments(folder: Path, keep_days: float, now: float, collected: int) -> list[Path]:

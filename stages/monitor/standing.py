@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from stages.errors import IntegrityError
 from stages.registry.objects import path_in
+from stages.registry.schema import FILE, address
 
 ENTITY = "alarm"
 ACKNOWLEDGED, TOLD = "acknowledged", "told"
@@ -109,7 +110,7 @@ def _alarms(
 
 
 def _connect(store_dir: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"file:{store_dir / 'registry.db'}?mode=ro", uri=True, timeout=30)
+    connection = sqlite3.connect(address(store_dir / FILE), uri=True, timeout=30)
     connection.row_factory = sqlite3.Row
     return connection
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
@@ -19,7 +18,7 @@ from sqlalchemy.pool import NullPool
 from sqlmodel import Session
 
 from stages import faults
-from stages.registry.schema import explain
+from stages.registry.schema import address, explain
 
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -35,8 +34,12 @@ def make_engine(path: Path, *, create: bool = False) -> Engine:
     Only with `create` is the file made when it is not there: a store whose disk is away must not come back
     to find an empty registry in its place.
     """
-    mode = "rwc" if create else "rw"
-    engine = create_engine(f"sqlite:///file:{quote(str(path))}?mode={mode}&uri=true", poolclass=NullPool)
+    place = address(path, "rwc" if create else "rw")
+    engine = create_engine(
+        "sqlite://",  # a place given here would go through a parser that undoes its quoting
+        creator=lambda: sqlite3.connect(place, uri=True, check_same_thread=False),
+        poolclass=NullPool,
+    )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:

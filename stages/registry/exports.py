@@ -92,13 +92,15 @@ def lock_of(store: Store, export_id: str) -> Path:
 
 
 def sweep(store: Store, *, by: str) -> list[Export]:
-    """Remove what killed exports left behind; returns them. Those still being written are left alone."""
+    """Remove what killed exports left behind; returns them. Those still being written are left alone,
+    also by an export of the workspace that this one is a copy of."""
     swept = []
     for export, _ in _all(store):
         lock = lock_of(store, export.id)
-        if export.state != BEGUN or not locks.is_free(lock):
+        partial = Path(export.partial)
+        if export.state != BEGUN or not locks.is_free(lock) or locks.in_use(partial):
             continue
-        state = settle(store, export.id, folder=Path(export.folder), partial=Path(export.partial), by=by)
+        state = settle(store, export.id, folder=Path(export.folder), partial=partial, by=by)
         if state == ABANDONED:
             swept.append(export)
         if state != BEGUN:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import locks
-from stages.registry.schema import FILE, check_schema, explain
+from stages.registry.schema import FILE, address, check_schema, explain
 
 RECENT_RUNS = 10
 RECENT_REPORTS = 200
@@ -28,7 +28,7 @@ def glance(store_dir: Path) -> dict[str, Any]:
     path = store_dir / FILE
     check_schema(path)
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as connection:
+        with contextlib.closing(sqlite3.connect(address(path), uri=True, timeout=30)) as connection:
             connection.row_factory = sqlite3.Row
             connection.execute("BEGIN")
             return {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
 from stages.registry.database import make_engine
+from stages.registry.objects import fsync_folder
 from stages.registry.schema import FILE, HEAD, explain, schema_version
 
 if TYPE_CHECKING:
@@ -33,10 +34,15 @@ def alembic_config() -> Config:
     return config
 
 
-def create_store(store_dir: Path) -> None:
-    """Folders and an empty registry at the newest schema. A store that is there is left alone."""
+def make_folders(store_dir: Path) -> None:
+    """The folders of a store that are not there. Many copies (git, S3, `rsync -m`) leave out empty ones."""
     for folder in FOLDERS:
         (store_dir / folder).mkdir(parents=True, exist_ok=True)
+
+
+def create_store(store_dir: Path) -> None:
+    """Folders and an empty registry at the newest schema. A store that is there is left alone."""
+    make_folders(store_dir)
     if not (store_dir / FILE).exists() or schema_version(store_dir / FILE) == "":
         _upgrade(store_dir / FILE)
 
@@ -74,7 +80,7 @@ def _upgrade(path: Path) -> None:
 
 
 def backup(store_dir: Path, to: Path | None = None) -> Path:
-    """Copy the registry while others use it (SQLite's backup), checked and durable.
+    """Copy the registry while others use it (SQLite's backup): checked, durable, readable by its owner only.
 
     Args:
         to: the file to write, which must not be there yet, or a folder to write `registry-<time>.db` into;
@@ -93,6 +99,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         source = sqlite3.connect(store_dir / FILE, timeout=30)
         copy = sqlite3.connect(partial)
@@ -115,6 +122,7 @@ def backup(store_dir: Path, to: Path | None = None) -> Path:
     faults.point("db.backup.rename.before")
     partial.rename(target)
     faults.point("db.backup.rename.after")
+    fsync_folder(target.parent)
     return target
 
 

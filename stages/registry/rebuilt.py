@@ -145,7 +145,7 @@ def remove(store: Store, folder: Path, kept: set[str]) -> None:
 
 def _folders(store: Store) -> list[Path]:
     parent = store.dir / FOLDER
-    return sorted(parent.iterdir()) if parent.is_dir() else []
+    return sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
 
 
 def _used_lately(folder: Path) -> bool:

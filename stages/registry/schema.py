@@ -13,6 +13,16 @@ FILE = "registry.db"
 HEAD = "0001"  # the migration this program was written for; a test compares it with migrations/versions
 
 
+def address(path: Path, mode: str = "ro") -> str:
+    """The URI of the file at `path` for SQLite, whatever characters are in the path: a `#` or `?` left as it
+    is would end the path, and another file would be opened, or made.
+
+    Args:
+        mode: ro, rw, or rwc, which also makes the file.
+    """
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
 def explain(error: BaseException) -> RtrlError:
     """The user's error for one of SQLite."""
     text = str(error)
@@ -45,7 +55,7 @@ def schema_version(path: Path) -> str:
     if not path.is_file():
         raise StoreError(f"no store at {path.parent}", hint="make a workspace with `rtrl init`")
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(address(path), uri=True, timeout=30)
         try:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlmodel import col, select
 
 from stages.errors import InputMissingError, UsageError
-from stages.registry.migrate import FOLDERS, backup
+from stages.registry.migrate import backup, make_folders
 from stages.registry.models import AliasRow, ArtifactRow, EventRow, RunRow
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def bare_scratch(workspace: Workspace, store: Store, name: str) -> Store:
     from stages.registry.store import Store
 
     root = workspace.root / "debug" / f"{name}-{datetime.now(UTC):%H%M%S%f}"
-    for folder in FOLDERS:
-        (root / folder).mkdir(parents=True, exist_ok=True)
+    make_folders(root)
     (root / READS_FROM).write_text(str(store.dir.resolve()), encoding="utf-8")
     backup(store.dir, root / FILE)
     scratch = Store.open(root)

@@ -25,6 +25,7 @@ from stages.registry.aliases import move_alias
 from stages.registry.database import make_engine
 from stages.registry.deployments import Deployments
 from stages.registry.external import publish_external
+from stages.registry.migrate import make_folders
 from stages.registry.models import ARTIFACT_KINDS, AliasRow, ArtifactRow
 from stages.registry.objects import READS_FROM, path_in
 from stages.registry.rebuilt import checkpoint_folder
@@ -54,6 +55,7 @@ class Store(RunQueries):
     def open(cls, directory: Path) -> Store:
         """The store at `directory`. Raises StoreError (exit 10): missing, or another schema."""
         check_schema(directory / FILE)
+        make_folders(directory)
         return cls(directory)
 
     # places

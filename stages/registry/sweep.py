@@ -56,7 +56,7 @@ def sweep(store: Store) -> Swept:
 
 
 def _anything_left(store: Store) -> bool:
-    if any((store.dir / "tmp").iterdir()) or any((store.dir / "trash").iterdir()):
+    if _folders(store, "tmp") or _folders(store, "trash"):
         return True
     with store.read() as session:
         return bool(_open_runs(session) or _unfinished(session) or _to_remove(session))
@@ -125,15 +125,20 @@ def _finish_removals(store: Store, swept: Swept) -> None:
 
 
 def _clear_folders(store: Store, swept: Swept) -> None:
-    for folder in sorted((store.dir / "tmp").iterdir()):
+    for folder in _folders(store, "tmp"):
         if not is_alive(store, folder.name):
             if _remove(folder):  # else its run has come to its end since we looked
                 swept.removed_folders.append(folder.name)
             store.run_lock_path(folder.name).unlink(missing_ok=True)
-    for folder in sorted((store.dir / "trash").iterdir()):
+    for folder in _folders(store, "trash"):
         _remove(folder)
     for run_id in swept.lost_runs:
         store.run_lock_path(run_id).unlink(missing_ok=True)
+
+
+def _folders(store: Store, name: str) -> list[Path]:
+    """What lies in tmp/ or trash/; files are none of the store's (`.gitkeep`, `.DS_Store`)."""
+    return sorted(path for path in (store.dir / name).iterdir() if path.is_dir())
 
 
 def _remove(folder: Path) -> bool:

@@ -12,8 +12,9 @@ Not for: repairing. What dead processes left is swept first; what is then still 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlmodel import col, select
@@ -29,8 +30,12 @@ from stages.registry.sweep import Swept, sweep
 from stages.wording import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stages.registry.store import Store
     from stages.stage import Artifact, Progress
+
+    _File = tuple[Artifact, dict[str, Any]]  # of an artifact, as its manifest names it
 
 Depth = Literal["present", "sampled", "full"]
 SAMPLED_SHARE = 0.05
@@ -60,19 +65,16 @@ def verify(store: Store, depth: Depth, progress: Progress, *, seed: int = 0) -> 
             select(ArtifactRow).where(ArtifactRow.state == "committed").order_by(col(ArtifactRow.id))
         ).all()
     progress.start(f"verifying {len(rows)} artifacts ({depth})", len(rows))
-    hashed: list[tuple[Path, dict[str, Any], str]] = []
+    hashed: list[_File] = []
     for row in rows:
         artifact = store.artifact_of(row)
         result.artifacts += 1
-        try:
+        with _told(store, artifact, result):
             files = check_files(artifact)
-        except IntegrityError as error:
-            result.problems.append(f"{artifact.ref}: {error.message}")
-        else:
             result.files += len(files)
-            hashed += [(artifact.path, file, artifact.ref) for file in files]
+            hashed += [(artifact, file) for file in files]
         progress.advance()
-    _check_bytes(_choose(hashed, depth, seed), result, progress)
+    _check_bytes(_choose(hashed, depth, seed), store, result, progress)
     if depth == "full":
         deltas = [row for row in rows if row.base is not None and row.kind == "checkpoint"]
         _check_weights([store.artifact_of(row) for row in deltas], store, result, progress)
@@ -80,9 +82,18 @@ def verify(store: Store, depth: Depth, progress: Progress, *, seed: int = 0) -> 
     return result
 
 
-def _choose(
-    files: list[tuple[Path, dict[str, Any], str]], depth: Depth, seed: int
-) -> list[tuple[Path, dict[str, Any], str]]:
+@contextmanager
+def _told(store: Store, artifact: Artifact, result: Verified) -> Iterator[None]:
+    """What a block finds wrong with an artifact is a problem, unless `rtrl gc` has removed that meanwhile."""
+    try:
+        yield
+    except (IntegrityError, FileNotFoundError) as error:
+        if store.is_committed(artifact.digest):
+            what = error.message if isinstance(error, IntegrityError) else f"{error.filename} is missing"
+            result.problems.append(f"{artifact.ref}: {what}")
+
+
+def _choose(files: list[_File], depth: Depth, seed: int) -> list[_File]:
     if depth == "present":
         return []
     if depth == "full":
@@ -91,15 +102,16 @@ def _choose(
     return random.Random(seed).sample(files, count)
 
 
-def _check_bytes(files: list[tuple[Path, dict[str, Any], str]], result: Verified, progress: Progress) -> None:
+def _check_bytes(files: list[_File], store: Store, result: Verified, progress: Progress) -> None:
     if not files:
         return
     progress.start(f"reading {count(len(files), 'file')}", len(files))
-    for folder, file, ref in files:
-        size, hexdigest = hash_file(folder / file["path"])
-        result.bytes_read += size
-        if hexdigest != file["sha256"]:
-            result.problems.append(f"{ref}: the bytes of {file['path']} were changed")
+    for artifact, file in files:
+        with _told(store, artifact, result):
+            size, hexdigest = hash_file(artifact.path / file["path"])
+            result.bytes_read += size
+            if hexdigest != file["sha256"]:
+                raise IntegrityError(f"the bytes of {file['path']} were changed")
         progress.advance()
 
 
@@ -110,19 +122,19 @@ def _check_weights(deltas: list[Artifact], store: Store, result: Verified, progr
         return
     progress.start(f"rebuilding the weights of {len(deltas)} checkpoints", len(deltas))
     for checkpoint in deltas:
-        try:
+        with _told(store, checkpoint, result):
             result.bytes_read += check(weights_of(store, checkpoint))
             result.rebuilt += 1
-            if not check_rebuilt(store, checkpoint):
+            if not check_rebuilt(store, checkpoint) and store.is_committed(checkpoint.digest):
                 result.problems.append(f"rebuilt folder of {checkpoint.ref}: it was changed; now removed")
-        except IntegrityError as error:
-            result.problems.append(f"{checkpoint.ref}: {error.message}")
         progress.advance()
 
 
 def _strangers(store: Store) -> list[str]:
     """Objects that no artifact owns and that no sweep would find."""
-    found = [path for folder in (store.objects / "sha256").iterdir() for path in folder.iterdir()]
+    found: list[Path] = []
+    for folder in (store.objects / "sha256").iterdir():
+        found += folder.iterdir() if folder.is_dir() else [folder]
     known = set()  # read after looking: an object is in the registry before it is in its place
     with store.read() as session:
         query = select(ArtifactRow.digest).where(
@@ -132,7 +144,7 @@ def _strangers(store: Store) -> list[str]:
             if digest is not None:
                 known.add(object_path(store.objects, digest).name)
     return [
-        f"objects/sha256/{path.parent.name}/{path.name}: no artifact owns it"
+        f"{path.relative_to(store.dir)}: no artifact owns it"
         for path in found
         if path.name not in known and path.exists()
     ]

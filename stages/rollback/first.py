@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from stages import faults, locks
 from stages.errors import LockedError
-from stages.registry.schema import FILE
+from stages.registry.schema import FILE, address
 from stages.rollback.away import Asked, from_gateway
 from stages.rollback.patience import Patience
 from stages.rollback.traffic import Moved, canary_in, intend, move, served_now
@@ -182,7 +182,7 @@ def _leaving_there(endpoint: Endpoint, line: str) -> str:
 
 
 def _reading(store_dir: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{store_dir / FILE}?mode=ro", uri=True, timeout=BUSY_S)
+    return sqlite3.connect(address(store_dir / FILE), uri=True, timeout=BUSY_S)
 
 
 def _previous(store_dir: Path, line: str, leaves: str) -> Previous | None:

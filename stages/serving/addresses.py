@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stages import locks
 from stages.errors import IntegrityError
 from stages.gateway.config import GatewayConfig
 from stages.gateway.server import bind_tcp, bind_unix
@@ -90,13 +91,16 @@ def clean_up_after_killed(run_dir: Path, say: Say) -> None:
     """Remove what an `rtrl serve` that was killed left: its file, and its engines' temporary folders.
 
     Call it with the lock: then the file is of the past, also one that a power cut or another version left
-    unreadable, and what can be seen in it is removed.
+    unreadable, and what can be seen in it is removed. What is in use is another's: the file was copied with
+    the workspace.
     """
     try:
         if read_endpoint(run_dir) is None:
             return
     except IntegrityError as error:
         say(f"warning: {error.message}; an earlier `rtrl serve` left it so, and it is removed")
-    for folder in set(_TEMPORARY.findall((run_dir / FILE).read_bytes())):
-        shutil.rmtree(os.fsdecode(folder), ignore_errors=True)
+    for name in set(_TEMPORARY.findall((run_dir / FILE).read_bytes())):
+        folder = Path(os.fsdecode(name))
+        if not locks.in_use(folder):  # else this workspace is a copy of one that is being served
+            shutil.rmtree(folder, ignore_errors=True)
     remove_endpoint(run_dir)

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -171,6 +173,33 @@ def test_verify_prints_counts_and_no_python(tmp_path: Path, capsys: pytest.Captu
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert ["spool", "segments 0, generations 0, events 0, damaged 0, quarantined 0"] in lines
     assert ["received", "segments 0, batches 0, damaged 0"] in lines
+
+
+def test_verify_reads_another_sample_each_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drew by workspace.seed, which never changes: damage of the other files was never met."""
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    damaged = [run_stage(made, store, Toy(str(n))).outputs["data"].path / "seed.txt" for n in range(20)]
+    for path in damaged:
+        path.chmod(0o644)
+        path.write_text("x")
+
+    def problems(*arguments: str) -> list[str]:
+        run(["verify", "--json", "-w", str(made.root), *arguments])
+        found = json.loads(capsys.readouterr().out)["metrics"]
+        seeds.append(found["seed"])
+        return sorted(found["problems"])
+
+    seeds, met = list[int](), set[str]()
+    for day in range(1, 31):
+        clock = SimpleNamespace(now=lambda zone, day=day: datetime(2026, 6, day, 23, 59, tzinfo=zone))
+        monkeypatch.setattr("rtrl_cli.commands.verify.datetime", clock)
+        met |= set(problems())
+    assert len(met) == len(damaged)
+    assert seeds == list(range(seeds[0], seeds[0] + 30))
+    assert problems() == problems("--seed", str(seeds[-1])) != problems("--seed", str(seeds[0]))
 
 
 def test_nothing_is_coloured_off_a_terminal(workspace: Workspace) -> None:

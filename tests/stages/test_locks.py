@@ -26,6 +26,19 @@ def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
     assert locks.is_free(path)
 
 
+def test_a_folder_is_in_use_as_long_as_its_process_has_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    assert not locks.in_use(folder)
+    folder.mkdir()
+    assert not locks.in_use(folder)
+    occupied = locks.occupy(folder)
+    assert locks.in_use(folder)
+    folder.rename(tmp_path / "renamed")
+    assert locks.in_use(tmp_path / "renamed")
+    occupied.release()
+    assert not locks.in_use(tmp_path / "renamed")
+
+
 class Clock:
     """In the place of `time`: sleeping takes no time. `then` is done after so many seconds."""
 

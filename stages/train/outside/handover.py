@@ -187,10 +187,12 @@ class _Writer:
             )
             faults.point("export.begun.after")
             try:
-                rows = self._fill(partial, reading, survey)
-                faults.point("export.rename.before")
-                partial.rename(self.folder)
-                faults.point("export.rename.after")
+                partial.mkdir(mode=0o700)
+                with locks.occupy(partial).held():
+                    rows = self._fill(partial, reading, survey)
+                    faults.point("export.rename.before")
+                    partial.rename(self.folder)
+                    faults.point("export.rename.after")
             except BaseException:
                 # it may have come after the rename; what cannot be removed stays on the list
                 exports.settle(self.store, self.id, folder=self.folder, partial=partial, by=self.by)
@@ -204,7 +206,6 @@ class _Writer:
         from stages.train.outside.layouts import LAYOUTS
 
         chosen = LAYOUTS[self.layout]
-        partial.mkdir(mode=0o700)
         rows = self._data(partial / DATA, chosen, reading)
         faults.point("export.data.after")
         size, sha = hash_file(partial / DATA, durable=True)

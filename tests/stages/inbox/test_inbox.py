@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from cursorbench.sessions.memory import MemoryLog
 from stages.errors import LockedError
-from stages.inbox import records
+from stages.inbox import reader, records
 from stages.inbox.reader import LAST, Inbox, Left, delete_segments, old_segments, verify_inbox
 from stages.inbox.records import parts, sender, squeeze, unsqueeze
 from stages.inbox.writer import InboxFullError, InboxWriter, Received
-from stages.spool import segment
+from stages.spool import frames, segment
 from stages.vault import Vault
 
 
@@ -113,6 +113,66 @@ def test_damage_is_found_and_the_rest_is_read(tmp_path: Path) -> None:
     found, left = lines(tmp_path, vault)
     assert found["otel", "ada"] == [b"0", b"2"]
     assert left.counts["damaged"] == 1
+
+
+def six_batches(root: Path) -> list[Path]:
+    """Three complete segments of two batches; a killed writer's in the middle, with no footer."""
+    vault = Vault.create(root / "keys")
+    for n in range(3):
+        inbox = writer(root, vault)
+        inbox.append([Received("k", "ada", "otel", [b"%d" % n])])
+        inbox.append([Received("k", "ada", "otel", [b"%d more" % n])])
+        if n == 1:
+            os.close(inbox._file.fd)  # type: ignore[union-attr]  # killed
+            inbox._flock.release()
+        else:
+            inbox.close()
+    return [path for _, path in Inbox(root / "received").segments()]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_is_gone_of_the_middle_is_told(tmp_path: Path, which: int, deep: bool) -> None:
+    folder, paths = tmp_path / "received", six_batches(tmp_path)
+    assert [verify_inbox(folder, deep)[0]["segments"], verify_inbox(folder, deep)[1]] == [3, []]
+    path = paths[which]
+    path.write_bytes(path.read_bytes()[: frames.HEADER.size])
+    gone = f"received records {which + 2:08d}: begins with batch {2 * which + 3}, where {2 * which + 1} was"
+    (problem,) = verify_inbox(folder, deep)[1]
+    assert problem.startswith(gone)
+    path.unlink()
+    counts, problems = verify_inbox(folder, deep)
+    if which == 0:
+        assert problems == [], "`rtrl gc` deletes at the front"
+    else:
+        assert (counts["damaged"], problems) == (1, [problem])
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_a_gc_at_the_same_moment_deletes_is_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: bool
+) -> None:
+    folder, paths = tmp_path / "received", six_batches(tmp_path)
+    seen = reader._bounds
+
+    def bounds(path: Path) -> tuple[int, int]:
+        found = seen(path)
+        delete_segments(paths[:2])
+        return found
+
+    monkeypatch.setattr(reader, "_bounds", bounds)
+    assert verify_inbox(folder, deep)[1] == []
+
+
+def test_a_number_that_no_segment_has_is_no_gap(tmp_path: Path) -> None:
+    """A writer that was killed making a file takes the next number."""
+    paths = six_batches(tmp_path)
+    segment.path_of(tmp_path / "received", 4).write_bytes(paths[0].read_bytes()[:9])
+    inbox = writer(tmp_path, Vault.open(tmp_path / "keys"))
+    inbox.append([Received("k", "ada", "otel", [b"7"])])
+    inbox.close()
+    assert segment.numbers(tmp_path / "received") == [1, 2, 3, 5]
+    assert verify_inbox(tmp_path / "received", deep=True)[1] == []
 
 
 def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:

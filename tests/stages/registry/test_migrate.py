@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,28 @@ def test_a_backup_is_a_store(workspace: Workspace, store: Store, tmp_path: Path)
     (tmp_path / "copy").mkdir()
     saved.rename(tmp_path / "copy" / FILE)
     assert Store.open(tmp_path / "copy").resolve("interactions@v1").digest == data.digest
+
+
+def test_a_backup_is_its_owners_and_durable_by_name(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was 0644 under umask 022, with users' names and paths in it."""
+    opened: list[int] = []
+
+    def point(name: str) -> None:
+        if name == "db.backup.rename.before":
+            opened.append(stat.S_IMODE((tmp_path / ".copy.db.partial").stat().st_mode))
+        if name == "db.backup.rename.after":
+            monkeypatch.setattr("stages.registry.migrate.fsync_folder", synced.append)
+
+    synced: list[Path] = []
+    monkeypatch.setattr("stages.registry.migrate.faults.point", point)
+    before = os.umask(0o022)
+    try:
+        saved = migrate.backup(store.dir, tmp_path / "copy.db")
+    finally:
+        os.umask(before)
+    assert (opened, stat.S_IMODE(saved.stat().st_mode), synced) == ([0o600], 0o600, [tmp_path])
 
 
 @pytest.mark.parametrize("damage", ["no database", "truncated"])

@@ -8,12 +8,16 @@ import pytest
 
 from stages.errors import IntegrityError
 from stages.progress import Silent
+from stages.registry import gc
 from stages.registry.check import check_artifact
+from stages.registry.models import ArtifactRow
 from stages.registry.store import Store
+from stages.registry.sweep import sweep
 from stages.registry.verify import Depth, verify
 from stages.runner import run_stage
 from stages.stage import Artifact
 from stages.workspace import Workspace
+from tests.stages.registry.test_rebuilt import publish
 from tests.stages.toy import Toy
 
 
@@ -55,6 +59,37 @@ def test_each_kind_of_damage_is_found(workspace: Workspace, store: Store, name: 
     assert caught.value.hint
 
 
+class Meanwhile(Silent):
+    """Does something when verify begins a step."""
+
+    def __init__(self, step: str, act: Callable[[], object]) -> None:
+        self.step, self.act = step, act
+
+    def start(self, what: str, total: int | None = None) -> None:
+        if what.startswith(self.step):
+            self.act()
+
+
+@pytest.mark.parametrize("step", ["verifying", "reading", "rebuilding"])
+def test_what_gc_removes_at_the_same_moment_is_no_damage(store: Store, tmp_path: Path, step: str) -> None:
+    """It was called missing, with the hint to restore it from a backup, or ended verify with exit 2."""
+    made = publish(store, tmp_path / "made", 1, publish(store, tmp_path / "made", 0, None))
+    store.checkpoint_folder(made)
+    publish(store, tmp_path / "made", 2, None)
+    removed: list[ArtifactRow] = []
+    found = verify(
+        store, "full", Meanwhile(step, lambda: removed.extend(gc.collect(store, 0.0, by="me").remove))
+    )
+    assert made.digest in [row.digest for row in removed]
+    assert found.problems == []
+
+
+def test_what_goes_while_its_bytes_are_read_is_damage(workspace: Workspace, store: Store) -> None:
+    artifact = run_stage(workspace, store, Toy()).outputs["data"]
+    found = verify(store, "full", Meanwhile("reading", (artifact.path / "seed.txt").unlink))
+    assert found.problems == [f"interactions@v1: {artifact.path / 'seed.txt'} is missing"]
+
+
 def test_a_damaged_input_stops_the_run(workspace: Workspace, store: Store) -> None:
     artifact = run_stage(workspace, store, Toy()).outputs["data"]
     flip(artifact.path / "deep/text.txt")
@@ -68,6 +103,35 @@ def test_present_reads_no_bytes(workspace: Workspace, store: Store) -> None:
     flip(run_stage(workspace, store, Toy()).outputs["data"].path / "seed.txt")
     found = verify(store, "present", Silent())
     assert (found.problems, found.bytes_read, found.artifacts, found.files) == ([], 0, 2, 4)
+
+
+def test_a_store_whose_empty_folders_were_not_kept_is_one(workspace: Workspace, store: Store) -> None:
+    """As git, S3 and `rsync -m` bring it back: each command was exit 2, "name a path of the right kind"."""
+    for _ in range(2):  # objects/sha256 after what is in it
+        for folder in sorted(store.dir.rglob("*"), reverse=True):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+    assert [path for path in store.dir.iterdir() if path.is_dir()] == []
+    again = Store.open(store.dir)
+    assert gc.collect(again, 0.0, by="me").remove == []
+    run_stage(workspace, again, Toy())
+    assert verify(again, "full", Silent()).problems == []
+
+
+@pytest.mark.parametrize("folder", ["tmp", "trash", "rebuilt"])
+def test_a_file_that_is_none_of_the_stores_is_passed_over(store: Store, folder: str) -> None:
+    stray = store.dir / folder / ".gitkeep"
+    stray.parent.mkdir(exist_ok=True)
+    stray.touch()
+    assert not sweep(store)
+    assert gc.collect(store, 0.0, by="me").rebuilt == []
+    assert verify(store, "full", Silent()).problems == []
+    assert stray.exists()
+
+
+def test_a_file_among_the_objects_is_named(store: Store) -> None:
+    (store.objects / "sha256" / ".DS_Store").touch()
+    assert verify(store, "full", Silent()).problems == ["objects/sha256/.DS_Store: no artifact owns it"]
 
 
 def test_an_object_nobody_owns_is_named(store: Store) -> None:

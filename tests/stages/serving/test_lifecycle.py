@@ -139,6 +139,22 @@ def test_a_damaged_file_that_is_not_removed_yet_is_waited_for(
     assert len(seen) >= 3
 
 
+@pytest.mark.parametrize("end", [None, -2])
+def test_a_copy_of_a_workspace_that_is_served_leaves_its_engine_alone(
+    idle: StubWorld, tmp_path: Path, end: int | None
+) -> None:
+    """`rtrl serve` in a restored backup deleted the folder of the engine that runs in the original."""
+    endpoint = start_detached(idle.workspace)
+    copy = Path(shutil.copytree(idle.workspace.run_dir, tmp_path / "run", ignore=lambda *_: {"admin.sock"}))
+    path = copy / "serve.json"
+    path.write_bytes(path.read_bytes()[:end])
+    clean_up_after_killed(copy, lambda _: None)
+    assert not path.exists()
+    assert Path(endpoint.engine.temporary).is_dir()
+    stop(idle.workspace)
+    assert not Path(endpoint.engine.temporary).exists()
+
+
 @pytest.mark.parametrize("end", [None, -2, 400])
 def test_what_a_killed_one_left_is_removed_as_far_as_its_file_tells(idle: StubWorld, end: int | None) -> None:
     folders = [Path(tempfile.mkdtemp(prefix="rtrl-engine-", dir="/tmp")) for _ in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 import stat
 from pathlib import Path
@@ -21,6 +22,7 @@ from stages.progress import Silent
 from stages.records import Sampling
 from stages.registry import exports
 from stages.registry.models import EventRow
+from stages.registry.store import Store
 from stages.train.outside.handover import Exported, export_experience
 from stages.train.outside.layouts import LAYOUTS
 from tests import processes
@@ -309,6 +311,28 @@ def test_a_killed_export_is_swept_and_its_folder_never_half(world: TrainWorld) -
     assert forget(world.workspace, world.store, "u3", by="test").holdings.exports == []
     assert not Path(left.partial).exists()
     assert export(world, "trl").rows == 4  # one of the five was u3's
+
+
+def test_a_copy_of_the_workspace_leaves_alone_what_the_original_exports_now(
+    world: TrainWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl forget` and `rtrl export` in a copy removed the folder under the hands of who wrote it."""
+    mixed(world)
+    swept: list[exports.Export] = []
+
+    def copied(name: str) -> None:
+        if name == "export.data.after":
+            shutil.copytree(world.workspace.root, tmp_path / "copy")
+            copy = Store.open(tmp_path / "copy" / "store")
+            swept.extend(exports.sweep(copy, by="test"))
+            (left,) = exports.of_user(copy, "u3")
+            assert (left.state, left.there) == ("begun", True)
+
+    monkeypatch.setattr("stages.train.outside.handover.faults.point", copied)
+    result = export(world)
+    assert (tmp_path / "copy").is_dir()
+    assert swept == []
+    assert len(rows(result)) == 8
 
 
 def test_killed_after_the_rename_it_is_whole_and_said_to_be(world: TrainWorld) -> None:
