@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,28 @@ def command(
     as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
 ) -> None:
     """Say what is live, what is running, what ran last, what there is, and the newest reports' figures."""
-    from stages.monitor.standing import standing
     from stages.registry.glance import glance
     from stages.workspace import Workspace
 
     found = Workspace.find(workspace)
     seen = {"workspace": str(found.root), "serving": serving(found.run_dir), **glance(found.store_dir)}
+    warnings = []
     for line in seen["lines"]:
-        line["alarms"] = [
-            one.alarm for one in standing(found.store_dir, line["line"]) if not one.acknowledged
-        ]
-    show(as_json, envelope("status", "succeeded", metrics=seen), lambda: text(seen))
+        line["alarms"], unread = _alarms(found.store_dir, line["line"])
+        warnings += unread
+    document = envelope("status", "succeeded", metrics=seen, warnings=warnings)
+    show(as_json, document, lambda: text(seen, warnings))
+
+
+def _alarms(store_dir: Path, line: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """(those of the line that nobody has acknowledged, why they cannot be told)."""
+    from stages.errors import IntegrityError
+    from stages.monitor.standing import standing
+
+    try:
+        return [one.alarm for one in standing(store_dir, line) if not one.acknowledged], []
+    except IntegrityError as error:
+        return [], [f"line {line}: {error.message} (`rtrl verify --full`)"]
 
 
 def serving(run_dir: Path) -> dict[str, Any] | None:
@@ -55,7 +67,7 @@ def ago(moment: str | None) -> str:
     return f"{max(seconds, 0):.0f} s ago"
 
 
-def text(seen: dict[str, Any]) -> str:
+def text(seen: dict[str, Any], warnings: Sequence[str]) -> str:
     """The status for people."""
     parts = [pairs({"workspace": seen["workspace"], "serving": _serving_text(seen["serving"])})]
     if seen["lines"]:
@@ -65,6 +77,7 @@ def text(seen: dict[str, Any]) -> str:
         for line in seen["lines"]
         for alarm in line["alarms"]
     ]
+    parts += [f"{bold('WARNING')} {warning}" for warning in warnings]
     if seen["artifacts"]:
         rows = [
             (kind, each["count"], size(each["bytes"] or 0), each["newest"], ago(each["made"]))

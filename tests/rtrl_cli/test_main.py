@@ -263,6 +263,23 @@ def test_status_says_what_is_dead(tmp_path: Path) -> None:
     assert "running (dead)" in rtrl("status", "-w", str(made.root)).stdout
 
 
+def test_status_tells_of_all_else_where_a_line_state_cannot_be_read(tmp_path: Path) -> None:
+    made = Workspace.create(tmp_path / "w", "")
+    store = Store.open(made.store_dir)
+    one = checkpoint(store, tmp_path / "c", "one")
+    store.move_alias("auto", "live", one.digest, reason="init")
+    (state,) = made.store_dir.glob("objects/sha256/*/*/state.json")
+    state.chmod(0o600)
+    state.write_text("{")
+    done = rtrl("status", "-w", str(made.root), "--json")
+    assert done.returncode == 0
+    (warning,) = document(done)["warnings"]  # type: ignore[misc]
+    assert str(state) in warning
+    assert "alarms may stand in it" in warning
+    assert "checkpoint@v1" in done.stdout
+    assert f"WARNING line auto: {state}" in rtrl("status", "-w", str(made.root)).stdout
+
+
 def test_doctor_looks_at_machine_and_workspace(workspace: Workspace) -> None:
     done = rtrl("doctor", "--json", "-w", str(workspace.root))
     found = document(done)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from stages.collect.config import CollectConfig
+from stages.linestate import LineState
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 from stages.workspace import Workspace
@@ -74,14 +75,16 @@ class Toy:
 
 
 def checkpoint(store: Store, folder: Path, text: str, parent: str | None = None) -> Artifact:
-    """Publish a checkpoint and its line state made of one word."""
+    """Publish a checkpoint made of one word, and an empty line state."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "weights").write_text(text)
+    state = folder.with_name(f"{folder.name}-state")
+    LineState().save(state)
     published = store.publish_external(
         {
             "checkpoint": (Output("checkpoint", {"parent": parent}), folder),
-            "line_state": (Output("line_state", {"checkpoint": "output:checkpoint"}), folder),
+            "line_state": (Output("line_state", {"checkpoint": "output:checkpoint"}), state),
         },
         line="auto",
     )
