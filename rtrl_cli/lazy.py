@@ -33,7 +33,7 @@ TABLE: dict[str, Entry] = {
     "rollback": Entry(STAGES, "rollback", "Serve the previous checkpoint again."),
     "init": Entry(LOOP, "init", "Make a workspace."),
     "serve": Entry(LOOP, "serve", "Serve the live checkpoint and capture what is done with it."),
-    "keys": Entry(LOOP, "keys", "List, add or revoke API keys of the gateway."),
+    "keys": Entry(LOOP, "keys", "List, add or revoke API keys of the gateway; back up users' keys."),
     "simulate": Entry(LOOP, "simulate", "Let simulated users work with what is served."),
     "cycle": Entry(LOOP, "cycle", "Run the chain of stages once."),
     "monitor": Entry(LOOP, "monitor", "Show how the line behaves, cycle by cycle, and its alarms."),

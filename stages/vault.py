@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from stages.errors import InputMissingError, IntegrityError
 from stages.vault_files import aesgcm, connect, make_database, write_master
-from stages.vault_writing import NONCE, Writer, forgotten_keys, wrap_aad
+from stages.vault_writing import NONCE, Writer, forgotten_keys, owes_rewrite, wrap_aad
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -105,6 +105,8 @@ class Vault:
             raise IntegrityError(f"{path} holds {len(master)} bytes, not 32", hint="restore the master key")
         vault = cls(keys_dir, master)
         vault._probe()
+        if owes_rewrite(vault._db):
+            vault._writer.finish()
         return vault
 
     def seal(self, user: str, plaintext: bytes, aad: bytes, *, like: bytes | None = None) -> bytes:
@@ -164,22 +166,27 @@ class Vault:
         """Whether `seal` for `user` is free of disk writes right now."""
         return user in self._current
 
-    def forget(self, *users: str, patience_s: float = FORGET_S) -> int:
+    def forget(self, *users: str, patience_s: float = FORGET_S, rewrite: bool = True) -> int:
         """Destroy every key of `users`. Returns how many were destroyed; 0 means there was none.
+
+        On return no byte of them is in any file of the vault, nor of those that earlier calls destroyed.
 
         Args:
             patience_s: with other processes, which may keep the destroyed keys in the database's log.
+            rewrite: False leaves traces in the database to the next call. To remove them keeps others from
+                making keys for as long as it takes to write the database anew.
 
-        Raises DependencyDownError (13): they did for longer; or the disk takes nothing.
+        Raises DependencyDownError (13): they did for longer; or the disk takes nothing. The keys are
+        destroyed then; the next `forget`, or the next `open`, goes on with their traces.
         """
-        before, destroyed = self._writer.forget(users)
+        before, destroyed = self._writer.forget(users, rewrite=rewrite)
         with self._lock:
             if self._forgotten == before:  # else another process has forgotten somebody too: see `_recheck`
                 self._forgotten = before + destroyed
             gone = frozenset(users)
             self._current = {user: epoch for user, epoch in self._current.items() if user not in gone}
             self._keys = {known: key for known, key in self._keys.items() if known[0] not in gone}
-        self._writer.erase_log(patience_s)
+        self._writer.erase(patience_s, rewrite=rewrite)
         return destroyed
 
     def forgotten(self, user: str) -> int:

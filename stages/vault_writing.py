@@ -2,6 +2,11 @@
 
 By a connection of its own, so that only those wait for the disk, or for another process that writes, who
 want a key made or destroyed. Not for: reading keys, sealing (`stages/vault.py`).
+
+A destroyed key is overwritten where it lay (`secure_delete`), and may lie there once more all the same: when
+SQLite moves cells to a neighbouring page, their bytes stay behind in the page's free space. So the whole
+database is written anew (VACUUM), and its log emptied. That this is still to be done is noted in the
+transaction that destroys the key, as an odd `user_version`: whoever opens the vault after a kill goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,10 +55,10 @@ class Writer:
             ) from error
         faults.point("vault.create.after")
 
-    def forget(self, users: Iterable[str]) -> tuple[int, int]:
+    def forget(self, users: Iterable[str], *, rewrite: bool) -> tuple[int, int]:
         """Destroy every key of `users` at once. Returns how many of anybody's were before, and how many now.
 
-        The database's log may still hold them: `erase_log`.
+        The database's files may still hold them: `erase`, which is noted as owed with `rewrite`.
         """
         faults.point("vault.forget.before")
         with self._transaction() as db:
@@ -63,25 +68,46 @@ class Writer:
                 [(_now_ms(), user) for user in users],
             )
             destroyed = cursor.rowcount
+            if rewrite:
+                version = _version(db)
+                _set_version(db, version + 1 + version % 2)
         faults.point("vault.forget.after")
         return before, destroyed
 
-    def erase_log(self, patience_s: float) -> None:
-        """Empty the write-ahead log, which may still hold pages with the destroyed key.
+    def erase(self, patience_s: float, *, rewrite: bool) -> None:
+        """Empty the write-ahead log, which may still hold pages with a destroyed key.
 
-        Raises DependencyDownError (13): another process read in it all the time.
+        Args:
+            rewrite: write the whole database anew before, if that is owed. Others can read meanwhile.
+
+        Raises DependencyDownError (13): another process read or wrote in it all the time; or no disk space.
         """
         deadline = time.monotonic() + patience_s
-        with closing(connect(self._path)) as db:
-            # who waits for readers within SQLite keeps everybody from writing meanwhile
-            db.execute("PRAGMA busy_timeout = 0")
-            while _log_is_busy(db):
-                if time.monotonic() >= deadline:
-                    raise DependencyDownError(
-                        "the user is forgotten, but another process keeps the vault's log from being emptied",
-                        hint="run the command again when collect, train or the gateway has moved on",
-                    )
-                time.sleep(_AGAIN_S)
+        try:
+            with closing(connect(self._path)) as db:
+                # who waits for readers within SQLite keeps everybody from writing meanwhile
+                db.execute("PRAGMA busy_timeout = 0")
+                db.execute("PRAGMA temp_store = MEMORY")  # else VACUUM copies the living keys to /var/tmp
+                version = _version(db)
+                rewrite = rewrite and owes_rewrite(db)
+                if rewrite:
+                    _insist(db, "VACUUM", deadline)
+                    faults.point("vault.rewrite.after")
+                _insist(db, "PRAGMA wal_checkpoint(TRUNCATE)", deadline)
+                faults.point("vault.empty.after")
+                if rewrite:
+                    _settle(db, version)
+        except sqlite3.OperationalError as error:
+            raise DependencyDownError(
+                f"the user is forgotten, but the vault's database was not written anew: {error}",
+                hint="free as much disk space as keys/vault.db takes, and run the command again; "
+                "until then its old pages may still hold the key",
+            ) from error
+
+    def finish(self) -> None:
+        """What a killed `forget` left undone. Where somebody is in the way, whoever opens the vault next."""
+        with suppress(DependencyDownError, sqlite3.DatabaseError):
+            self.erase(0.0, rewrite=True)
 
     def close(self) -> None:
         """Close the connection."""
@@ -120,13 +146,48 @@ def forgotten_keys(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM user_keys WHERE forgotten IS NOT NULL").fetchone()[0])
 
 
-def _log_is_busy(db: sqlite3.Connection) -> bool:
+def owes_rewrite(db: sqlite3.Connection) -> bool:
+    """Whether keys were destroyed since the database was last written anew; 0 is older than this note."""
+    version = _version(db)
+    return bool(version % 2) or (version == 0 and forgotten_keys(db) > 0)
+
+
+def _settle(db: sqlite3.Connection, version: int) -> None:
+    """Nothing is owed any more, unless a key was destroyed since `version` was read."""
+    db.execute("PRAGMA busy_timeout = 30000")
+    with suppress(sqlite3.OperationalError), db:  # then it is only done once more
+        db.execute("BEGIN IMMEDIATE")
+        if _version(db) == version:
+            _set_version(db, version + 2 - version % 2)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _set_version(db: sqlite3.Connection, version: int) -> None:
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+def _insist(db: sqlite3.Connection, statement: str, deadline: float) -> None:
+    """Execute what other processes may be in the way of, until they are not."""
+    while _is_busy(db, statement):
+        if time.monotonic() >= deadline:
+            raise DependencyDownError(
+                "the user is forgotten, but another process keeps the vault's log from being emptied",
+                hint="run the command again when collect, train or the gateway has moved on",
+            )
+        time.sleep(_AGAIN_S)
+
+
+def _is_busy(db: sqlite3.Connection, statement: str) -> bool:
     try:
-        return bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        row = db.execute(statement).fetchone()
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
         return True
+    return row is not None and bool(row[0])
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""`rtrl keys list | add | set | revoke`: who may use the gateway."""
+"""`rtrl keys list | add | set | rotate | revoke`: who may use the gateway; `rtrl keys backup`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List, add, change or revoke API keys of the gateway.",
+    help="List, add, change or revoke API keys of the gateway; back up the keys that seal users' data.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is called: a client, a team.")]
@@ -197,3 +197,26 @@ def revoke(
 
     ApiKeys.revoke(_keys_dir(workspace), name)
     show(as_json, envelope("keys revoke", "succeeded", metrics={"name": name}), lambda: f"{name} is revoked")
+
+
+@app.command()
+def backup(
+    to: Annotated[
+        Path, typer.Option("--to", help="File, or a folder for a vault.db; the copy there is replaced.")
+    ],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    workspace: options.Workspace = None,
+) -> None:
+    """Copy the keys that seal users' data, while others use them; without the master key.
+
+    After each backup of the data, and after each `rtrl forget`. Exit 12: the copy there has keys that are
+    lost here.
+    """
+    from stages.vault_backup import backup as copy
+    from stages.workspace import Workspace
+
+    found = Workspace.find(workspace)
+    saved, users = copy(found.root, found.keys_dir, to)
+    metrics = {"backup": str(saved), "bytes": saved.stat().st_size, "users": users}
+    show(as_json, envelope("keys backup", "succeeded", metrics=metrics), lambda: str(saved))

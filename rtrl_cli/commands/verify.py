@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,11 @@ from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, size
 from rtrl_cli.stage import open_store
 from stages.wording import count
+
+if TYPE_CHECKING:
+    from stages.registry.store import Store
+    from stages.vault_check import VaultCheck
+    from stages.workspace import Workspace
 
 HINT = "restore what is damaged from a backup; docs/registry.md says how"
 Seed = Annotated[
@@ -45,17 +50,17 @@ def command(
     from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
-    from stages.vault_check import check_vault
 
     started = time.monotonic()
     found, store = open_store(workspace)
     chosen = Depth.full if full else depth
+    deep = chosen is not Depth.present
     with make_progress(quiet) as progress:
         drawn_by = _of_the_day() if seed is None else seed
         result = verify(store, chosen.value, progress, seed=drawn_by)
-        spool = verify_spool(found.spool_dir, deep=chosen is not Depth.present)
-        received, damaged = verify_inbox(found.inbox_dir, deep=chosen is not Depth.present)
-        vault = check_vault(found.keys_dir, deep=chosen is not Depth.present)
+        spool = verify_spool(found.spool_dir, deep=deep)
+        received, damaged = verify_inbox(found.inbox_dir, deep=deep)
+        vault = _check_keys(found, store, deep=deep)
     problems = [*result.problems, *spool.problems, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
@@ -84,6 +89,16 @@ def command(
 def _of_the_day() -> int:
     """A seed that is another one each day: what is read again and again leaves the rest unread for ever."""
     return datetime.now(UTC).toordinal()
+
+
+def _check_keys(workspace: Workspace, store: Store, *, deep: bool) -> VaultCheck:
+    """After all else that is checked: what is sealed while this runs has a key by now."""
+    from stages.sealed_users import samples, sealed_users
+    from stages.vault_check import check_vault
+
+    users = sealed_users(workspace, store, deep=deep)
+    opened = samples(workspace.spool_dir) if deep else ()
+    return check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
 
 
 def _document(

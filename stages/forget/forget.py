@@ -1,7 +1,7 @@
 """Destroys a user's keys, puts that on record, and lists what held the user's data.
 
-    1. the keys of the user's waiting events, then the user's own     keys/vault.db, one transaction each
-    2. the vault's write-ahead log is emptied                          no page with the key is left
+    1. the keys of the user's waiting events, and the user's own      keys/vault.db, one transaction
+    2. the vault's database is written anew, and its log emptied       no page with a key is left
     3. an event `user ... forgotten` in the registry                   who, when, why; no content
 
 What killed exports left behind is removed on the way; whole ones are listed, they hold the data unsealed.
@@ -82,7 +82,7 @@ def forget(
     Raises:
         UnknownUserError: (exit 5) no such name.
         InputMissingError: (exit 5) the workspace has no vault.
-        DependencyDownError: (exit 13) the key is destroyed but the vault's log could not be emptied: again.
+        DependencyDownError: (exit 13) the key is destroyed but its traces are not yet: again.
     """
     if not dry_run:
         exports.sweep(store, by=by)
@@ -97,7 +97,7 @@ def forget(
         pending, shared = names.waiting(workspace, user)
         living = sum(not key.forgotten for key in keys) + len(pending)
         if not dry_run:
-            living = sum(vault.forget(name) for name in (*pending, user))
+            living = vault.forget(*pending, user)
     finally:
         vault.close()
     now = names.history(workspace, user)

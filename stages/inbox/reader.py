@@ -77,6 +77,10 @@ class Inbox:
         """How many batches are sealed for a user; nothing is opened."""
         return sum(found.batch.user == user for found in self._found(LAST, Left()))
 
+    def users(self) -> set[str]:
+        """Users for whom batches are sealed; nothing is opened."""
+        return {found.batch.user for found in self._found(LAST, Left())}
+
     def logs(self, vault: Vault, last: int, left: Left) -> Iterator[tuple[str, MemoryLog, Sender]]:
         """(kind, log, whose) of each sender's records of a kind, in the order in which they came.
 

@@ -64,10 +64,11 @@ def forget_keys(vault: Vault, users: Sequence[str]) -> None:
     """Destroy the keys of events that no longer wait. Only after what replaces them survives a power cut.
 
     On a full disk it is left for the next writer (`left_over`). The disk's thread calls it, for which others
-    wait: whoever reads in the vault's log all the time is left to whoever forgets next.
+    wait: whoever reads in the vault's log all the time is left to whoever forgets a user next, and so are
+    traces within the database.
     """
     with contextlib.suppress(DependencyDownError, sqlite3.OperationalError):
-        vault.forget(*users, patience_s=_PATIENCE_S)
+        vault.forget(*users, patience_s=_PATIENCE_S, rewrite=False)
 
 
 def left_over(vault: Vault, pending: Pending) -> list[str]:

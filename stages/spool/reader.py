@@ -140,6 +140,11 @@ class Spool:
         """A reader of payloads that puts full prompts together; keep it for a whole pass."""
         return ChainReader(vault, self.record)
 
+    def oldest(self) -> dict[str, str]:
+        """By user, the id of the oldest generation that has content (no-train ones have none)."""
+        query = "SELECT user, id, min(seq) FROM generations WHERE plain = 0 GROUP BY user"
+        return {user: generation_id for user, generation_id, _ in self._index.rows(query)}
+
     def segments(self) -> list[SegmentRow]:
         """The segments that are there, oldest first."""
         return self._index.segments()

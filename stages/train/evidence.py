@@ -27,8 +27,11 @@ from stages.train.edges import cut_on_edge
 from stages.train.forward import Budget, score
 from stages.train.proof import Tolerance, prove
 from stages.train.routing import Decisions, report, warnings
+from stages.vault import Vault
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from transformers import PreTrainedModel
 
     from stages.registry.store import Store
@@ -52,9 +55,9 @@ class Evidence:
     routing: dict[str, Any] = field(default_factory=dict)  # of a mixture-of-experts model: what was replayed
 
 
-def batch_digest(batch: Batch) -> str:
+def batch_digest(batch: Batch, purpose: bytes = b"") -> str:
     """sha256 (hex) over the batch's episodes, tokens and logged logprobs."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(purpose)
     for episode in batch.episodes:
         digest.update(f"{episode.episode_id}\0{episode.reward!r}\0{episode.stratum}\0".encode())
     for row in batch.rows:
@@ -62,6 +65,19 @@ def batch_digest(batch: Batch) -> str:
         if row.routing is not None:
             digest.update(row.routing.experts.tobytes() + row.routing.known.tobytes())
     return digest.hexdigest()
+
+
+def scores_key(batch: Batch, keys_dir: Path) -> bytes:
+    """The key for a batch's scores, made of all that is sealed in it, and of the vault's master key.
+
+    So who cannot open the batch any more, as a user of it was forgotten, cannot make it: nor can they read
+    the tokens off the scores that a killed run left. It is written nowhere.
+    """
+    vault = Vault.open(keys_dir)
+    try:
+        return bytes.fromhex(vault.pseudonym(batch_digest(batch, b"rtrl-train-scores/1").encode()))
+    finally:
+        vault.close()
 
 
 def check_tokenizers(batch: Batch, parent: Artifact, store: Store) -> None:
@@ -102,13 +118,13 @@ def gather(
     Takes the scores of an earlier attempt from the scratch folder when they are of this batch.
     Raises IntegrityError with a diagnosis when the proof fails.
     """
-    digest = batch_digest(batch)
     path = ctx.scratch / resume.SCORES
-    found = ranks.told(resume.load(path, digest) if ranks.is_first() else None)
+    key = scores_key(batch, ctx.workspace.keys_dir) if ranks.is_first() else b""
+    found = ranks.told(resume.load(path, key) if ranks.is_first() else None)
     if found is None or found[1]["parent"] != parent.digest:
         tensors, about = _score(batch, parent, anchor, tolerance, budget, load, ctx)
         if ranks.is_first():
-            resume.save(path, tensors, {"batch": digest, "parent": parent.digest, **about})
+            resume.save(path, key, tensors, {"parent": parent.digest, **about})
     else:
         tensors, about = found
     arrays = {name: value.numpy() for name, value in tensors.items()}

@@ -2,13 +2,14 @@
 
 In the run's scratch folder (kept between attempts with the same fingerprint, removed on success):
 
-    scores.safetensors   logprobs of the batch's tokens under parent and anchor
+    scores.sealed        logprobs of the batch's tokens under parent and anchor: with the checkpoint at hand,
+                         the tokens can be read off them, so they are encrypted as the tokens are
     step-N/              trained weights and Adam moments after N steps, as torch.distributed.checkpoint
                          writes them (every process its shards), and about.json: what was logged so far
 
-Both appear whole, by write, fsync, rename, and carry the digest of the batch; of another batch they are
-ignored. A step is read by another number of processes than wrote it. Float32 throughout: what is read
-back is bit for bit what was written.
+Both appear whole, by write, fsync, rename. Steps carry the digest of the batch, scores open with a key that
+is made of it; of another batch they are ignored. A step is read by another number of processes than wrote
+it. Float32 throughout: what is read back is bit for bit what was written.
 """
 
 from __future__ import annotations
@@ -26,24 +27,28 @@ from typing import Any
 from torch import Tensor
 
 from stages import faults
-from stages.modelio import disk_errors
 from stages.train import ranks
+from stages.vault_files import aesgcm
+from stages.vault_writing import NONCE
 
-SCORES = "scores.safetensors"
+SCORES = "scores.sealed"
 STEP = "step"
 ABOUT = "about.json"
+_PIECE = 1 << 30  # bytes that are encrypted at once
+_TAG = 16  # bytes of AES-GCM's
 
 
-def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Replace the file `path` atomically and durably. `about` is small JSON kept in its metadata."""
-    from safetensors.torch import save_file
+def save(path: Path, key: bytes, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Replace the file `path` atomically and durably, encrypted. `about` is small JSON kept with them."""
+    from safetensors.torch import save as packed
 
     name = path.name.partition(".")[0]
     temporary = path.with_name(f".{path.name}.tmp")
     faults.point(f"train.{name}.write.before")
     values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    with disk_errors():
-        save_file(values, temporary, metadata={"about": json.dumps(about, sort_keys=True)})
+    plain = json.dumps(about, sort_keys=True).encode() + b"\n" + packed(values)
+    with temporary.open("wb") as file:
+        file.writelines(_sealed(plain, key))
     faults.point(f"train.{name}.fsync.before")
     _fsync(temporary)
     faults.point(f"train.{name}.rename.before")
@@ -52,21 +57,41 @@ def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) ->
     faults.point(f"train.{name}.rename.after")
 
 
-def load(path: Path, batch: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """(tensors, about) of a file that was saved for this batch digest; None when there is none.
+def load(path: Path, key: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """(tensors, about) of a file that was saved with this key; None when there is none.
 
     A file that cannot be read is none: it only saves time.
     """
-    from safetensors import SafetensorError, safe_open
+    from cryptography.exceptions import InvalidTag
+    from safetensors.torch import load as unpacked
 
     try:
-        with safe_open(path, framework="pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
-            if about.get("batch") != batch:
-                return None
-            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError):
+        plain = _opened(path.read_bytes(), key)
+    except (OSError, InvalidTag, ValueError):
         return None
+    about, _, tensors = plain.partition(b"\n")
+    return unpacked(tensors), json.loads(about)
+
+
+def _sealed(plain: bytes, key: bytes) -> Iterator[bytes]:
+    """Piece by piece, as AES-GCM takes less than 2 GiB at once; each is bound to its place among them all."""
+    for start in range(0, len(plain), _PIECE):
+        nonce, place = os.urandom(NONCE), f"{start}/{len(plain)}".encode()
+        yield nonce + aesgcm(key).encrypt(nonce, plain[start : start + _PIECE], place)
+
+
+def _opened(data: bytes, key: bytes) -> bytes:
+    """What `_sealed` sealed. Raises InvalidTag, or ValueError, when it is not that, and all of it."""
+    if not data:
+        raise ValueError("an empty file")
+    whole = NONCE + _PIECE + _TAG
+    total = len(data) - -(-len(data) // whole) * (NONCE + _TAG)
+    return b"".join(
+        aesgcm(key).decrypt(
+            data[at : at + NONCE], data[at + NONCE : at + whole], f"{number * _PIECE}/{total}".encode()
+        )
+        for number, at in enumerate(range(0, len(data), whole))
+    )
 
 
 def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:

@@ -10,7 +10,16 @@ import msgspec
 from cursorbench.sessions import items as said
 from cursorbench.sessions.invalid_calls import fault_of, tells
 from stages.collect.logs.state import Session
-from stages.records import CallError
+from stages.records import CallError, ToolCall
+
+
+def call_of(session: Session, item: said.ToolUse) -> ToolCall:
+    """A call as it is recorded, in the clear: without what is the model's text.
+
+    So is the name of a tool that does not exist, or may not: of a call that was none.
+    """
+    fault = fault_of_use(session, item)
+    return ToolCall(item.id, "" if fault in ("unknown_tool", "unparsable") else item.name, "", fault)
 
 
 def fault_of_use(session: Session, item: said.ToolUse) -> CallError:
@@ -35,6 +44,7 @@ def fault_of_end(session: Session, item: said.ToolEnd, tool: str) -> str:
         if item.id and call.id == item.id:
             if turn is None or call.error not in ("", "untold"):
                 return ""
-            turn.calls[n] = msgspec.structs.replace(call, error=fault)
+            name = "" if fault == "unknown_tool" else call.name
+            turn.calls[n] = msgspec.structs.replace(call, error=fault, name=name)
             return f"invalid_calls:{fault}"
     return "invalid_calls_told_late"

@@ -19,11 +19,11 @@ from stages.collect.logs.answers import OPEN, Answer, Answers
 from stages.collect.logs.clock import Clock
 from stages.collect.logs.early import Early
 from stages.collect.logs.edits import KeptEdits, repository_of
-from stages.collect.logs.faults import fault_of_end, fault_of_use
+from stages.collect.logs.faults import call_of, fault_of_end
 from stages.collect.logs.names import session_name
 from stages.collect.logs.state import Episode, Happened, Record, Session, Turn, owner_of, sampled
 from stages.inbox.records import NOBODY, Sender
-from stages.records import Event, EventType, ToolCall
+from stages.records import Event, EventType
 from stages.verdicts import Verdicts, name_of
 
 
@@ -175,7 +175,7 @@ class Turns:
         turn.model = session.model = item.model or turn.model or session.model
         if isinstance(item, said.ToolUse):
             self.counts["tool_calls"] += 1
-            turn.calls.append(ToolCall(item.id, item.name, "", fault_of_use(session, item)))
+            turn.calls.append(call_of(session, item))
             if item.id:
                 session.calls[item.id] = (item.name, episode.last, episode.id)
             return

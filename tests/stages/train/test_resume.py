@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import errno
 import resource
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from stages.train import resume
+from stages.train.config import TrainConfig
+from stages.train.evidence import batch_digest, scores_key
+from stages.train.load import load_batch
+from tests import processes
+from tests.stages.train.world import TrainWorld
 
 
 def read(scratch: Path, batch: str) -> tuple[dict[str, object] | None, torch.Tensor]:
@@ -18,17 +25,36 @@ def read(scratch: Path, batch: str) -> tuple[dict[str, object] | None, torch.Ten
 
 
 def test_scores_are_of_this_batch_or_none(tmp_path: Path) -> None:
-    path = tmp_path / resume.SCORES
-    assert resume.load(path, "mine") is None
+    """ "Of this batch" is: with a key that is made of it."""
+    path, mine, other = tmp_path / resume.SCORES, bytes(32), bytes(31) + b"1"
+    assert resume.load(path, mine) is None
     logp = torch.tensor([-0.25, -torch.inf])
-    resume.save(path, {"parent": logp}, {"batch": "mine", "proof": {"n": 2}})
-    found = resume.load(path, "mine")
+    resume.save(path, mine, {"parent": logp}, {"batch": "mine", "proof": {"n": 2}})
+    found = resume.load(path, mine)
     assert found is not None
     assert torch.equal(found[0]["parent"], logp)
     assert found[1] == {"batch": "mine", "proof": {"n": 2}}
-    assert resume.load(path, "other") is None
+    assert resume.load(path, other) is None
+    assert logp.numpy().tobytes() not in path.read_bytes()
     path.write_bytes(path.read_bytes()[:-4])
-    assert resume.load(path, "mine") is None
+    assert resume.load(path, mine) is None
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 1 << 30])
+def test_scores_are_sealed_in_pieces_as_more_than_2_gib_cannot_be_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(resume, "_PIECE", piece)
+    path, logp = tmp_path / resume.SCORES, torch.arange(5.0)
+    resume.save(path, bytes(32), {"parent": logp}, {"proof": {"n": 2}})
+    found = resume.load(path, bytes(32))
+    assert found is not None
+    assert torch.equal(found[0]["parent"], logp)
+    data = path.read_bytes()
+    whole = 12 + piece + 16
+    for other in (b"", data[:whole], data[whole:], data[whole:] + data[:whole]):
+        path.write_bytes(other)
+        assert (resume.load(path, bytes(32)) is None) == (other != data)
 
 
 def test_the_last_step_of_this_batch_is_gone_on_with(tmp_path: Path) -> None:
@@ -67,3 +93,29 @@ def test_a_step_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     assert read(tmp_path, "mine")[0] is None
     (tmp_path / "step-1" / resume.ABOUT).write_text("{")
     assert read(tmp_path, "mine")[0] is None
+
+
+def test_what_a_killed_run_leaves_of_its_scores_opens_with_the_whole_batch_only(
+    world: TrainWorld,
+) -> None:
+    """With the checkpoint, a sampled token can be told by its logprob: a forgotten user's text was."""
+    told = world.episodes(12)
+    world.experience(told)
+    inputs = world.train(dry_run=True).inputs
+    fault = {"RTRL_FAULT": "train.step.rename.before"}
+    killed = processes.python("tests.stages.train.world", str(world.root), env=fault)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    keys, config = world.workspace.keys_dir, TrainConfig()
+    batch = load_batch(inputs, config, world.workspace, world.store)
+    [path] = (world.workspace.store_dir / "scratch").glob(f"*/{resume.SCORES}")
+    found = resume.load(path, scores_key(batch, keys))
+    assert found is not None
+    logp = found[0]["parent"].numpy()
+    assert np.allclose(logp, batch.logged, atol=1e-3)
+    left = [one.read_bytes() for one in path.parent.rglob("*") if one.is_file()]
+    assert not any(logp[n : n + 2].tobytes() in data for data in left for n in range(len(logp) - 1))
+    assert scores_key(batch, keys).hex() != world.vault.pseudonym(batch_digest(batch).encode())
+    world.vault.forget(told[0].user)
+    others = load_batch(inputs, config, world.workspace, world.store)
+    assert len(others.episodes) == len(batch.episodes) - sum(one.user == told[0].user for one in told)
+    assert resume.load(path, scores_key(others, keys)) is None

@@ -28,6 +28,8 @@ def called(kind: str, agent: str, tool: str, text: str, outcome: Any = "error", 
     errors = [call.error for call in one.generation.tool_calls]
     known = sum(error not in ("", "untold") for error in errors)
     assert one.generation.invalid_tool_calls == (None if not known and "untold" in errors else known)
+    first = one.generation.tool_calls[0]
+    assert first.name == ("" if first.error == "unknown_tool" else tool), "a made-up name is the model's text"
     return errors
 
 
@@ -82,6 +84,12 @@ def test_of_agents_whose_logs_never_say_it_is_not_known_whether_a_call_was_valid
     assert called("continue", "continue", "edit", "No such tool available: edit") == ["untold", "untold"]
     assert called("openai-log", "", "edit", "", outcome="ok", checked="ok") == ["", "untold"]
     assert called("openai-log", "", "edit", "", outcome="ok", checked="schema") == ["schema", "untold"]
+
+
+def test_the_name_of_a_tool_that_was_not_declared_is_not_recorded() -> None:
+    """`called` looks at the name: it stayed readable in an artifact when its user was forgotten."""
+    name = "look up the diagnosis of Maria"
+    assert called("openai-log", "", name, "", outcome="ok", checked="unknown_tool")[0] == "unknown_tool"
 
 
 def test_a_fault_that_is_told_when_its_generation_is_complete_is_counted() -> None:

@@ -194,6 +194,7 @@ def test_a_call_that_does_not_parse_is_invalid() -> None:
     (one,) = generations(records)
     assert one.generation.invalid_tool_calls == 1
     assert [call.error for call in one.generation.tool_calls] == ["unparsable", ""]
+    assert [call.name for call in one.generation.tool_calls] == ["", "edit"]
 
 
 def test_thumbs_find_their_answer_also_from_another_file() -> None:

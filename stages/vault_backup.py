@@ -1,0 +1,96 @@
+"""A copy of the users' keys, for `rtrl keys backup`: whole, in one file, in place of the copy before it.
+
+Made while others use the vault, whose newest keys are in its log and not in the file. It holds what the vault
+holds now and nothing besides, so who is forgotten is gone with the next copy. Not for: `master.key`, which
+never changes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from stages import faults
+from stages.errors import IntegrityError, UsageError
+from stages.spool.segment import sync_folder
+from stages.vault import DATABASE_FILE, Vault
+from stages.vault_files import connect
+from stages.wording import count
+
+_Key = tuple[str, int, int]  # user, epoch, when it was made
+
+
+def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
+    """Copy the vault in `keys_dir` of the workspace `root` to a file (or into a folder). Safe against kills.
+
+    Returns the file, and how many users have a key in it.
+
+    Raises:
+        UsageError: (exit 2) `to` is in the workspace, in no folder, or another file than a copy.
+        IntegrityError: (exit 12) the vault is damaged, or lacks keys that the copy there has.
+        InputMissingError, DependencyDownError: as `Vault.open`.
+    """
+    target = _target(root, to)
+    vault = Vault.open(keys_dir)  # finishes what a killed `forget` left, and tries the master key
+    vault.close()
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(connect(keys_dir / DATABASE_FILE)) as db:
+            db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("VACUUM INTO ?", (str(partial),))
+        living, keys = _read(partial)
+        if target.exists():
+            _refuse_older(target, keys)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        faults.point("vault.backup.rename.before")
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+    return target, living
+
+
+def _target(root: Path, to: Path) -> Path:
+    path = to.expanduser().absolute()
+    target = path / DATABASE_FILE if path.is_dir() else path
+    if target.resolve().is_relative_to(root.resolve()):
+        raise UsageError(
+            f"{target} is inside the workspace, whose backups must hold no keys",
+            hint="name a file elsewhere with --to",
+        )
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", hint="make it first")
+    return target
+
+
+def _read(path: Path) -> tuple[int, set[_Key]]:
+    """How many keys of a copy live, and all of them."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+        found = [row[0] for row in db.execute("PRAGMA integrity_check(1)").fetchall()]
+        if found != ["ok"]:
+            raise IntegrityError(
+                f"{path} is damaged: {found[0]}",
+                hint="remove the file if it is an old copy; `rtrl verify --full` looks at keys/",
+            )
+        rows = db.execute("SELECT user, epoch, created, forgotten IS NULL FROM user_keys").fetchall()
+    return sum(row[3] for row in rows), {(row[0], row[1], row[2]) for row in rows}
+
+
+def _refuse_older(target: Path, keys: set[_Key]) -> None:
+    """Raises when the copy that would be replaced has keys that are nowhere else."""
+    try:
+        lost = _read(target)[1] - keys
+    except sqlite3.DatabaseError as error:
+        raise UsageError(f"{target} is there, and no copy of keys", hint="name another file") from error
+    if lost:
+        raise IntegrityError(
+            f"{target} has {count(len(lost), 'key')} that keys/ lacks: it may be all that is left of them",
+            hint="keys/ was put back from an older copy, or is another workspace's; keep the file, and name "
+            "another one",
+        )
