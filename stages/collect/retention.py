@@ -72,8 +72,8 @@ def delete(
 
 
 def received(workspace: Workspace, store: Store, keep_days: float, now: float) -> list[Path]:
-    """Segments of received records that are old and that a `collect --received` has taken."""
-    taken = (one.meta.get("source") or {} for one in store.all_of("interactions", removed=True))
+    """Segments of received records that are old and that are in the artifact of a `collect --received`."""
+    taken = (one.meta.get("source") or {} for one in store.all_of("interactions"))
     collected = max((told.get("received", {}).get("last_seq", 0) for told in taken), default=0)
     return old_segments(workspace.inbox_dir, keep_days, now, collected)
 

@@ -2,7 +2,9 @@
 
 Kept, and why: aliases, the live and the last three deployments of a line, pins, inputs of running
 runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
-candidate leaves it usable), whatever is younger than `keep_days`; and what any of these refers to:
+candidate leaves it usable), whatever is younger than `keep_days`; what was collected from session logs or
+telemetry, which may be nowhere else any more, and the newest experience of each, unless it is older than
+`keep_log_days`; and what any of these refers to:
 bases of deltas, the line state beside a checkpoint or an experience, the interactions of an experience,
 a deployment's report. Of a checkpoint that is kept also its line states with an alarm that nobody has
 acknowledged: it blocks the gate. A checkpoint's parent is not kept for the child's sake, unless the
@@ -39,7 +41,7 @@ from stages.registry.models import (
     RunOutputRow,
     RunRow,
 )
-from stages.registry.states import now, record, transition
+from stages.registry.states import transition
 from stages.registry.sweep import sweep
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 LAST_DEPLOYMENTS = 3
 SCRATCH_DAYS = 7.0
+COLLECTED = "collected from session logs or telemetry"
 
 
 @dataclass
@@ -66,17 +69,17 @@ class Plan:
         return sum(row.bytes or 0 for row in self.remove) + sum(size for _, size in self.rebuilt)
 
 
-def plan(store: Store, keep_days: float) -> Plan:
-    """What may go. Changes nothing."""
+def plan(store: Store, keep_days: float, keep_log_days: float | None = None) -> Plan:
+    """What may go. Changes nothing. What came from logs or telemetry stays for ever by default."""
     with store.read() as session:
-        decided = _plan(store, session, keep_days)
+        decided = _plan(store, session, keep_days, keep_log_days)
         kept = _digests(session)
     kept -= {row.digest or "" for row in decided.remove}
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     return decided
 
 
-def collect(store: Store, keep_days: float, *, by: str) -> Plan:
+def collect(store: Store, keep_days: float, keep_log_days: float | None = None, *, by: str) -> Plan:
     """Remove what the plan says, decided anew in the transaction that tombstones it.
 
     Raises:
@@ -86,7 +89,7 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
         raise UsageError("this is a scratch store", hint="delete its folder when you are done with it")
     sweep(store)
     with store.write("gc") as session:
-        decided = _plan(store, session, keep_days)
+        decided = _plan(store, session, keep_days, keep_log_days)
         for row in decided.remove:
             assert row.id is not None
             transition(session, ArtifactRow, row.id, "committed", "tombstoned", by=by)
@@ -109,7 +112,7 @@ def _digests(session: Session) -> set[str]:
     return {digest for digest in session.exec(query) if digest is not None}
 
 
-def _plan(store: Store, session: Session, keep_days: float) -> Plan:
+def _plan(store: Store, session: Session, keep_days: float, keep_log_days: float | None) -> Plan:
     rows = {
         row.id: row
         for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
@@ -117,6 +120,7 @@ def _plan(store: Store, session: Session, keep_days: float) -> Plan:
     }
     in_use = _in_use(session, rows)
     found = Plan(keep=_roots(session, rows, keep_days, in_use))
+    _keep_collected(rows, found.keep, keep_log_days)
     found.in_use = {rows[row_id].digest or "" for row_id in in_use if row_id in rows}
     _follow(session, rows, found.keep)
     _keep_alarms(store, rows, found.keep)
@@ -154,7 +158,7 @@ def _roots(
         if alias.artifact_id in rows
     }
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    young = (datetime.now(UTC) - timedelta(days=keep_days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    young = _days_ago(keep_days)
     for row_id, row in rows.items():
         version = row.version or 0
         if version > newest.get((row.line, row.kind), (0, 0))[0]:
@@ -166,6 +170,32 @@ def _roots(
     for _, row_id in newest.values():
         keep.setdefault(row_id, "the newest of its kind")
     return {row_id: why for row_id, why in keep.items() if row_id in rows}
+
+
+def _days_ago(days: float) -> str:
+    """As `created_at` has it."""
+    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _keep_collected(rows: dict[int, ArtifactRow], keep: dict[int, str], keep_log_days: float | None) -> None:
+    """Add interactions of no checkpoint, which is to say of logs or telemetry, and the newest experience of
+    each: the logs may have left the disk since, and what was received goes once it is in an artifact."""
+    since = "" if keep_log_days is None else _days_ago(keep_log_days)
+    waiting: set[str] = set()
+    for row_id, row in rows.items():
+        if (
+            row.kind == "interactions"
+            and row.created_at >= since
+            and json.loads(row.meta).get("checkpoint") == ""
+        ):
+            keep.setdefault(row_id, COLLECTED)
+            waiting.add(row.digest or "")
+    for row_id in sorted(rows, reverse=True):  # as they were made, the newest first
+        if rows[row_id].kind == "experience" and waiting:
+            of = waiting.intersection(json.loads(rows[row_id].meta).get("interactions", ()))
+            if of:
+                keep.setdefault(row_id, COLLECTED)
+                waiting -= of
 
 
 def _keep_deployments(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
@@ -244,29 +274,3 @@ def _references(session: Session, row: ArtifactRow) -> list[tuple[str, str]]:
         )
         found += [(digest, f"line state of {name}") for digest in session.exec(siblings) if digest]
     return found
-
-
-def pin(store: Store, digest: str, *, by: str, reason: str) -> None:
-    """Keep an artifact whatever happens. Pinning again replaces the reason."""
-    with store.write("pin") as session:
-        row = session.exec(
-            select(ArtifactRow).where(ArtifactRow.digest == digest, ArtifactRow.state == "committed")
-        ).one()
-        assert row.id is not None
-        session.merge(PinRow(artifact_id=row.id, by=by, reason=reason, at=now()))
-        record(session, "pin", digest, "", "pinned", by=by, data={"reason": reason})
-
-
-def unpin(store: Store, digest: str, *, by: str) -> bool:
-    """Undo a pin. Returns whether there was one."""
-    with store.write("pin") as session:
-        row = session.exec(
-            select(PinRow)
-            .join(ArtifactRow, col(ArtifactRow.id) == PinRow.artifact_id)
-            .where(ArtifactRow.digest == digest)
-        ).first()
-        if row is None:
-            return False
-        session.delete(row)
-        record(session, "pin", digest, "pinned", "", by=by)
-    return True

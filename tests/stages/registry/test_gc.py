@@ -9,7 +9,7 @@ import pytest
 
 from stages import locks
 from stages.errors import UsageError
-from stages.registry import gc
+from stages.registry import gc, pins
 from stages.registry.runs import begin_run
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -95,7 +95,7 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     delta = store.publish_external(
         {"x": (Output("report", {}, base=base.digest), tmp_path / "a")}, line="auto"
     )["x"]
-    gc.pin(store, pinned.digest, by="me", reason="paper")
+    pins.pin(store, pinned.digest, by="me", reason="paper")
     with locks.hold(store.run_lock_path("r"), what="run r", run="r"):
         begin_run(store, "r", stage="distill", line="auto", inputs={"i": busy}, config={}, extra={}, seed=0)
         why = reasons(store)
@@ -108,11 +108,38 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     assert old.ref not in why
     assert not old.path.exists()
     assert store.artifact(old.digest) is None
-    assert gc.unpin(store, pinned.digest, by="me")
-    assert not gc.unpin(store, pinned.digest, by="me")
+    assert pins.unpin(store, pinned.digest, by="me")
+    assert not pins.unpin(store, pinned.digest, by="me")
     gc.collect(store, 0.0, by="me")
     assert store.artifact(pinned.digest) is None
     assert store.artifact(fresh.digest) == fresh
+
+
+def test_what_was_collected_from_logs_stays_until_an_age_is_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs of the first collect left the disk, and the weekly gc took the only copy with it."""
+    folder = tmp_path / "a"
+    monkeypatch.setattr("stages.registry.publish.now", lambda: "2001-01-01T00:00:00.000000Z")
+    ada = publish(store, folder, "interactions", "ada", checkpoint="")
+    before = publish(store, folder, "experience", "before", checkpoint="", interactions=[ada.digest])
+    again = publish(store, folder, "experience", "again", checkpoint="", interactions=[ada.digest])
+    monkeypatch.undo()
+    ben = publish(store, folder, "interactions", "ben", checkpoint="")
+    both = publish(store, folder, "experience", "both", checkpoint="", interactions=[ben.digest])
+    served = publish(store, folder, "interactions", "served", checkpoint="sha256:" + "0" * 64)
+    publish(store, folder, "interactions", "newest", checkpoint="sha256:" + "0" * 64)
+    why = reasons(store)
+    assert {one.ref for one in (before, served)}.isdisjoint(why)
+    assert {why[one.ref] for one in (ada, again, ben)} == {gc.COLLECTED}
+    gc.collect(store, 0.0, by="cron")
+    assert {one.ref for one in (ada, again, ben, both) if one.path.is_dir()} == {
+        ada.ref, again.ref, ben.ref, both.ref,
+    }  # fmt: skip
+    gc.collect(store, 0.0, 30.0, by="me")
+    assert [one.path.is_dir() for one in (ada, again, ben, both)] == [False, False, True, True]
+    gc.collect(store, 0.0, 0.0, by="me")
+    assert [one.path.is_dir() for one in (ben, both)] == [True, True], "the newest experience, and its data"
 
 
 def test_an_experience_that_stays_can_be_trained_on(store: Store, tmp_path: Path) -> None:
