@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cursorbench.errors import UsageError
+from stages.collect.older import problem_of
 from stages.collect.position import settled_before
 from stages.inbox.reader import old_segments
 from stages.registry.gc import LAST_DEPLOYMENTS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 ACTIVE, YOUNG = "being written", "younger than {:g} days"
+OLDER = "the spool is older than the registry: `rtrl verify` says what to do"
 OPEN, WAITING = "a collect of line {} may still need it", "an event in it waits for its generation"
 
 
@@ -52,6 +54,8 @@ def plan(
         return Retention()
     spool = Spool.open(workspace.spool_dir)
     try:
+        if problem_of(store, workspace.spool_dir):
+            return Retention(kept=Counter({OLDER: len(spool.segments())}))
         return _plan(spool, *settled(workspace, store, retired), keep_days, now)
     finally:
         spool.close()
