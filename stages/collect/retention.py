@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,16 @@ def delete(
 
 
 def received(workspace: Workspace, store: Store, keep_days: float, now: float) -> list[Path]:
-    """Segments of received records that are old and that are in the artifact of a `collect --received`."""
-    taken = (one.meta.get("source") or {} for one in store.all_of("interactions"))
-    collected = max((told.get("received", {}).get("last_seq", 0) for told in taken), default=0)
-    return old_segments(workspace.inbox_dir, keep_days, now, collected)
+    """Segments of received records that are old and that are in the artifact of a `collect --received`.
+
+    By number and time: what was received after all of it was lost has low numbers again.
+    """
+    for one in store.all_of("interactions"):
+        if told := (one.meta.get("source") or {}).get("received"):
+            made = datetime.fromisoformat(one.created_at).timestamp()
+            found = old_segments(workspace.inbox_dir, keep_days, now, told["last_seq"])
+            return [path for path in found if _written(path) <= made]
+    return []
 
 
 def require_retired(workspace: Workspace, store: Store, retired: Collection[str]) -> None:

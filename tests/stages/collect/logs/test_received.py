@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,23 @@ def test_records_of_a_collect_that_gc_let_go_stay_until_another_takes_them(
     assert len(retention.received(workspace, store, 30.0, later)) == 1
     gc.collect(store, 0.0, 0.0, by="me")
     assert not taken.path.is_dir()
+    assert retention.received(workspace, store, 30.0, later) == []
+    collect(place)
+    assert len(retention.received(workspace, store, 30.0, later)) == 1
+
+
+def test_records_received_after_all_was_lost_stay_until_they_are_collected(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """Their numbers begin again, and those of what was collected before are higher."""
+    workspace, store = place
+    for text in ("first", "second", "third"):
+        receive(workspace, text, "ada")
+    collect(place)
+    shutil.rmtree(workspace.inbox_dir)
+    for text in ("fourth", "fifth"):
+        receive(workspace, text, "ada")
+    later = time.time() + 40 * 86400
     assert retention.received(workspace, store, 30.0, later) == []
     collect(place)
     assert len(retention.received(workspace, store, 30.0, later)) == 1
