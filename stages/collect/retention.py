@@ -114,7 +114,8 @@ def settled(workspace: Workspace, store: Store, retired: Collection[str] = ()) -
         live = store.alias(line, "live")
         if live is not None:
             checkpoints.add(live.digest)
-        for deployment in store.deployments.history(line, LAST_DEPLOYMENTS):
+        last = store.deployments.served(line, LAST_DEPLOYMENTS)
+        for deployment in (*store.deployments.unfinished(line), *last):
             checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
         config = workspace.on_line(line).settings.collect
         found += [(settled_before(store, digest, line, config), line) for digest in checkpoints]

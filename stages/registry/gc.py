@@ -20,6 +20,7 @@ import contextlib
 import json
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from stages import faults
 from stages.errors import UsageError
 from stages.monitor import standing
 from stages.registry import rebuilt
-from stages.registry.deployments import MADE
+from stages.registry.deployments import MADE, went_live
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -200,14 +201,17 @@ def _keep_collected(rows: dict[int, ArtifactRow], keep: dict[int, str], keep_log
 
 def _keep_deployments(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
     by_digest = {row.digest: row_id for row_id, row in rows.items()}
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()  # deployments of each line
+    served: Counter[str] = Counter()  # those that went live: what failed is no place to go back to
     query = select(DeploymentRow).order_by(desc(MADE))
     for deployment in session.exec(query):
-        count = seen.get(deployment.line, 0)
         open_states = ("live", "staged", "verifying", "canary", "rolling_back")
-        if count >= LAST_DEPLOYMENTS and deployment.state not in open_states:
+        was_live, line = went_live(deployment.state, json.loads(deployment.data)), deployment.line
+        recent = seen[line] < LAST_DEPLOYMENTS or (was_live and served[line] < LAST_DEPLOYMENTS)
+        seen[line] += 1
+        served[line] += was_live
+        if not recent and deployment.state not in open_states:
             continue
-        seen[deployment.line] = count + 1
         keep.setdefault(deployment.artifact_id, f"{deployment.id} ({deployment.state})")
         for digest in (deployment.report, deployment.previous):
             if digest in by_digest:

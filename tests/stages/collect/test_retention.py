@@ -92,6 +92,24 @@ def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(wor
     assert taken.meta["counts"]["episodes"] >= 1
 
 
+def test_what_failed_to_be_deployed_is_no_place_to_go_back_to(world: World) -> None:
+    """Three failed deployments hid what `rtrl rollback` brings back, and so did canaries taken away."""
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    deployments = world.store.deployments
+    for n in range(4):
+        made = world.checkpoint(parent=world.live)
+        one = deployments.create("auto", made, by="me", reason="x", previous=world.live)
+        deployments.transition(one.id, "staged", "verifying")
+        if n == 3:
+            deployments.transition(one.id, "verifying", "canary")
+            deployments.end_canary(one.id, "worse", by="me")
+        else:
+            deployments.transition(one.id, "verifying", "failed", error="the engine is down")
+    assert removable(world) == [1, 2, 3, 4]
+
+
 def test_what_a_rolled_back_checkpoint_sampled_waits_for_it(world: World) -> None:
     """A rollback, a collect, and the checkpoint again: its episodes lay before the window, and could go.
 

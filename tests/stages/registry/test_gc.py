@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
@@ -77,6 +78,20 @@ def test_what_a_rollback_goes_back_to_and_what_is_not_done_with_stay(store: Stor
     assert why[before.ref] == f"of {last.id}"
     assert "(staged)" in why[staged.ref]
     assert made[5].ref not in why
+
+
+def test_checkpoints_to_go_back_to_stay_whatever_failed_since(store: Store, tmp_path: Path) -> None:
+    """Five failed after the last that went live: a rollback, and another one, go to those before it."""
+    made = [checkpoint(store, tmp_path / "c", str(n)) for n in range(10)]
+    for before, one in itertools.pairwise(made[:5]):
+        live = store.deployments.create("auto", one.digest, by="me", reason="x", previous=before.digest)
+        store.deployments.transition(live.id, "staged", "verifying")
+        store.move_alias("auto", "live", one.digest, reason="x", deployment_id=live.id)
+    for one in made[5:]:
+        failed = store.deployments.create("auto", one.digest, by="me", reason="x", previous=made[4].digest)
+        store.deployments.transition(failed.id, "staged", "failed")
+    why = reasons(store)
+    assert [one.version for one in made if one.ref in why] == [2, 3, 4, 5, 8, 9, 10]
 
 
 def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
