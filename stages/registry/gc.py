@@ -42,6 +42,7 @@ from stages.registry.models import (
     RunOutputRow,
     RunRow,
 )
+from stages.registry.runs import OPEN, scratch_of
 from stages.registry.states import transition
 from stages.registry.sweep import sweep
 
@@ -101,11 +102,17 @@ def collect(store: Store, keep_days: float, keep_log_days: float | None = None, 
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     for folder, _ in decided.rebuilt:
         rebuilt.remove(store, folder, kept)
+    _remove_scratch(store)
+    return decided
+
+
+def _remove_scratch(store: Store) -> None:
+    """Old folders of runs that came to no result, but for those of runs that are going on with them."""
+    running = {scratch_of(store, run.fingerprint, run.id) for run in store.runs(None, OPEN, limit=10_000)}
     for folder in (store.dir / "scratch").iterdir():
         with contextlib.suppress(FileNotFoundError):  # another gc, or whoever made it, removes it too
-            if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
+            if folder not in running and time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
                 shutil.rmtree(folder)
-    return decided
 
 
 def _digests(session: Session) -> set[str]:
@@ -139,7 +146,7 @@ def _in_use(session: Session, rows: dict[int, ArtifactRow]) -> dict[int, str]:
     running = (
         select(RunInputRow.artifact_id)
         .join(RunRow, col(RunRow.id) == RunInputRow.run_id)
-        .where(col(RunRow.state).in_(("planned", "running")))
+        .where(col(RunRow.state).in_(OPEN))
     )
     for artifact_id in session.exec(running):
         keep.setdefault(artifact_id, "input of a running run")

@@ -14,7 +14,7 @@ from stages.registry import gc, pins
 from stages.registry.runs import begin_run
 from stages.registry.store import Store
 from stages.runner import run_stage
-from stages.stage import Artifact, Output
+from stages.stage import Artifact, Output, RunContext
 from stages.workspace import Workspace
 from tests.stages.toy import Toy, checkpoint
 
@@ -208,6 +208,29 @@ def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) ->
     (store.dir / "reads-from").write_text(str(store.dir))
     with pytest.raises(UsageError):
         gc.collect(Store.open(store.dir), 0.0, by="me")
+
+
+def test_the_scratch_folder_of_a_run_that_goes_on_stays(workspace: Workspace, store: Store) -> None:
+    """Killed, and taken up again after a week: gc took a night's work from under the second attempt."""
+    long_ago = time.time() - (gc.SCRATCH_DAYS + 1) * 86400
+
+    def first(ctx: RunContext) -> None:
+        (ctx.scratch / "attempts").write_text("of a night")
+        os.utime(ctx.scratch, (long_ago, long_ago))
+        raise RuntimeError("stands for a kill")
+
+    def second(ctx: RunContext) -> None:
+        assert ctx.scratch.stat().st_mtime > long_ago + 86400, "it is taken up now"
+        os.utime(ctx.scratch, (long_ago, long_ago))  # and goes on for more than a week
+        gc.collect(store, 0.0, by="cron")
+        assert (ctx.scratch / "attempts").read_text() == "of a night"
+        raise RuntimeError("killed again")
+
+    for during in (first, second):
+        with pytest.raises(RuntimeError):
+            run_stage(workspace, store, Toy("x", during=during))
+    gc.collect(store, 0.0, by="cron")
+    assert list((store.dir / "scratch").iterdir()) == [], "as old, and nobody goes on with it"
 
 
 def test_old_scratch_folders_go_also_when_two_remove_them(
