@@ -1,7 +1,8 @@
 """Which sealed segments of the spool nobody needs any more, and their deletion (`rtrl gc`).
 
-A segment goes, whole, when it is old enough; every line that is served has settled all its records, also
-for the checkpoints that a rollback can bring back; and no event in it waits for its generation.
+A segment goes, whole, when it is old enough; every line that is served, or is to be by the settings, has
+settled all its records, also for the checkpoints that a rollback can bring back; and no event in it waits
+for its generation.
 Not for: forgetting a user, which destroys the user's key and leaves the segments.
 """
 
@@ -106,9 +107,11 @@ def require_retired(workspace: Workspace, store: Store, retired: Collection[str]
 def settled(workspace: Workspace, store: Store, retired: Collection[str] = ()) -> tuple[int, str]:
     """Records before this seq will not be collected for any checkpoint that is, or may again be, live.
 
-    And the line whose collects need what comes next. `retired` lines need nothing.
+    And the line whose collects need what comes next. `retired` lines need nothing; a population's line
+    that is to begin yet, everything.
     """
-    found: list[tuple[int, str]] = []
+    to_begin = [line for line in workspace.settings.populations if store.alias(line, "live") is None]
+    found = [(0, line) for line in to_begin]
     for line in sorted({*store.lines()} - {*retired}):
         checkpoints: set[str] = set()
         live = store.alias(line, "live")

@@ -174,6 +174,23 @@ def test_a_workspace_that_never_served_has_nothing_to_delete(world: World) -> No
     world.writer = type(world.writer)(world.workspace.spool_dir, world.vault)
 
 
+def test_a_population_whose_line_is_to_begin_yet_finds_its_records(tmp_path: Path) -> None:
+    """It was named in the settings, and gc of the workspace's own line deleted what its users had done."""
+    world = World(tmp_path, '[collect]\nclock = "events"\n[populations.acme]\n')
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        of_acme = {"user": "bob", "key_id": "acme", "features": {"population": "acme"}}
+        world.generation(f"acme{n}", f"acme{n}", 3 * n * HOUR, session=f"acme{n}", **of_acme)
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    assert plan(world).remove == []
+    assert plan(world).kept == {OPEN.format("acme"): 8}
+    world.workspace = world.workspace.on_line("acme")
+    taken = world.collect("collect.max_lag=9").outputs["interactions"]
+    assert taken.meta["counts"]["episodes"] == 8
+    assert plan(world).remove == [], "nothing is trained on yet"
+    world.close()
+
+
 def test_a_line_that_is_over_holds_the_spool_until_it_is_told_so(world: World) -> None:
     """A population that left the settings: nobody collects on its line again, and its record stays."""
     world.store.move_alias("old", "live", world.live, reason="a population's")
