@@ -29,7 +29,7 @@ from stages.refs import Refs, refs_by_kind
 from stages.registry.check import check_artifact
 from stages.registry.publish import publish
 from stages.registry.rebuilt import check_rebuilt
-from stages.registry.runs import begin_run, describe_error, fail_run, new_run_id
+from stages.registry.runs import begin_run, begin_scratch, describe_error, fail_run, new_run_id
 from stages.registry.scratch import recorded_plan, scratch_store, unchanged
 from stages.registry.sweep import sweep
 from stages.result import StageResult, attach_result, status_of
@@ -226,7 +226,6 @@ def _execute(
     run_id = new_run_id(name)
     result = StageResult(name, "failed", run_id=run_id, inputs=dict(plan.inputs))
     work = store.dir / "tmp" / run_id
-    scratch = store.dir / "scratch" / (plan.fingerprint.removeprefix("sha256:")[:24] or run_id)
     with (
         locks.hold(store.run_lock_path(run_id), what=f"run {run_id}", run=run_id),
         JsonRunLog(store.dir / "logs" / f"{run_id}.jsonl") as log,
@@ -234,8 +233,8 @@ def _execute(
         try:
             with classified():
                 _begin(store, plan, run_id, line)
-                for folder in (work / "out", scratch):
-                    folder.mkdir(parents=True, exist_ok=True)
+                (work / "out").mkdir(parents=True, exist_ok=True)
+                scratch = begin_scratch(store, plan.fingerprint, run_id)
                 log.write("run.begin", stage=name, inputs={k: v.digest for k, v in plan.inputs.items()})
                 for artifact in plan.inputs.values():
                     check_artifact(artifact)

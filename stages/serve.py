@@ -32,7 +32,6 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
-from stages.gateway.writers import open_inbox, open_spool
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
@@ -44,6 +43,7 @@ from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, lock_now, moved_to
 from stages.serving.supervisor import Say
+from stages.serving.written import written
 from stages.target.completed import complete
 from stages.target.endpoint import LOCK, Endpoint, remove_endpoint
 from stages.target.switch import end_interrupted
@@ -155,10 +155,8 @@ class _Host:
             self.addresses.bind(resources)
             vault = Vault.open(self.workspace.keys_dir)
             resources.callback(vault.close)
-            spool = open_spool(self.workspace.spool_dir, vault, self.config)
-            resources.callback(spool.close)
-            inbox = open_inbox(self.workspace.inbox_dir, vault, self.config)
-            resources.callback(inbox.close)
+            into = written(self.workspace, self.store, vault, self.say)
+            spool, inbox = resources.enter_context(into)
             first, *more = self.fleet.arms()
             rules = Verdicts(self.workspace.settings.collect.metrics)
             made = (self.config, spool, inbox, vault, keys, first.engine, self.served, rules)

@@ -13,6 +13,7 @@ from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, show, size, table
 from rtrl_cli.stage import open_store
+from stages.wording import count
 
 if TYPE_CHECKING:
     from stages.collect.retention import Retention
@@ -30,6 +31,15 @@ def command(
         float,
         typer.Option("--keep-spool-days", min=0, max=36500, help="Keep captured records younger than this."),
     ] = 30.0,
+    keep_log_days: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-log-days",
+            min=0,
+            max=36500,
+            help="Keep what was collected from session logs or telemetry younger than this; default all.",
+        ),
+    ] = None,
     retired: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,7 +65,7 @@ def command(
     with ballast.given(Workspace.find(workspace).store_dir):
         found, store = open_store(workspace)
         if pin is None and unpin is None:
-            kept = _Kept(keep_days, keep_spool_days, tuple(retired or ()))
+            kept = _Kept(keep_days, keep_log_days, keep_spool_days, tuple(retired or ()))
             _collect(found, store, kept, yes=yes, as_json=as_json, quiet=quiet)
             return
         known = _pins(store, found.settings.workspace.line, pin, unpin, reason)
@@ -65,9 +75,11 @@ def command(
 
 
 class _Kept(NamedTuple):
-    """How long artifacts and captured records are kept, in days; the lines that keep none."""
+    """How long artifacts, those of logs among them, and captured records are kept, in days; None for ever.
+    The lines that keep no records."""
 
     days: float
+    log_days: float | None
     spool_days: float
     retired: tuple[str, ...]
 
@@ -80,7 +92,8 @@ def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json:
 
     retention.require_retired(found, store, kept.retired)
     by = getpass.getuser()
-    plan = gc.collect(store, kept.days, by=by) if yes else gc.plan(store, kept.days)
+    ages = (kept.days, kept.log_days)
+    plan = gc.collect(store, *ages, by=by) if yes else gc.plan(store, *ages)
     decide = retention.delete if yes else retention.plan
     segments = decide(found, store, kept.spool_days, time.time(), kept.retired)
     old = retention.received(found, store, kept.spool_days, time.time())
@@ -94,13 +107,13 @@ def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json:
 
 def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: str) -> bool:
     """Pin and unpin; False when what is to be unpinned was not pinned."""
-    from stages.registry import gc
+    from stages.registry import pins
 
     if pin is not None and not reason:
         raise UsageError("--pin needs a reason", hint='give --reason "..."')
     if pin is not None:
-        gc.pin(store, store.resolve(pin, line).digest, by=getpass.getuser(), reason=reason)
-    return unpin is None or gc.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser())
+        pins.pin(store, store.resolve(pin, line).digest, by=getpass.getuser(), reason=reason)
+    return unpin is None or pins.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser())
 
 
 def _show(
@@ -135,12 +148,22 @@ def _show(
         envelope("gc", "succeeded" if rows else "noop", metrics=metrics),
         lambda: table(("REMOVED" if yes else "WOULD REMOVE", "SIZE", "MADE"), rows),
     )
-    if quiet:
-        return
+    if not quiet:
+        _say(plan, segments, len(received), freed, done, hint=bool(rows) and not yes)
+
+
+def _say(plan: Plan, segments: Retention, received: int, freed: int, done: str, *, hint: bool) -> None:
+    from stages.registry.gc import COLLECTED
+
     message(
         f"{done.replace('_', ' ')} {len(plan.remove)} artifacts, {len(segments.remove)} spool segments "
-        f"and {len(received)} segments of received records, {size(freed)}; "
+        f"and {received} segments of received records, {size(freed)}; "
         f"kept {len(plan.keep)} and {segments.kept.total()}"
     )
-    if rows and not yes:
+    if collected := Counter(plan.keep.values())[COLLECTED]:
+        message(
+            f"{count(collected, 'artifact')} of these {COLLECTED}, and perhaps nowhere else any more: "
+            "`--keep-log-days DAYS` lets go of older ones"
+        )
+    if hint:
         message("`rtrl gc --yes` removes them", kind="hint")

@@ -47,6 +47,7 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Check registry, objects, spool and keys; clear up first what was killed. Exit 12: damage."""
+    from stages.collect.older import WAY_OUT, problem_of
     from stages.inbox.reader import verify_inbox
     from stages.registry.verify import verify
     from stages.spool.verify import told, verify_spool
@@ -61,7 +62,8 @@ def command(
         spool = verify_spool(found.spool_dir, deep=deep)
         received, damaged = verify_inbox(found.inbox_dir, deep=deep)
         vault = _check_keys(found, store, deep=deep)
-    problems = [*result.problems, *spool.problems, *damaged, *vault.problems]
+    older = [f"{problem}; {WAY_OUT}" for problem in [problem_of(store, found.spool_dir)] if problem]
+    problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
         "depth": chosen.value,
         "seed": drawn_by,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stages.collect.config import CollectConfig
+from stages.registry.counted import begun_after
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -36,12 +37,13 @@ def settled_before(
     """The first seq that a `collect` of `line` for `checkpoint` needs; 0 when none was made for an ancestor.
 
     By the newest interactions of the line made for an ancestor (also those whose bytes gc removed), not by
-    those made for the checkpoint itself, or collecting twice would not be the same twice.
+    those made for the checkpoint itself, or collecting twice would not be the same twice. Not by those from
+    before the spool was begun anew.
     """
-    ancestors = set(store.ancestors(checkpoint))
+    ancestors, other_spool = set(store.ancestors(checkpoint)), begun_after(store)
     rules = {"arm": config.arm, "max_lag": config.max_lag}
     for earlier in store.all_of("interactions", line, rules, removed=True) if ancestors else ():
-        if earlier.meta["checkpoint"] in ancestors:
+        if earlier.version > other_spool and earlier.meta["checkpoint"] in ancestors:
             window = earlier.meta["window"]
             if damaged is None:
                 return int(window["resume_seq"])

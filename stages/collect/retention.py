@@ -1,7 +1,8 @@
 """Which sealed segments of the spool nobody needs any more, and their deletion (`rtrl gc`).
 
-A segment goes, whole, when it is old enough; every line that is served has settled all its records, also
-for the checkpoints that a rollback can bring back; and no event in it waits for its generation.
+A segment goes, whole, when it is old enough; every line that is served, or is to be by the settings, has
+settled all its records, also for the checkpoints that a rollback can bring back; and no event in it waits
+for its generation.
 Not for: forgetting a user, which destroys the user's key and leaves the segments.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cursorbench.errors import UsageError
+from stages.collect.older import problem_of
 from stages.collect.position import settled_before
 from stages.inbox.reader import old_segments
 from stages.registry.gc import LAST_DEPLOYMENTS
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 ACTIVE, YOUNG = "being written", "younger than {:g} days"
+OLDER = "the spool is older than the registry: `rtrl verify` says what to do"
 OPEN, WAITING = "a collect of line {} may still need it", "an event in it waits for its generation"
 
 
@@ -52,6 +56,8 @@ def plan(
         return Retention()
     spool = Spool.open(workspace.spool_dir)
     try:
+        if problem_of(store, workspace.spool_dir):
+            return Retention(kept=Counter({OLDER: len(spool.segments())}))
         return _plan(spool, *settled(workspace, store, retired), keep_days, now)
     finally:
         spool.close()
@@ -72,10 +78,16 @@ def delete(
 
 
 def received(workspace: Workspace, store: Store, keep_days: float, now: float) -> list[Path]:
-    """Segments of received records that are old and that a `collect --received` has taken."""
-    taken = (one.meta.get("source") or {} for one in store.all_of("interactions", removed=True))
-    collected = max((told.get("received", {}).get("last_seq", 0) for told in taken), default=0)
-    return old_segments(workspace.inbox_dir, keep_days, now, collected)
+    """Segments of received records that are old and that are in the artifact of a `collect --received`.
+
+    By number and time: what was received after all of it was lost has low numbers again.
+    """
+    for one in store.all_of("interactions"):
+        if told := (one.meta.get("source") or {}).get("received"):
+            made = datetime.fromisoformat(one.created_at).timestamp()
+            found = old_segments(workspace.inbox_dir, keep_days, now, told["last_seq"])
+            return [path for path in found if _written(path) <= made]
+    return []
 
 
 def require_retired(workspace: Workspace, store: Store, retired: Collection[str]) -> None:
@@ -95,15 +107,18 @@ def require_retired(workspace: Workspace, store: Store, retired: Collection[str]
 def settled(workspace: Workspace, store: Store, retired: Collection[str] = ()) -> tuple[int, str]:
     """Records before this seq will not be collected for any checkpoint that is, or may again be, live.
 
-    And the line whose collects need what comes next. `retired` lines need nothing.
+    And the line whose collects need what comes next. `retired` lines need nothing; a population's line
+    that is to begin yet, everything.
     """
-    found: list[tuple[int, str]] = []
+    to_begin = [line for line in workspace.settings.populations if store.alias(line, "live") is None]
+    found = [(0, line) for line in to_begin]
     for line in sorted({*store.lines()} - {*retired}):
         checkpoints: set[str] = set()
         live = store.alias(line, "live")
         if live is not None:
             checkpoints.add(live.digest)
-        for deployment in store.deployments.history(line, LAST_DEPLOYMENTS):
+        last = store.deployments.served(line, LAST_DEPLOYMENTS)
+        for deployment in (*store.deployments.unfinished(line), *last):
             checkpoints |= {deployment.checkpoint, deployment.previous or deployment.checkpoint}
         config = workspace.on_line(line).settings.collect
         found += [(settled_before(store, digest, line, config), line) for digest in checkpoints]

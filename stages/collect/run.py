@@ -22,6 +22,7 @@ from stages.collect import plan as planning
 from stages.collect import position, window
 from stages.collect.config import CollectConfig
 from stages.collect.forgotten import forgotten
+from stages.collect.older import refuse_older
 from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError, UsageError
@@ -82,6 +83,7 @@ class CollectStage:
         line = workspace.settings.workspace.line
         spool = Spool.open(workspace.spool_dir)
         try:
+            refuse_older(store, workspace.spool_dir)
             bounds = spool.range()
             if not bounds.generations:
                 raise InputMissingError(

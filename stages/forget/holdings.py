@@ -17,6 +17,7 @@ from stages.errors import IntegrityError
 from stages.linestate import consumed_episodes
 from stages.registry import exports
 from stages.registry.exports import Export
+from stages.registry.runs import OPEN
 
 if TYPE_CHECKING:
     from stages.registry.models import RunRow
@@ -85,7 +86,7 @@ def find(store: Store, user: str) -> Holdings:
     found.checkpoints = _learned(store, episodes, known, first_export)
     found.training = [
         run.id
-        for run in store.runs("train", ("planned", "running"), limit=1_000)
+        for run in store.runs("train", OPEN, limit=1_000)
         if any(episodes.get(one.digest) for one in store.inputs_of(run.id))
     ]
     return found

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 MADE: ColumnElement[int] = literal_column("deployment.rowid")
 
 
+def went_live(state: str, data: Mapping[str, Any]) -> bool:
+    """Whether a deployment in this state, with this data, is or was live for all users of its line."""
+    was = state in ("live", "retired", "rolling_back", "rolled_back")
+    return was and data.get("ended_as") != "canary"
+
+
 @dataclass(frozen=True)
 class Deployment:
     """A deployment as it stood when read."""
@@ -177,6 +183,10 @@ class Deployments:
     def history(self, line: str, limit: int | None = 20) -> list[Deployment]:
         """All deployments of a line, newest first."""
         return self._select(DeploymentRow.line == line, limit=limit)
+
+    def served(self, line: str, limit: int) -> list[Deployment]:
+        """The last deployments of a line that went live, newest first."""
+        return [each for each in self.history(line, None) if went_live(each.state, each.data)][:limit]
 
     def of(self, checkpoint: str) -> list[Deployment]:
         """All deployments of a checkpoint (digest), on any line, oldest first."""

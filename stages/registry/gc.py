@@ -2,7 +2,9 @@
 
 Kept, and why: aliases, the live and the last three deployments of a line, pins, inputs of running
 runs, the newest of each kind and line, data made since the live checkpoint was made (a rejected
-candidate leaves it usable), whatever is younger than `keep_days`; and what any of these refers to:
+candidate leaves it usable), whatever is younger than `keep_days`; what was collected from session logs or
+telemetry, which may be nowhere else any more, and the newest experience of each, unless it is older than
+`keep_log_days`; and what any of these refers to:
 bases of deltas, the line state beside a checkpoint or an experience, the interactions of an experience,
 a deployment's report. Of a checkpoint that is kept also its line states with an alarm that nobody has
 acknowledged: it blocks the gate. A checkpoint's parent is not kept for the child's sake, unless the
@@ -18,6 +20,7 @@ import contextlib
 import json
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -29,7 +32,7 @@ from stages import faults
 from stages.errors import UsageError
 from stages.monitor import standing
 from stages.registry import rebuilt
-from stages.registry.deployments import MADE
+from stages.registry.deployments import MADE, went_live
 from stages.registry.models import (
     AliasRow,
     ArtifactRow,
@@ -39,7 +42,8 @@ from stages.registry.models import (
     RunOutputRow,
     RunRow,
 )
-from stages.registry.states import now, record, transition
+from stages.registry.runs import OPEN, scratch_of
+from stages.registry.states import transition
 from stages.registry.sweep import sweep
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 
 LAST_DEPLOYMENTS = 3
 SCRATCH_DAYS = 7.0
+COLLECTED = "collected from session logs or telemetry"
 
 
 @dataclass
@@ -66,17 +71,17 @@ class Plan:
         return sum(row.bytes or 0 for row in self.remove) + sum(size for _, size in self.rebuilt)
 
 
-def plan(store: Store, keep_days: float) -> Plan:
-    """What may go. Changes nothing."""
+def plan(store: Store, keep_days: float, keep_log_days: float | None = None) -> Plan:
+    """What may go. Changes nothing. What came from logs or telemetry stays for ever by default."""
     with store.read() as session:
-        decided = _plan(store, session, keep_days)
+        decided = _plan(store, session, keep_days, keep_log_days)
         kept = _digests(session)
     kept -= {row.digest or "" for row in decided.remove}
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     return decided
 
 
-def collect(store: Store, keep_days: float, *, by: str) -> Plan:
+def collect(store: Store, keep_days: float, keep_log_days: float | None = None, *, by: str) -> Plan:
     """Remove what the plan says, decided anew in the transaction that tombstones it.
 
     Raises:
@@ -86,7 +91,7 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
         raise UsageError("this is a scratch store", hint="delete its folder when you are done with it")
     sweep(store)
     with store.write("gc") as session:
-        decided = _plan(store, session, keep_days)
+        decided = _plan(store, session, keep_days, keep_log_days)
         for row in decided.remove:
             assert row.id is not None
             transition(session, ArtifactRow, row.id, "committed", "tombstoned", by=by)
@@ -97,11 +102,17 @@ def collect(store: Store, keep_days: float, *, by: str) -> Plan:
     decided.rebuilt = rebuilt.unneeded(store, decided.in_use, kept)
     for folder, _ in decided.rebuilt:
         rebuilt.remove(store, folder, kept)
+    _remove_scratch(store)
+    return decided
+
+
+def _remove_scratch(store: Store) -> None:
+    """Old folders of runs that came to no result, but for those of runs that are going on with them."""
+    running = {scratch_of(store, run.fingerprint, run.id) for run in store.runs(None, OPEN, limit=10_000)}
     for folder in (store.dir / "scratch").iterdir():
         with contextlib.suppress(FileNotFoundError):  # another gc, or whoever made it, removes it too
-            if time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
+            if folder not in running and time.time() - folder.stat().st_mtime > SCRATCH_DAYS * 86400:
                 shutil.rmtree(folder)
-    return decided
 
 
 def _digests(session: Session) -> set[str]:
@@ -109,7 +120,7 @@ def _digests(session: Session) -> set[str]:
     return {digest for digest in session.exec(query) if digest is not None}
 
 
-def _plan(store: Store, session: Session, keep_days: float) -> Plan:
+def _plan(store: Store, session: Session, keep_days: float, keep_log_days: float | None) -> Plan:
     rows = {
         row.id: row
         for row in session.exec(select(ArtifactRow).where(ArtifactRow.state == "committed"))
@@ -117,6 +128,7 @@ def _plan(store: Store, session: Session, keep_days: float) -> Plan:
     }
     in_use = _in_use(session, rows)
     found = Plan(keep=_roots(session, rows, keep_days, in_use))
+    _keep_collected(rows, found.keep, keep_log_days)
     found.in_use = {rows[row_id].digest or "" for row_id in in_use if row_id in rows}
     _follow(session, rows, found.keep)
     _keep_alarms(store, rows, found.keep)
@@ -134,7 +146,7 @@ def _in_use(session: Session, rows: dict[int, ArtifactRow]) -> dict[int, str]:
     running = (
         select(RunInputRow.artifact_id)
         .join(RunRow, col(RunRow.id) == RunInputRow.run_id)
-        .where(col(RunRow.state).in_(("planned", "running")))
+        .where(col(RunRow.state).in_(OPEN))
     )
     for artifact_id in session.exec(running):
         keep.setdefault(artifact_id, "input of a running run")
@@ -154,7 +166,7 @@ def _roots(
         if alias.artifact_id in rows
     }
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    young = (datetime.now(UTC) - timedelta(days=keep_days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    young = _days_ago(keep_days)
     for row_id, row in rows.items():
         version = row.version or 0
         if version > newest.get((row.line, row.kind), (0, 0))[0]:
@@ -168,16 +180,45 @@ def _roots(
     return {row_id: why for row_id, why in keep.items() if row_id in rows}
 
 
+def _days_ago(days: float) -> str:
+    """As `created_at` has it."""
+    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _keep_collected(rows: dict[int, ArtifactRow], keep: dict[int, str], keep_log_days: float | None) -> None:
+    """Add interactions of no checkpoint, which is to say of logs or telemetry, and the newest experience of
+    each: the logs may have left the disk since, and what was received goes once it is in an artifact."""
+    since = "" if keep_log_days is None else _days_ago(keep_log_days)
+    waiting: set[str] = set()
+    for row_id, row in rows.items():
+        if (
+            row.kind == "interactions"
+            and row.created_at >= since
+            and json.loads(row.meta).get("checkpoint") == ""
+        ):
+            keep.setdefault(row_id, COLLECTED)
+            waiting.add(row.digest or "")
+    for row_id in sorted(rows, reverse=True):  # as they were made, the newest first
+        if rows[row_id].kind == "experience" and waiting:
+            of = waiting.intersection(json.loads(rows[row_id].meta).get("interactions", ()))
+            if of:
+                keep.setdefault(row_id, COLLECTED)
+                waiting -= of
+
+
 def _keep_deployments(session: Session, rows: dict[int, ArtifactRow], keep: dict[int, str]) -> None:
     by_digest = {row.digest: row_id for row_id, row in rows.items()}
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()  # deployments of each line
+    served: Counter[str] = Counter()  # those that went live: what failed is no place to go back to
     query = select(DeploymentRow).order_by(desc(MADE))
     for deployment in session.exec(query):
-        count = seen.get(deployment.line, 0)
         open_states = ("live", "staged", "verifying", "canary", "rolling_back")
-        if count >= LAST_DEPLOYMENTS and deployment.state not in open_states:
+        was_live, line = went_live(deployment.state, json.loads(deployment.data)), deployment.line
+        recent = seen[line] < LAST_DEPLOYMENTS or (was_live and served[line] < LAST_DEPLOYMENTS)
+        seen[line] += 1
+        served[line] += was_live
+        if not recent and deployment.state not in open_states:
             continue
-        seen[deployment.line] = count + 1
         keep.setdefault(deployment.artifact_id, f"{deployment.id} ({deployment.state})")
         for digest in (deployment.report, deployment.previous):
             if digest in by_digest:
@@ -244,29 +285,3 @@ def _references(session: Session, row: ArtifactRow) -> list[tuple[str, str]]:
         )
         found += [(digest, f"line state of {name}") for digest in session.exec(siblings) if digest]
     return found
-
-
-def pin(store: Store, digest: str, *, by: str, reason: str) -> None:
-    """Keep an artifact whatever happens. Pinning again replaces the reason."""
-    with store.write("pin") as session:
-        row = session.exec(
-            select(ArtifactRow).where(ArtifactRow.digest == digest, ArtifactRow.state == "committed")
-        ).one()
-        assert row.id is not None
-        session.merge(PinRow(artifact_id=row.id, by=by, reason=reason, at=now()))
-        record(session, "pin", digest, "", "pinned", by=by, data={"reason": reason})
-
-
-def unpin(store: Store, digest: str, *, by: str) -> bool:
-    """Undo a pin. Returns whether there was one."""
-    with store.write("pin") as session:
-        row = session.exec(
-            select(PinRow)
-            .join(ArtifactRow, col(ArtifactRow.id) == PinRow.artifact_id)
-            .where(ArtifactRow.digest == digest)
-        ).first()
-        if row is None:
-            return False
-        session.delete(row)
-        record(session, "pin", digest, "pinned", "", by=by)
-    return True

@@ -19,13 +19,31 @@ from stages.registry.states import now, record, transition
 from stages.result import status_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stages.registry.store import Store
     from stages.stage import Artifact
+
+
+OPEN = ("planned", "running")  # states of a run that has not ended
 
 
 def new_run_id(stage: str) -> str:
     """`train-20261120T160200-3f9a2c41`: readable, sorts by time, unique."""
     return f"{stage}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def scratch_of(store: Store, fingerprint: str, run_id: str) -> Path:
+    """Where a run keeps what the next attempt goes on with: attempts of one fingerprint share it."""
+    return store.dir / "scratch" / (fingerprint.removeprefix("sha256:")[:24] or run_id)
+
+
+def begin_scratch(store: Store, fingerprint: str, run_id: str) -> Path:
+    """`scratch_of`, made where it is not there; gc goes by when that was done last."""
+    folder = scratch_of(store, fingerprint, run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.touch()
+    return folder
 
 
 def begin_run(

@@ -20,6 +20,7 @@ from stages import faults, locks
 from stages.registry.models import ArtifactRow, RunRow
 from stages.registry.objects import remove_tree
 from stages.registry.publish import STORE_LOCK_S, discard
+from stages.registry.runs import OPEN
 from stages.registry.states import now, transition
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _anything_left(store: Store) -> bool:
 
 
 def _open_runs(session: Session) -> list[RunRow]:
-    return list(session.exec(select(RunRow).where(col(RunRow.state).in_(("planned", "running")))).all())
+    return list(session.exec(select(RunRow).where(col(RunRow.state).in_(OPEN))).all())
 
 
 def _unfinished(session: Session) -> list[ArtifactRow]:
@@ -90,7 +91,7 @@ def _end_lost_runs(store: Store, swept: Swept) -> None:
     with store.write("sweep.runs") as session:
         for run in dead:
             row = session.get_one(RunRow, run.id)
-            if row.state in ("planned", "running"):
+            if row.state in OPEN:
                 transition(session, RunRow, run.id, row.state, "lost", by="sweep", ended_at=now())
                 swept.lost_runs.append(run.id)
 

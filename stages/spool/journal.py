@@ -152,6 +152,13 @@ class Journal:
         self._active = None
         self._dirty.set()
 
+    def skip(self, last_seq: int) -> None:
+        """The next record, in a new segment, gets a number behind `last_seq` at least."""
+        with self.lock:
+            if last_seq > self.last_seq:
+                self.rotate()
+                self._seq = last_seq + 1
+
     def flush(self, timeout: float) -> int:
         """Wait until everything appended so far is synced and indexed. Returns the last seq."""
         with self._synced:

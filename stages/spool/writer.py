@@ -136,11 +136,15 @@ class SpoolWriter:
         Called at the start and about every hour.
         """
         with self._lock:
-            late = self._pending.pop_older(_now_ms() - self._pending_ms)
+            late = self._pending.pop_older(time.time_ns() // 1_000_000 - self._pending_ms)
             for row in late:
                 self._journal.add(row._replace(state="expired"))
             self._forget(sorted({pending_user(row.generation_id) for row in late}))
         return len(late)
+
+    def skip(self, last_seq: int) -> None:
+        """Give no number up to `last_seq` to a record that comes from now on."""
+        self._journal.skip(last_seq)
 
     def flush(self, timeout: float = 30.0) -> int:
         """Wait until everything appended so far survives a power cut and readers see it.
@@ -291,7 +295,3 @@ class SpoolWriter:
         if row is not None:
             return Owner(row.key_id, row.user, bool(row.plain), True)
         return self._expected.get(generation_id)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -72,3 +72,23 @@ def test_what_the_webhook_did_stands_in_the_one_document_of_distill(
     assert run(["distill", *where], debug=False) == 0
     assert printed == [""]
     assert "the webhook is away" in json.loads(capsys.readouterr().out)["warnings"]
+
+
+def test_what_left_the_logs_since_outlives_a_gc(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/report.md joins Ada's collect with Ben's, also when her agent has deleted her logs by then."""
+
+    def rtrl(*arguments: str) -> str:
+        assert run([*arguments, "-w", str(workspace.root)], debug=False) == 0
+        return "".join(capsys.readouterr())
+
+    for user, requests in (("ada", ["add a cart", "still broken"]), ("ben", ["add a till"])):
+        log_of(tmp_path / f"{user}.jsonl", user, requests)
+        rtrl("collect", str(tmp_path / f"{user}.jsonl"), "--user", user)
+        rtrl("distill")
+    (tmp_path / "ada.jsonl").unlink()
+    assert "`--keep-log-days DAYS` lets go of older ones" in rtrl("gc", "--yes", "--keep-days", "0")
+    assert "of 2 users" in rtrl("report", "--all")
+    assert "interactions@v1" in rtrl("gc", "--yes", "--keep-days", "0", "--keep-log-days", "0")
+    assert "of 1 user" in rtrl("report", "--all")

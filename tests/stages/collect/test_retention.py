@@ -92,6 +92,24 @@ def test_settled_segments_go_when_they_are_old_and_no_rollback_can_need_them(wor
     assert taken.meta["counts"]["episodes"] >= 1
 
 
+def test_what_failed_to_be_deployed_is_no_place_to_go_back_to(world: World) -> None:
+    """Three failed deployments hid what `rtrl rollback` brings back, and so did canaries taken away."""
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    deployments = world.store.deployments
+    for n in range(4):
+        made = world.checkpoint(parent=world.live)
+        one = deployments.create("auto", made, by="me", reason="x", previous=world.live)
+        deployments.transition(one.id, "staged", "verifying")
+        if n == 3:
+            deployments.transition(one.id, "verifying", "canary")
+            deployments.end_canary(one.id, "worse", by="me")
+        else:
+            deployments.transition(one.id, "verifying", "failed", error="the engine is down")
+    assert removable(world) == [1, 2, 3, 4]
+
+
 def test_what_a_rolled_back_checkpoint_sampled_waits_for_it(world: World) -> None:
     """A rollback, a collect, and the checkpoint again: its episodes lay before the window, and could go.
 
@@ -154,6 +172,23 @@ def test_a_workspace_that_never_served_has_nothing_to_delete(world: World) -> No
     assert plan(world) == Retention()
     world.workspace.spool_dir.mkdir()
     world.writer = type(world.writer)(world.workspace.spool_dir, world.vault)
+
+
+def test_a_population_whose_line_is_to_begin_yet_finds_its_records(tmp_path: Path) -> None:
+    """It was named in the settings, and gc of the workspace's own line deleted what its users had done."""
+    world = World(tmp_path, '[collect]\nclock = "events"\n[populations.acme]\n')
+    consumed: tuple[str, ...] = ()
+    for n in range(8):
+        of_acme = {"user": "bob", "key_id": "acme", "features": {"population": "acme"}}
+        world.generation(f"acme{n}", f"acme{n}", 3 * n * HOUR, session=f"acme{n}", **of_acme)
+        consumed = cycle(world, f"e{n}", 3 * n * HOUR, consumed)
+    assert plan(world).remove == []
+    assert plan(world).kept == {OPEN.format("acme"): 8}
+    world.workspace = world.workspace.on_line("acme")
+    taken = world.collect("collect.max_lag=9").outputs["interactions"]
+    assert taken.meta["counts"]["episodes"] == 8
+    assert plan(world).remove == [], "nothing is trained on yet"
+    world.close()
 
 
 def test_a_line_that_is_over_holds_the_spool_until_it_is_told_so(world: World) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
@@ -9,11 +10,11 @@ import pytest
 
 from stages import locks
 from stages.errors import UsageError
-from stages.registry import gc
+from stages.registry import gc, pins
 from stages.registry.runs import begin_run
 from stages.registry.store import Store
 from stages.runner import run_stage
-from stages.stage import Artifact, Output
+from stages.stage import Artifact, Output, RunContext
 from stages.workspace import Workspace
 from tests.stages.toy import Toy, checkpoint
 
@@ -79,6 +80,20 @@ def test_what_a_rollback_goes_back_to_and_what_is_not_done_with_stay(store: Stor
     assert made[5].ref not in why
 
 
+def test_checkpoints_to_go_back_to_stay_whatever_failed_since(store: Store, tmp_path: Path) -> None:
+    """Five failed after the last that went live: a rollback, and another one, go to those before it."""
+    made = [checkpoint(store, tmp_path / "c", str(n)) for n in range(10)]
+    for before, one in itertools.pairwise(made[:5]):
+        live = store.deployments.create("auto", one.digest, by="me", reason="x", previous=before.digest)
+        store.deployments.transition(live.id, "staged", "verifying")
+        store.move_alias("auto", "live", one.digest, reason="x", deployment_id=live.id)
+    for one in made[5:]:
+        failed = store.deployments.create("auto", one.digest, by="me", reason="x", previous=made[4].digest)
+        store.deployments.transition(failed.id, "staged", "failed")
+    why = reasons(store)
+    assert [one.version for one in made if one.ref in why] == [2, 3, 4, 5, 8, 9, 10]
+
+
 def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     store: Store, tmp_path: Path
 ) -> None:
@@ -95,7 +110,7 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     delta = store.publish_external(
         {"x": (Output("report", {}, base=base.digest), tmp_path / "a")}, line="auto"
     )["x"]
-    gc.pin(store, pinned.digest, by="me", reason="paper")
+    pins.pin(store, pinned.digest, by="me", reason="paper")
     with locks.hold(store.run_lock_path("r"), what="run r", run="r"):
         begin_run(store, "r", stage="distill", line="auto", inputs={"i": busy}, config={}, extra={}, seed=0)
         why = reasons(store)
@@ -108,11 +123,38 @@ def test_data_of_the_live_checkpoint_pins_bases_and_inputs_of_running_runs_stay(
     assert old.ref not in why
     assert not old.path.exists()
     assert store.artifact(old.digest) is None
-    assert gc.unpin(store, pinned.digest, by="me")
-    assert not gc.unpin(store, pinned.digest, by="me")
+    assert pins.unpin(store, pinned.digest, by="me")
+    assert not pins.unpin(store, pinned.digest, by="me")
     gc.collect(store, 0.0, by="me")
     assert store.artifact(pinned.digest) is None
     assert store.artifact(fresh.digest) == fresh
+
+
+def test_what_was_collected_from_logs_stays_until_an_age_is_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs of the first collect left the disk, and the weekly gc took the only copy with it."""
+    folder = tmp_path / "a"
+    monkeypatch.setattr("stages.registry.publish.now", lambda: "2001-01-01T00:00:00.000000Z")
+    ada = publish(store, folder, "interactions", "ada", checkpoint="")
+    before = publish(store, folder, "experience", "before", checkpoint="", interactions=[ada.digest])
+    again = publish(store, folder, "experience", "again", checkpoint="", interactions=[ada.digest])
+    monkeypatch.undo()
+    ben = publish(store, folder, "interactions", "ben", checkpoint="")
+    both = publish(store, folder, "experience", "both", checkpoint="", interactions=[ben.digest])
+    served = publish(store, folder, "interactions", "served", checkpoint="sha256:" + "0" * 64)
+    publish(store, folder, "interactions", "newest", checkpoint="sha256:" + "0" * 64)
+    why = reasons(store)
+    assert {one.ref for one in (before, served)}.isdisjoint(why)
+    assert {why[one.ref] for one in (ada, again, ben)} == {gc.COLLECTED}
+    gc.collect(store, 0.0, by="cron")
+    assert {one.ref for one in (ada, again, ben, both) if one.path.is_dir()} == {
+        ada.ref, again.ref, ben.ref, both.ref,
+    }  # fmt: skip
+    gc.collect(store, 0.0, 30.0, by="me")
+    assert [one.path.is_dir() for one in (ada, again, ben, both)] == [False, False, True, True]
+    gc.collect(store, 0.0, 0.0, by="me")
+    assert [one.path.is_dir() for one in (ben, both)] == [True, True], "the newest experience, and its data"
 
 
 def test_an_experience_that_stays_can_be_trained_on(store: Store, tmp_path: Path) -> None:
@@ -166,6 +208,29 @@ def test_a_scratch_store_is_not_collected(workspace: Workspace, store: Store) ->
     (store.dir / "reads-from").write_text(str(store.dir))
     with pytest.raises(UsageError):
         gc.collect(Store.open(store.dir), 0.0, by="me")
+
+
+def test_the_scratch_folder_of_a_run_that_goes_on_stays(workspace: Workspace, store: Store) -> None:
+    """Killed, and taken up again after a week: gc took a night's work from under the second attempt."""
+    long_ago = time.time() - (gc.SCRATCH_DAYS + 1) * 86400
+
+    def first(ctx: RunContext) -> None:
+        (ctx.scratch / "attempts").write_text("of a night")
+        os.utime(ctx.scratch, (long_ago, long_ago))
+        raise RuntimeError("stands for a kill")
+
+    def second(ctx: RunContext) -> None:
+        assert ctx.scratch.stat().st_mtime > long_ago + 86400, "it is taken up now"
+        os.utime(ctx.scratch, (long_ago, long_ago))  # and goes on for more than a week
+        gc.collect(store, 0.0, by="cron")
+        assert (ctx.scratch / "attempts").read_text() == "of a night"
+        raise RuntimeError("killed again")
+
+    for during in (first, second):
+        with pytest.raises(RuntimeError):
+            run_stage(workspace, store, Toy("x", during=during))
+    gc.collect(store, 0.0, by="cron")
+    assert list((store.dir / "scratch").iterdir()) == [], "as old, and nobody goes on with it"
 
 
 def test_old_scratch_folders_go_also_when_two_remove_them(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import orjson
 import pytest
 
 from stages import schemas, tables
+from stages.collect import retention
 from stages.collect.logs.source import Source
 from stages.collect.logs.state import Record
 from stages.collect.logs.turns import Turns
@@ -16,6 +19,7 @@ from stages.collect.run import CollectStage
 from stages.errors import InconclusiveError
 from stages.inbox.writer import InboxWriter, Received
 from stages.init import init_bare
+from stages.registry import gc
 from stages.registry.store import Store
 from stages.result import StageResult
 from stages.runner import run_stage
@@ -92,6 +96,41 @@ def test_what_was_unsealed_before_a_forget_is_not_sealed_again_after_it(
     vault.close()
     if back:
         assert told(collect(place), keys) == {"ada": "back again", "ben": "a secret request"}
+
+
+def test_records_of_a_collect_that_gc_let_go_stay_until_another_takes_them(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    workspace, store = place
+    for text in ("first", "second"):
+        receive(workspace, text, "ada")
+    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
+    taken = collect(place).outputs["interactions"]
+    run_stage(*place, CollectStage(source=Source((tmp_path / "one.jsonl",), "openai-log", user="ada")))
+    later = time.time() + 40 * 86400
+    assert len(retention.received(workspace, store, 30.0, later)) == 1
+    gc.collect(store, 0.0, 0.0, by="me")
+    assert not taken.path.is_dir()
+    assert retention.received(workspace, store, 30.0, later) == []
+    collect(place)
+    assert len(retention.received(workspace, store, 30.0, later)) == 1
+
+
+def test_records_received_after_all_was_lost_stay_until_they_are_collected(
+    place: tuple[Workspace, Store], tmp_path: Path
+) -> None:
+    """Their numbers begin again, and those of what was collected before are higher."""
+    workspace, store = place
+    for text in ("first", "second", "third"):
+        receive(workspace, text, "ada")
+    collect(place)
+    shutil.rmtree(workspace.inbox_dir)
+    for text in ("fourth", "fifth"):
+        receive(workspace, text, "ada")
+    later = time.time() + 40 * 86400
+    assert retention.received(workspace, store, 30.0, later) == []
+    collect(place)
+    assert len(retention.received(workspace, store, 30.0, later)) == 1
 
 
 def test_logs_of_a_disk_go_under_the_key_that_there_was_before_a_forget(
