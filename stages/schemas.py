@@ -73,7 +73,7 @@ GENERATIONS = pa.schema(
 
 EVENTS = pa.schema(
     [
-        ("seq", pa.int64()),
+        ("seq", pa.int64()),  # the order in which they were received
         ("id", pa.string()),
         ("key_id", pa.string()),
         ("generation_id", pa.string()),

@@ -39,7 +39,7 @@ EVENTS = pa.schema([*(f for f in schemas.EVENTS if f.name not in ("sealed", "epi
 
 @dataclass(frozen=True)
 class Columns:
-    """GENERATIONS and EVENTS of a window, in order of seq, and the damage met on the way."""
+    """GENERATIONS and EVENTS of a window, as they were committed, and the damage met on the way."""
 
     generations: pa.Table
     events: pa.Table
@@ -97,12 +97,12 @@ def generations_of(segment: int, frames: Sequence[Frame]) -> pa.Table:
 
 
 def events_of(segment: int, frames: Sequence[Frame]) -> pa.Table:
-    """EVENTS of a segment's frames."""
+    """EVENTS of a segment's frames, each with the seq under which it was received."""
     sizes, found = [], []
     for frame in frames:
         stored, sealed = codec.unpack_event(frame.body)
         sizes.append(len(sealed))
-        found.append(rows.SealedEvent(frame.seq, stored.event, stored.user, b"", ""))
+        found.append(rows.SealedEvent(stored.received or frame.seq, stored.event, stored.user, b"", ""))
     batch = rows.event_batch(found)
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return _table({**columns, **_place(segment, frames, sizes)}, EVENTS)

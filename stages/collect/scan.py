@@ -25,7 +25,7 @@ EVENT_CODE = {name: code for code, name in enumerate(EVENT_TYPES)}
 
 @dataclass(frozen=True)
 class Scan:
-    """Generations (G), events (V) and episodes (E) of a window, in order of seq.
+    """Generations (G), events (V) and episodes (E) of a window, as they were committed.
 
     Times in ms. `g_*` arrays have length G, `v_*` length V. `v_generation` is the row of the event's
     generation, -1 when it is not in the window; `g_base` the row of the prompt's base, -1 for none there.

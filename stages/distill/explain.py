@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stages import rows, schemas, tables
+from stages.distill.order import in_order
 from stages.distill.spec import PRICE, RewardSpec, parse
 from stages.episode_names import episode_of, no_such
 from stages.errors import IntegrityError, UsageError
+from stages.records import Event
 from stages.stage import Artifact
 from stages.terms import Term, terms_of
 
@@ -82,11 +84,11 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, name: str) 
     episode_id = episode_of(store, experience, name)
     row = _row(experience, tables.read(experience.path / schemas.EPISODES_FILE, schema), episode_id)
     sequences = tables.read(experience.path / schemas.SEQUENCES_FILE, schemas.SEQUENCES).to_pylist()
-    events = [
-        (datetime.fromtimestamp(event.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"), event.type)
+    events = in_order(
+        event
         for digest in experience.meta["interactions"]
         for event in _events(store.resolve(digest), episode_id)
-    ]
+    )
     return Explanation(
         episode_id=episode_id,
         user=row["user"],
@@ -99,7 +101,7 @@ def explain(workspace: Workspace, store: Store, experience_ref: str, name: str) 
         spec=spec.name,
         spec_digest=spec.digest,
         terms=tuple(terms_of(row, spec, experience.meta["price"])),
-        events=tuple(sorted(events)),
+        events=tuple((_time(event.at), event.type) for event in events),
         generations=row["n_generations"],
         output_tokens=row["output_tokens"],
         sequences=tuple(tuple(s["generation_ids"]) for s in sequences if s["episode_id"] == episode_id),
@@ -124,14 +126,20 @@ def _spec(experience: Artifact) -> RewardSpec:
     return spec
 
 
-def _events(interactions: Artifact, episode_id: str) -> list[Any]:
-    return [
-        row.event
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _events(interactions: Artifact, episode_id: str) -> list[Event]:
+    """As they were received."""
+    found = [
+        row
         for part in tables.parts(interactions.path)
         for batch in tables.batches(part / schemas.EVENTS_FILE, schemas.EVENTS)
         for row in rows.events(batch)
         if row.episode == episode_id
     ]
+    return [row.event for row in sorted(found, key=lambda row: row.seq)]
 
 
 def _number(value: float | None) -> str:

@@ -47,7 +47,8 @@ _COLUMNS = [
 
 @dataclass
 class Episode:
-    """One episode: its row of episodes.parquet, its generations (rows, capture order), its opened events.
+    """One episode: its row of episodes.parquet, its generations (rows, capture order), its opened events
+    (as they were received).
 
     `untrainable` gives, per generation id, why no gradient may come from it.
     """
@@ -159,7 +160,7 @@ class PartReader:
         episode.thinking[-1] = _thinking(payload.answer)
 
     def _open_events(self, episode: Episode, sealed: list[rows.SealedEvent]) -> None:
-        for row in sealed:
+        for row in sorted(sealed, key=lambda row: row.seq):
             try:
                 event = open_event(row.event, row.user, row.sealed, self._vault)
             except UserForgottenError:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.distill.facts import Episode
+from stages.distill.order import in_order
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, LateError, UsageError
 from stages.records import Event
@@ -41,7 +42,7 @@ class Answered:
     Attributes:
         request: the person's request; `answer`: the raw text of the last answer.
         generations: the model calls in order, columns of generations.parquet (no tokens).
-        events: what happened, in order of event time, data opened. Times in ms.
+        events: what happened, in order of event time (`order.py`), data opened. Times in ms.
     """
 
     request: str
@@ -75,7 +76,7 @@ class OwnSignal:
             episode.request,
             episode.answer,
             tuple(copy.deepcopy(episode.generations)),
-            tuple(copy.deepcopy(sorted(episode.events, key=lambda e: (e.at, e.wall, e.id)))),
+            tuple(copy.deepcopy(in_order(episode.events))),
         )
         wrong = ""
         try:

@@ -240,7 +240,8 @@ class Gateway:
     async def _take_events(self, exchange: Exchange) -> None:
         key = self._identify(exchange)
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
-        await send_json(exchange.send, 200, await self._events.take(key.id, body))
+        who = attribute(exchange.scope, {}, key.id, client_clock=self._config.client_clock)
+        await send_json(exchange.send, 200, await self._events.take(key.id, body, no_train=who.no_train))
 
     async def _models(self, exchange: Exchange) -> None:
         self._identify(exchange)

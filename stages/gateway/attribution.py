@@ -89,7 +89,7 @@ def conversation(
             first = message
             break
         opening.append([message.get("role"), message.get("content")])
-    parts = [key_id, user, opening, _gist(first), *(["no_train"] if no_train else [])]
+    parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
 
@@ -114,11 +114,16 @@ def user_messages(messages: Sequence[Mapping[str, Any]]) -> int:
     return len(spoken(messages))
 
 
-def position(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How many answers came since the user last spoke: the generation's place in its episode."""
+def answers(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The answers since the user last spoke."""
     last = spoken(messages)[-1:]
     begin = last[0] + 1 if last else 0
-    return sum(message.get("role") == "assistant" for message in messages[begin:])
+    return [message for message in messages[begin:] if message.get("role") == "assistant"]
+
+
+def position(messages: Sequence[Mapping[str, Any]]) -> int:
+    """How many answers came since the user last spoke: the generation's place in its episode."""
+    return len(answers(messages))
 
 
 def text_of(content: Any) -> str:
@@ -210,7 +215,7 @@ def _flag(value: str, place: str) -> bool:
     raise invalid(f"{place} must be 1 or 0", param=place)
 
 
-def _gist(message: Mapping[str, Any]) -> list[Any]:
+def gist(message: Mapping[str, Any]) -> list[Any]:
     """What of an assistant message survives a client's round trip: text and calls."""
     calls: list[Any] = []
     for call in message.get("tool_calls") or ():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,8 +19,9 @@ import numpy as np
 from stages import routing
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
-from stages.gateway.attribution import Who, last_user_text, own_name, position, user_messages
+from stages.gateway.attribution import Who, last_user_text, own_name
 from stages.gateway.conversations import Conversations
+from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
 from stages.gateway.keys import ApiKey
@@ -41,7 +41,6 @@ OVERFLOW = "context_overflow"  # finish reason of a prompt that did not fit: no 
 _INT32 = 2**31 - 1
 _INFINITE = -9999.0  # what vLLM writes for minus infinity, which JSON has not
 _ROUNDING = 1e-3  # of a logprob of 0, nats
-_EPISODES = 100_000  # episodes whose length is remembered
 
 
 @dataclass
@@ -89,7 +88,7 @@ class Recorder:
         self._vault = vault
         self._metrics = metrics
         self._conversations = Conversations(vault)
-        self._lengths: OrderedDict[str, int] = OrderedDict()
+        self._episodes = Episodes()
         self._wanted: set[str] = set()
         self._making: asyncio.Task[None] | None = None
 
@@ -173,8 +172,8 @@ class Recorder:
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
-        session, episode, ordinal = self._place(call, answer)
         n = len(tokens.output)
+        session, episode, ordinal = self._place(call, answer, n)
         spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
         generation = Generation(
             id=call.id,
@@ -211,13 +210,13 @@ class Recorder:
         )
         return generation, tokens
 
-    def _place(self, call: Call, answer: Answer) -> tuple[str, str, int]:
+    def _place(self, call: Call, answer: Answer, tokens: int) -> tuple[str, str, int]:
         """Session, episode and place in the episode's chain."""
         messages, who = call.request.messages, call.who
+        reply = {"content": answer.content, "tool_calls": answer.calls}
         if who.session:
             session = own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
-            reply = {"content": answer.content, "tool_calls": answer.calls}
             owner = (call.key.id, who.user)
             session = self._conversations.session(call.id, owner, messages, reply, no_train=who.no_train)
         else:
@@ -225,16 +224,11 @@ class Recorder:
         if who.episode:
             episode = own_name(who.episode, call.key.id, who.user)
         elif call.request.api == "chat":
-            # collect leaves out an episode with one no-train request in it: they have their own
-            episode = f"{session}/{user_messages(messages)}" + "-no-train" * who.no_train
+            said = reply if tokens else None
+            episode = self._episodes.derived(call.id, session, messages, said, no_train=who.no_train)
         else:
             episode = f"{session}/{call.id}"
-        ordinal = max(position(messages), self._lengths.get(episode, 0))
-        self._lengths[episode] = ordinal + 1
-        self._lengths.move_to_end(episode)
-        if len(self._lengths) > _EPISODES:
-            self._lengths.popitem(last=False)
-        return session, episode, ordinal
+        return session, episode, self._episodes.ordinal(episode, messages)
 
 
 def _arrays(sampled: Sampled) -> Tokens:

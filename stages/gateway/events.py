@@ -16,7 +16,7 @@ from stages.gateway.ids import is_id
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms, parse_ms
 from stages.records import Event
-from stages.spool import SpoolWriter
+from stages.spool import EventResult, SpoolWriter
 
 
 class EventIntake:
@@ -28,8 +28,8 @@ class EventIntake:
         self._max_events = max_events
         self._client_clock = client_clock
 
-    async def take(self, key_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Record what is right in `body`, report what is not.
+    async def take(self, key_id: str, body: dict[str, Any], *, no_train: bool = False) -> dict[str, Any]:
+        """Record what is right in `body`, report what is not; with `no_train` nothing is recorded.
 
         Raises:
             ApiError: 400 when the body holds no events, 503 when the spool takes nothing.
@@ -44,11 +44,12 @@ class EventIntake:
                 rejected.append(_rejection(index, raw, str(error)))
                 self._metrics.event(_type_label(raw), "rejected")
         counts = {"accepted": 0, "duplicates": 0, "pending": 0}
-        try:
-            results = await asyncio.to_thread(self._spool.append_events, [event for _, event in good])
-        except DependencyDownError as error:
-            message = "not all events could be recorded; send them again"
-            raise unavailable("capture_unavailable", message, retry_after=10) from error
+        if no_train:
+            counts["accepted"] = len(good)
+            for _, event in good:
+                self._metrics.event(event.type, "no_train")
+            return {**counts, "rejected": rejected}
+        results = await self._recorded([event for _, event in good])
         for (index, event), result in zip(good, results, strict=True):
             self._metrics.event(event.type, result.status)
             if result.status == "rejected":
@@ -56,6 +57,14 @@ class EventIntake:
             else:
                 counts["duplicates" if result.status == "duplicate" else result.status] += 1
         return {**counts, "rejected": sorted(rejected, key=lambda one: one["index"])}
+
+    async def _recorded(self, events: list[Event]) -> list[EventResult]:
+        """What became of them. Raises ApiError 503."""
+        try:
+            return await asyncio.to_thread(self._spool.append_events, events)
+        except DependencyDownError as error:
+            message = "not all events could be recorded; send them again"
+            raise unavailable("capture_unavailable", message, retry_after=10) from error
 
     def _list(self, body: dict[str, Any]) -> list[Any]:
         events = body.get("events", None if "type" not in body else [body])

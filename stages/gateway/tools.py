@@ -148,14 +148,15 @@ def _decided(held: str) -> hermes.RawCall | None:
 
 
 def _may_continue(held: str, body: int) -> bool:
-    """Whether the JSON at `body` is broken only because it has not all come yet."""
+    """Whether the block at `body` is broken only because its JSON or its closing tag has not all come."""
     begin = len(held) - len(held[body:].lstrip(" \t\r\n"))
     if not held.startswith("{", begin):
         return False
     try:
-        _DECODER.raw_decode(held, begin)
+        _, end = _DECODER.raw_decode(held, begin)
     except json.JSONDecodeError as error:
         return error.msg.startswith("Unterminated string") or error.pos >= len(held) - _UNDECIDED
     except (ValueError, RecursionError):
         return False
-    return False
+    rest = held[end:].lstrip(" \t\r\n")
+    return rest != hermes.CLOSE and hermes.CLOSE.startswith(rest)

@@ -22,10 +22,14 @@ _LENGTH = struct.Struct("<I")
 
 
 class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event and the user whose key seals its data. `event.data` holds what is no content."""
+    """An event and the user whose key seals its data. `event.data` holds what is no content.
+
+    `received` is the seq under which it waited for its generation, 0 when it did not.
+    """
 
     event: Event
     user: str = ""
+    received: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -91,9 +95,9 @@ def unpack_generation(body: bytes) -> tuple[Generation, bytes]:
     return _decode_generation(memoryview(body)[4 : 4 + n]), body[4 + n :]
 
 
-def pack_event(event: Event, user: str, sealed: bytes) -> bytes:
+def pack_event(event: Event, user: str, sealed: bytes, received: int = 0) -> bytes:
     """The body of an EVENT or PENDING frame. Raises as `pack_generation`."""
-    meta = _encode(StoredEvent(event, user))
+    meta = _encode(StoredEvent(event, user, received))
     _decode_event(meta)
     return b"".join((_LENGTH.pack(len(meta)), meta, sealed))
 

@@ -201,8 +201,8 @@ class SpoolWriter:
             self._write_event(event, user, plain=bool(owner and owner.plain), state="pending")
             return EventResult("pending")
 
-    def _write_event(self, event: Event, user: str, *, plain: bool, state: str) -> None:
-        """`plain`: of a no-train generation, so its data is not written at all."""
+    def _write_event(self, event: Event, user: str, *, plain: bool, state: str, received: int = 0) -> None:
+        """`plain`: of a no-train generation, so its data is not written at all. `received`: seq so far."""
         data, sealed = event.data, b""
         if plain:
             data = {}
@@ -210,7 +210,7 @@ class SpoolWriter:
             aad = codec.event_aad(event.key_id, event.id)
             data, sealed = {}, self._vault.seal(user, codec.encode_data(data), aad)
         file = self._journal.segment()
-        body = codec.pack_event(msgspec.structs.replace(event, data=data), user, sealed)
+        body = codec.pack_event(msgspec.structs.replace(event, data=data), user, sealed, received)
         offset, seq = self._journal.append(file, Kind.EVENT if state == "attached" else Kind.PENDING, body)
         place = (seq, file.number, offset)
         row = EventRow(event.key_id, event.id, event.generation_id, *place, event.wall, state)
@@ -240,7 +240,8 @@ class SpoolWriter:
                     self._journal.add(row._replace(state="refused"))
                     continue
                 event = msgspec.structs.replace(event, data=codec.decode_data(data))
-            self._write_event(event, generation.user, plain=bool(generation.plain), state="attached")
+            plain = bool(generation.plain)
+            self._write_event(event, generation.user, plain=plain, state="attached", received=row.seq)
         self._forget(sorted(keys))
 
     def _forget(self, waiting: Sequence[str]) -> None:

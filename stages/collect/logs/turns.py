@@ -273,7 +273,7 @@ class Turns:
             type=kind, at=at, wall=at, data=data,  # type: ignore[arg-type]
         )  # fmt: skip
         happened = Happened(event, episode, owner_of(session, self._sessions, self._user), derived)
-        if session.open and session.open.turn and session.open.last == generation:
+        if session.open and session.open.turn and session.open.id == episode:  # in the log's order
             session.open.waiting.append(happened)
         else:
             yield happened

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stages.distill.order import in_order
 from stages.records import Event
 
 _ENDS = {"completion_accepted": 1.0, "completion_rejected": 0.0}
@@ -18,12 +19,12 @@ def completion_accepted(events: Sequence[Event], answered_at: int, horizon_ms: i
     """1 when it was taken, 0 when it was dismissed or passed over, None when it was not shown.
 
     Args:
-        events: the episode's events, in any order; the last verdict up to the horizon counts.
+        events: the episode's events, as they were received; the last verdict up to the horizon counts.
         answered_at: event time of the completion (ms).
         horizon_ms: a completion that was shown and not taken by then was passed over.
     """
-    in_time = [e for e in events if e.at <= answered_at + horizon_ms]
+    in_time = in_order(e for e in events if e.at <= answered_at + horizon_ms)
     ends = [e for e in in_time if e.type in _ENDS]
     if ends:
-        return _ENDS[max(ends, key=lambda e: (e.at, e.wall, e.id)).type]
+        return _ENDS[ends[-1].type]
     return 0.0 if any(e.type == "completion_shown" for e in in_time) else None

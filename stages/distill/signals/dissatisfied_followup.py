@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from cursorbench.sessions.automatic import is_notice
 from cursorbench.sessions.spoken import words_of
+from stages.distill.order import in_order
 from stages.distill.signals.followup.features import Followup, interrupted
 from stages.distill.text import LIMIT, words
 from stages.records import Event
@@ -64,7 +65,7 @@ def followup(
     """What behaviour says of one episode, or the text to be judged.
 
     Args:
-        events: the episode's events with their data opened.
+        events: the episode's events with their data opened, as they were received.
         request: text of the episode's request.
         answer: text of its last answer.
         asked: the episode ended in a question.
@@ -76,9 +77,7 @@ def followup(
         A probability when behaviour decides; None when there was no message, thumb, interruption or reason
         for a refusal in time.
     """
-    in_time = sorted(
-        (e for e in events if e.at <= answered_at + horizon_ms), key=lambda e: (e.at, e.wall, e.id)
-    )
+    in_time = in_order(e for e in events if e.at <= answered_at + horizon_ms)
     thumbs = [e.data.get("value") for e in in_time if e.type == "thumbs"]
     if thumbs and isinstance(thumbs[-1], int | float):
         return EXPLICIT_NO if thumbs[-1] < 0 else EXPLICIT_YES

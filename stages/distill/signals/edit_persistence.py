@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cursorbench.sessions.lines import Kept, persistence
+from stages.distill.order import in_order
 from stages.distill.signals.edits import Change, Edits, path_of, sides_of
 from stages.records import Event
 
@@ -29,7 +30,7 @@ def edit_persistence(events: Sequence[Event], horizon_ms: int, edits: Edits) -> 
     """Kept lines over changed lines, all measured files together, in [0, 1].
 
     Args:
-        events: the episode's events with their data opened, in any order.
+        events: the episode's events with their data opened, as they were received.
         horizon_ms: how long after the edit the training horizon lies.
         edits: `edits_of` these events, with the same horizon.
     """
@@ -100,13 +101,13 @@ def _whole(before: str, after: str) -> Kept:
 def _measurements(events: Sequence[Event], horizon_ms: int) -> dict[str, Event]:
     """The first measurement at or after the horizon, by path."""
     found: dict[str, Event] = {}
-    for event in events:
+    for event in in_order(events):
         delay = event.data.get("horizon_s")
         if event.type != "edit_survival" or not isinstance(delay, int | float):
             continue
         path = path_of(event)
         if horizon_ms <= 1000 * delay <= LATEST * horizon_ms and (
-            path not in found or _order(event) < _order(found[path])
+            path not in found or delay < found[path].data["horizon_s"]
         ):
             found[path] = event
     return found
@@ -118,7 +119,3 @@ def _of_the_only_file(measured: dict[str, Event], edits: Edits) -> dict[str, Eve
         return measured
     (path,) = edits.changes
     return {path: measured[""], **{name: event for name, event in measured.items() if name}}
-
-
-def _order(event: Event) -> tuple[float, int, int, str]:
-    return (float(event.data["horizon_s"]), event.at, event.wall, event.id)

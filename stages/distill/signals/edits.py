@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cursorbench.sessions.lines import changed, sides_of_diff
+from stages.distill.order import in_order
 from stages.records import Event
 
 UNDOING = ("edit_rejected", "edit_reverted")
@@ -66,6 +67,7 @@ class Edits:
 class _Edit:
     path: str
     generation_id: str
+    place: int  # among the events, in order
     at: int
     sides: tuple[str, str]
     whole: bool
@@ -75,24 +77,25 @@ def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edit
     """What became of the edits of one episode.
 
     Args:
-        events: the episode's events with their data opened, in any order.
+        events: the episode's events with their data opened, as they were received.
         answered_at: event time of the last answer (ms): when an edit was proposed that was never applied.
         horizon_ms: how long after the edit the training horizon lies.
     """
+    events = in_order(events)
     applied = _applied(events)
     undone: set[_Edit] = set()
     made_good: set[_Edit] = set()
     refused: dict[tuple[object, ...], Event] = {}
     ever_undone = False
-    for event in events:
+    for place, event in enumerate(events):
         if event.type not in UNDOING:
             continue
-        about = _about(event, applied)
+        about = _about(event, [edit for edit in applied if edit.place < place])
         if event.at > max((edit.at for edit in about), default=answered_at) + horizon_ms:
             continue
         ever_undone = True
         path = path_of(event)
-        later = {edit.path for edit in applied if edit.at > event.at}
+        later = {edit.path for edit in applied if edit.place > place}
         undone.update(edit for edit in about if edit.path not in later)
         made_good.update(edit for edit in about if edit.path in later)
         if not about and not (path in later if path else later):
@@ -130,17 +133,17 @@ def _texts(event: Event) -> tuple[str, str] | None:
 
 
 def _applied(events: Sequence[Event]) -> list[_Edit]:
-    """Every edit that changed something, in order of event time."""
+    """Every edit that changed something, in the order of `events`."""
     return [
-        _Edit(path_of(e), e.generation_id, e.at, sides, _texts(e) is not None and not e.data.get("part"))
-        for e in sorted((e for e in events if e.type == "edit_applied"), key=lambda e: (e.at, e.wall, e.id))
-        if (sides := sides_of(e)) is not None and changed(*sides)
+        _Edit(path_of(e), e.generation_id, n, e.at, sides, _texts(e) is not None and not e.data.get("part"))
+        for n, e in enumerate(events)
+        if e.type == "edit_applied" and (sides := sides_of(e)) is not None and changed(*sides)
     ]
 
 
 def _about(event: Event, applied: Sequence[_Edit]) -> list[_Edit]:
-    """The edits that a revert or refusal is about; none for a refused proposal."""
-    there = [edit for edit in applied if edit.at <= event.at and path_of(event) in ("", edit.path)]
+    """The edits that a revert or refusal is about, of those before it; none for a refused proposal."""
+    there = [edit for edit in applied if path_of(event) in ("", edit.path)]
     own = [edit for edit in there if edit.generation_id == event.generation_id]
     return there if event.type == "edit_reverted" and not own else own
 

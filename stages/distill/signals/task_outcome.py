@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stages.distill.order import in_order
 from stages.records import Event
 
 
@@ -16,15 +17,15 @@ def task_outcome(events: Sequence[Event], answered_at: int, horizon_ms: int) -> 
     """The last outcome told up to the horizon, in [-1, 1]; None without one.
 
     Args:
-        events: the episode's events with their data opened, in any order.
+        events: the episode's events with their data opened, as they were received.
         answered_at: event time of the last answer (ms).
         horizon_ms: what comes later is for reports.
     """
     told = [
-        (event.at, event.wall, event.id, float(value))
-        for event in events
+        float(value)
+        for event in in_order(events)
         if event.type == "outcome"
         and event.at <= answered_at + horizon_ms
         and isinstance(value := event.data.get("value"), int | float)
     ]
-    return min(1.0, max(-1.0, max(told)[-1])) if told else None
+    return min(1.0, max(-1.0, told[-1])) if told else None

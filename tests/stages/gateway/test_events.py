@@ -191,6 +191,23 @@ async def test_before_its_generation_is_recorded(rig: Rig) -> None:
     assert (await rig.event("e1", g))["duplicates"] == 1
 
 
+async def test_no_train_is_counted_and_never_written(rig: Rig) -> None:
+    """The header was passed over: the text was written, and trained on."""
+    g = await gid(rig)
+    said = {"type": "user_message", "generation_id": g, "data": {"text": "PRIVATE"}}
+    body = {"events": [{"id": "e1", **said}, {"id": "e2", **said, "type": "applause"}]}
+    answer = await rig.http.post("/v1/events", json=body, headers={"x-rtrl-no-train": "1"})
+    rejected = [{"index": 1, "id": "e2", "reason": "unknown_type"}]
+    assert answer.json() == {"accepted": 1, "duplicates": 0, "pending": 0, "rejected": rejected}
+    assert rig.events() == []
+    assert b'rtrl_events_total{status="no_train",type="user_message"} 1.0' in rig.gateway.metrics.text()
+    answer = await rig.http.post("/v1/events", json=body, headers={"x-rtrl-no-train": "nonsense"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Rtrl-No-Train")
+    assert rig.events() == []
+    answer = await rig.http.post("/v1/events", json=body, headers={"x-rtrl-no-train": "0"})
+    assert (answer.json()["accepted"], len(rig.events())) == (1, 1)
+
+
 async def test_event_time(tmp_path: Any) -> None:
     async with running(tmp_path / "server") as rig:
         g = await gid(rig)

@@ -51,12 +51,28 @@ def streamed(text: str, cuts: list[int]) -> tuple[Answer, str, list[dict[str, An
 @settings(max_examples=300)
 @given(st.lists(PIECES, max_size=12).map("".join), st.lists(st.integers(0, 200), max_size=30))
 @example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>\\u12ab"}}</tool_call>', [59])
+@example('<tool_call>{"name": "x", "arguments": {"a": "</tool_call>"}}</tool_call>', [63])
+@example('<tool_call>{"name": "x", "arguments": {"a": "<tool_call>"}}\n</tool_call>', [59, 66])
 def test_streamed_reads_as_whole(text: str, cuts: list[int]) -> None:
     whole = read_answer(text, TOOLS)
     answer, content, calls = streamed(text, cuts)
     assert content == answer.content == whole.content
     assert [c["function"] for c in calls] == [c["function"] for c in whole.calls]
     assert [(r.name, r.error) for r in answer.records] == [(r.name, r.error) for r in whole.records]
+
+
+def test_a_closing_tag_that_comes_in_pieces_ends_a_call_that_tells_of_tags() -> None:
+    """With a `stop` the engine holds back the last characters: the tag came cut, and the call became text."""
+    for tag in ("<tool_call>", "</tool_call>"):
+        text = render("read_file", {"path": f"x {tag} y"})
+        for cut in range(len(text)):
+            answer, content, calls = streamed(text, [cut, cut + 3])
+            assert (content, len(calls), answer.invalid) == ("", 1, 0), (tag, cut)
+
+
+def test_what_is_no_call_is_not_held_back_longer_than_needed() -> None:
+    broken = '<tool_call>{"name": 1}</tool_call>'
+    assert ToolStream(TOOLS).feed(broken) == [broken]
 
 
 def test_content_is_not_held_back_longer_than_needed() -> None:

@@ -357,3 +357,13 @@ def test_what_claude_codes_client_says_takes_no_reaction() -> None:
     ]
     assert made[about].request == "yes"
     assert turns.counts["episodes"] == 7
+
+
+def test_what_happened_is_told_in_the_order_of_the_log() -> None:
+    """The result of a call of an earlier answer went before what the log had told of the open one."""
+    call, other = edit("c1", "applied", path="a.py", after="1"), edit("c2", "applied", path="b.py", after="2")
+    records, _ = told(user("do it"), use("c1"), end("c0"), use("c2"), other, call, end("c2"), end("c1"))
+    paths = [data.get("path") for kind, _, data in events(records) if kind == "edit_applied"]
+    assert paths == ["b.py", "a.py"]
+    seqs = [int(r.event.id.rpartition("!")[2]) for r in records if isinstance(r, Happened)]
+    assert seqs == sorted(seqs)

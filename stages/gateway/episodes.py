@@ -1,0 +1,72 @@
+"""Episodes of requests that name none, and each generation's place in its episode's chain.
+
+`SESSION/N` is the user's Nth request and all that answers it. Who asks for another answer to the same history
+(regenerates, edits the last request, tries again after a time-out) or sends a window of it that slides begins
+an episode of its own: what became of one answer says nothing of the other. Where nothing was generated there
+was no answer, and the episode goes on. All of it is in the memory of this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from stages.gateway.attribution import answers, gist, position, user_messages
+
+_EPISODES = 100_000  # that are remembered
+
+
+class Episodes:
+    """Derives episodes, and counts what is in them."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[str, tuple[str, bool]] = OrderedDict()  # episode, whether it has an answer
+        self._by_answer: OrderedDict[tuple[str, bytes], str] = OrderedDict()
+        self._lengths: OrderedDict[str, int] = OrderedDict()
+
+    def derived(
+        self,
+        call_id: str,
+        session: str,
+        messages: Sequence[Mapping[str, Any]],
+        reply: Mapping[str, Any] | None,
+        *,
+        no_train: bool,
+    ) -> str:
+        """The episode of generation `call_id`, which gave `reply` to `messages`; None: not a token."""
+        # collect leaves out an episode with one no-train request in it: they have their own
+        first = f"{session}/{user_messages(messages)}" + "-no-train" * no_train
+        found, answered = self._latest.get(first, (first, False))
+        earlier = answers(messages)
+        if earlier:
+            found = self._by_answer.get((first, _mark(earlier[0])), found)
+        elif answered:
+            found = f"{first}-{call_id[-12:]}"
+        if reply is not None and not earlier:
+            _remember(self._by_answer, (first, _mark(reply)), found)
+        _remember(self._latest, first, (found, reply is not None or bool(earlier)))
+        return found
+
+    def ordinal(self, episode: str, messages: Sequence[Mapping[str, Any]]) -> int:
+        """The place of the next generation in the chain of an episode, derived or named."""
+        ordinal = max(position(messages), self._lengths.get(episode, 0))
+        _remember(self._lengths, episode, ordinal + 1)
+        return ordinal
+
+
+def _mark(answer: Mapping[str, Any]) -> bytes:
+    """Stands for an answer: the ids of its calls, which are the gateway's, or its text; kept as a hash."""
+    calls = answer.get("tool_calls") or ()
+    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    return hashlib.blake2b(orjson.dumps(ids or gist(answer)), digest_size=16).digest()
+
+
+def _remember(known: OrderedDict[Any, Any], key: object, value: object) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > _EPISODES:
+        known.popitem(last=False)
