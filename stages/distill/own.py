@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages import interrupts
 from stages.distill.facts import Episode
 from stages.distill.spec import RewardSpec
 from stages.errors import IntegrityError, LateError, UsageError
@@ -99,13 +100,10 @@ class OwnSignal:
         )
 
 
-_SIGNALLED = (129, 130, 143)  # exit statuses of a command that a signal ends
-
-
 def _ends_the_run(error: BaseException) -> bool:
     """Whether it is the run's end and none of the function's: Ctrl-C, a deadline, a signal to the program."""
     return isinstance(error, KeyboardInterrupt | LateError) or (
-        isinstance(error, SystemExit) and error.code in _SIGNALLED
+        isinstance(error, SystemExit) and error.code in interrupts.SIGNALLED
     )
 
 

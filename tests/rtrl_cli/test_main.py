@@ -220,6 +220,7 @@ def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -
     assert process.returncode == code
     found = json.loads(out)
     assert found["error"]["code"] == code
+    assert f"error: {found['error']['message']}" in err
     row = Store.open(workspace.store_dir).run(found["run_id"])
     assert row.state == "cancelled"
     assert "Traceback" not in err
