@@ -41,7 +41,7 @@ def main() -> NoReturn:
     escape_what_cannot_be_encoded()
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in interrupts.endings():
         signal.signal(number, _on_signal)
     try:
         code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)

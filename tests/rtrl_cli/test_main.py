@@ -186,7 +186,9 @@ def test_a_closed_pipe_is_no_failure(workspace: Workspace, how: str) -> None:
     assert done.stderr == "0\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -> None:
     """A stage that is interrupted ends `cancelled`; the envelope names its run."""
     script = tmp_path / "slow.py"
