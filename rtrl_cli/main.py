@@ -26,9 +26,9 @@ from rtrl_cli.output import (
     open_closed_streams,
     print_json,
 )
+from stages import interrupts
 
 _NO_PATH = ("Symlink loop from", "Could not determine home directory")  # pathlib's, of what a user named
-_SIGNALLED = {129: "hung up", 130: "interrupted", 143: "terminated"}
 HINT_OF_A_BUG = "this is a bug in rtrl; --debug shows where it happened"
 
 
@@ -41,12 +41,13 @@ def main() -> NoReturn:
     escape_what_cannot_be_encoded()
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in interrupts.endings():
         signal.signal(number, _on_signal)
     try:
         code = run([a for a in arguments if a != "--debug"] or ["--help"], debug=debug)
     except BrokenPipeError:
         code = 0  # the reader has what it wanted
+    interrupts.over()
     sys.exit(finish(code))
 
 
@@ -55,7 +56,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
 
     # asyncio tells of a task that this ends, with its traceback, when nobody has asked for its result
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    raise SystemExit(128 + number)
+    interrupts.raise_now(lambda: SystemExit(128 + number))
 
 
 def run(arguments: Sequence[str], *, debug: bool = False) -> int:
@@ -69,13 +70,14 @@ def run(arguments: Sequence[str], *, debug: bool = False) -> int:
         done = early.begin(arguments)
         from rtrl_cli.app import call
 
-        code = call(arguments, done)
+        with interrupts.heeded():
+            code = call(arguments, done)
     except BrokenPipeError:
         raise
     except (SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error.__context__, BrokenPipeError):
-            raise error.__context__ from None  # typer makes an exit status 1 of it
         ended = error.code if isinstance(error, SystemExit) else 130
+        if ended == 1 and isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None  # typer makes an exit status 1 of it
         return _failed(arguments, error, int(ended or 0), started, debug=debug)
     except Exception as error:  # noqa: BLE001  the one place where a bug becomes an exit status
         known = _of_the_user(error, arguments)
@@ -124,7 +126,7 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
 def _describe(error: BaseException, code: int) -> dict[str, Any]:
     if isinstance(error, RtrlError):
         return {"code": code, "kind": error.kind, "message": error.message, "hint": error.hint}
-    if word := _SIGNALLED.get(code):
+    if word := interrupts.SIGNALLED.get(code):
         return {"code": code, "kind": word, "message": word, "hint": ""}
     from cursorbench.redaction import redact
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from cursorbench.redaction import redact
-from stages import faults, locks
+from stages import faults, interrupts, locks
 from stages.errors import RtrlError, classified
 from stages.identity import code_version, fingerprint
 from stages.populations import begin_line
@@ -240,7 +240,7 @@ def _execute(
                     check_artifact(artifact)
                     check_rebuilt(store, artifact)
                 context = RunContext(workspace, store, run_id, plan.seed, scratch, progress, log)
-                with heartbeat(store.dir, run_id):
+                with interrupts.heeded(), heartbeat(store.dir, run_id):
                     outcome = plan.stage.run(plan.config, plan.inputs, plan.extra, work / "out", context)
                 faults.point(f"{name}.run.after")
                 result.outputs = _publish(store, run_id, line, outcome, work / "out")

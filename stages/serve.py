@@ -32,12 +32,12 @@ from stages.gateway.config import GatewayConfig
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
+from stages.interrupts import endings
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
 from stages.serving.announce import Announcer
 from stages.serving.canary import keep_canary
-from stages.serving.detach import endings
 from stages.serving.edge import Edge
 from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier

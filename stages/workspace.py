@@ -3,6 +3,7 @@
     rtrl.toml   settings          store/   artifacts and runs     spool/   captured generations, events
     keys/       vault, API keys   run/     pids, ports, socket of what is being served
     received/   what the gateway received of sessions of other systems
+    debug/      runs that were repeated to be looked into (`--from-run`)
 
 Not for: what is inside those folders; each has its owner.
 """
@@ -105,8 +106,9 @@ class Workspace:
         """See that nobody but their owner looks into keys, captured data and what is running."""
         for folder in (self.spool_dir, self.run_dir, self.keys_dir):
             private(folder)
-        if self.inbox_dir.is_dir():
-            private(self.inbox_dir)
+        for folder in (self.inbox_dir, self.debug_dir):
+            if folder.is_dir():
+                private(folder)
 
     @cached_property
     def settings(self) -> Settings:
@@ -130,6 +132,10 @@ class Workspace:
     @property
     def keys_dir(self) -> Path:
         return self.root / "keys"
+
+    @property
+    def debug_dir(self) -> Path:
+        return self.root / "debug"
 
     @property
     def run_dir(self) -> Path:

@@ -105,7 +105,7 @@ def _workspace(folder: Path | None) -> list[Check]:
         return [*checks, Check("store", False, error.message, error.hint)]
     dead = [run["id"] for run in seen["running"] if not run["alive"]]
     left = sum(seen["unfinished"].values()) + len(dead)
-    private = (found.keys_dir, found.spool_dir, found.inbox_dir, found.run_dir)
+    private = (found.keys_dir, found.spool_dir, found.inbox_dir, found.run_dir, found.debug_dir)
     loose = [path.name for path in private if path.is_dir() and path.stat().st_mode & 0o077]
     return [
         *checks,

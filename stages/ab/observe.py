@@ -28,7 +28,7 @@ from stages.gateway.arms import assigned
 from stages.records import CANARY, HOLDBACK, LIVE
 from stages.registry.deployments import Deployment
 from stages.registry.holdbacks import Holdback
-from stages.registry.scratch import bare_scratch
+from stages.registry.scratch import passing_scratch
 from stages.registry.store import Store
 from stages.runner import run_stage
 from stages.stage import Artifact, Progress
@@ -97,11 +97,10 @@ def observe_holdback(
 
 @contextmanager
 def _scratch(workspace: Workspace, store: Store) -> Iterator[Store]:
-    scratch = bare_scratch(workspace, store, "ab")
-    try:
+    for left in workspace.debug_dir.glob("ab-*"):  # of a look that was killed, when they were made there
+        shutil.rmtree(left, ignore_errors=True)
+    with passing_scratch(store, "ab") as scratch:
         yield scratch
-    finally:
-        shutil.rmtree(scratch.dir, ignore_errors=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,18 +15,16 @@ A cycle that stopped late exits 4. The next one goes on at that stage, with a ne
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 
+from stages import interrupts
 from stages.cycle_config import STAGES
 from stages.errors import LateError
 
-_AGAIN_S = 300.0  # after which it is said again: longer than any tidying up takes
 UNINTERRUPTED = ("deploy",)
 LATE = {
     "collect": "stops; the spool is untouched",
@@ -73,8 +71,8 @@ class Deadline:
 
         Raises:
             LateError: (exit 4) the time was over before the block began, or ran out within it. Within
-                it only in the main thread; elsewhere, and for deploy, a block that began may end. Raised
-                again later, should a team's own function have swallowed it.
+                it only in the main thread; elsewhere, and for deploy, a block that began may end. The
+                block ends so whatever a library or a team's own function makes of the error.
         """
         left = self.started + self.until(stage) - time.monotonic()
         if left <= 0:
@@ -82,17 +80,8 @@ class Deadline:
         if stage in UNINTERRUPTED or threading.current_thread() is not threading.main_thread():
             yield
             return
-
-        def ring(_number: int, _frame: FrameType | None) -> None:
-            raise self._late(stage, "was stopped")
-
-        before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, left, _AGAIN_S)
-        try:
+        with interrupts.alarm(left, lambda: self._late(stage, "was stopped")):
             yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
     def _late(self, stage: str, what: str) -> LateError:
         return LateError(

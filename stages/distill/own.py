@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages import interrupts
 from stages.distill.facts import Episode
 from stages.distill.order import in_order
 from stages.distill.spec import RewardSpec
@@ -100,13 +101,10 @@ class OwnSignal:
         )
 
 
-_SIGNALLED = (129, 130, 143)  # exit statuses of a command that a signal ends
-
-
 def _ends_the_run(error: BaseException) -> bool:
     """Whether it is the run's end and none of the function's: Ctrl-C, a deadline, a signal to the program."""
     return isinstance(error, KeyboardInterrupt | LateError) or (
-        isinstance(error, SystemExit) and error.code in _SIGNALLED
+        isinstance(error, SystemExit) and error.code in interrupts.SIGNALLED
     )
 
 

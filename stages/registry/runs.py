@@ -13,6 +13,7 @@ from sqlmodel import Session, select
 
 from cursorbench.redaction import redact
 from stages.errors import InputMissingError, RtrlError
+from stages.interrupts import SIGNALLED
 from stages.registry.canonical import canonical, in_order, plain
 from stages.registry.models import ArtifactRow, RunInputRow, RunRow
 from stages.registry.states import now, record, transition
@@ -155,7 +156,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, KeyboardInterrupt):
         return {"code": 130, "kind": "interrupted", "message": "interrupted", "hint": ""}
     if isinstance(error, SystemExit):  # how the command line turns signals into an end
-        word = "interrupted" if error.code == 130 else "terminated"
+        word = SIGNALLED.get(error.code, "terminated")  # type: ignore[arg-type]
         return {"code": error.code, "kind": word, "message": word, "hint": ""}
     message = redact(f"{type(error).__name__}: {error}").text  # who knows what it quotes
     hint = "this is a bug in rtrl; run again with --debug and report it"

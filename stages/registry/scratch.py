@@ -1,21 +1,28 @@
 """Repeating a recorded run: a scratch store that knows what the real one knows, and changes nothing there.
 
 The scratch store is a copy of the registry that reads objects from the original and writes its own.
-Its aliases stand where they stood when the run began.
+Its aliases stand where they stood when the run began. It stays, below `debug/`, for whoever asked for it; one
+that is only read while a command lasts (`passing_scratch`) is in the store's `tmp/`, and is swept with it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlmodel import col, select
 
+from stages import locks
 from stages.errors import InputMissingError, UsageError
 from stages.registry.migrate import backup, make_folders
 from stages.registry.models import AliasRow, ArtifactRow, EventRow, RunRow
+from stages.registry.runs import new_run_id
+from stages.workspace import private
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -27,18 +34,32 @@ if TYPE_CHECKING:
 
 def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
     """A new store under `<workspace>/debug/` for repeating `run`."""
-    scratch = bare_scratch(workspace, store, run.id)
+    root = private(workspace.debug_dir) / f"{run.id}-{datetime.now(UTC):%H%M%S%f}"
+    scratch = _bare(store, root)
     _rewind_aliases(scratch, run.created_at)
     return scratch
 
 
-def bare_scratch(workspace: Workspace, store: Store, name: str) -> Store:
-    """A new store under `<workspace>/debug/` that knows what `store` knows now."""
+@contextmanager
+def passing_scratch(store: Store, name: str) -> Iterator[Store]:
+    """A store that knows what `store` knows now, for the length of the block."""
+    run_id = new_run_id(name)
+    root, lock = store.dir / "tmp" / run_id, store.run_lock_path(run_id)
+    with locks.hold(lock, what=name, run=run_id):  # who sweeps leaves the folder be while it is held
+        try:
+            yield _bare(store, root)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def _bare(store: Store, root: Path) -> Store:
+    """A new store at `root` that knows what `store` knows now."""
     from stages.registry.objects import READS_FROM
     from stages.registry.schema import FILE
     from stages.registry.store import Store
 
-    root = workspace.root / "debug" / f"{name}-{datetime.now(UTC):%H%M%S%f}"
+    private(root)  # it holds what people wrote, and `store.dir` and `debug/` may be of before
     make_folders(root)
     (root / READS_FROM).write_text(str(store.dir.resolve()), encoding="utf-8")
     backup(store.dir, root / FILE)

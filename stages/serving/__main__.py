@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from stages.errors import RtrlError
-from stages.serving.detach import endings
+from stages.interrupts import endings
 
 
 def say(text: str) -> None:

@@ -24,12 +24,6 @@ from stages.workspace import Workspace, private
 LOG = "serve.log"
 
 
-def endings() -> tuple[int, ...]:
-    """Signals that ask for an end: a terminal that closes (not under `nohup`), as well."""
-    hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGTERM, signal.SIGINT, *hung_up)
-
-
 def start_detached(
     workspace: Workspace, *, overrides: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
 ) -> Endpoint:

@@ -26,7 +26,7 @@ from typing import Any
 
 from torch import Tensor
 
-from stages import faults
+from stages import faults, interrupts
 from stages.train import ranks
 from stages.vault_files import aesgcm
 from stages.vault_writing import NONCE
@@ -108,7 +108,7 @@ def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: 
         _fsync(partial / ABOUT)
     ranks.meet()
     values = {name: value.detach() for name, value in tensors.items()}
-    with _quiet_alone(), _own_errors():
+    with interrupts.heeded(), _quiet_alone(), _own_errors():
         writer = FileSystemWriter(partial, sync_files=True)
         save_shards(values, storage_writer=writer, no_dist=ranks.count() == 1)
     if ranks.is_first():
@@ -145,7 +145,7 @@ def _read(path: Path, into: Mapping[str, Tensor]) -> bool:
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
-        with _quiet_alone():
+        with interrupts.heeded(), _quiet_alone():
             load_shards(dict(into), storage_reader=FileSystemReader(path), no_dist=ranks.count() == 1)
     except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, CheckpointException):
         return False

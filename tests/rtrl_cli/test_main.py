@@ -215,7 +215,9 @@ def test_a_closed_pipe_is_no_failure(workspace: Workspace, how: str) -> None:
     assert done.stderr == "0\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -> None:
     """A stage that is interrupted ends `cancelled`; the envelope names its run."""
     script = tmp_path / "slow.py"
@@ -249,6 +251,7 @@ def test_signals(workspace: Workspace, number: int, code: int, tmp_path: Path) -
     assert process.returncode == code
     found = json.loads(out)
     assert found["error"]["code"] == code
+    assert f"error: {found['error']['message']}" in err
     row = Store.open(workspace.store_dir).run(found["run_id"])
     assert row.state == "cancelled"
     assert "Traceback" not in err

@@ -300,6 +300,11 @@ def test_doctor_says_who_else_can_look_in(tmp_path: Path) -> None:
     found = check()
     assert found["private"]["ok"]
     assert (found["vault"]["ok"], found["vault"]["level"]) == (False, "warning"), "nothing was sealed yet"
+    workspace.debug_dir.mkdir()
+    workspace.debug_dir.chmod(0o755)
+    found = check()
+    assert (found["private"]["ok"], found["private"]["level"]) == (False, "warning")
+    assert "debug" in found["private"]["detail"]
     Vault.create(workspace.keys_dir).close()
     (workspace.keys_dir / "vault.db").unlink()
     workspace.keys_dir.chmod(0o755)

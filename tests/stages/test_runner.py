@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from stages.result import result_of
 from stages.runner import run_stage
 from stages.stage import Output
 from stages.workspace import Workspace
+from tests.stages.signalled import heard, ring
 from tests.stages.toy import Toy, checkpoint
 
 
@@ -139,6 +141,29 @@ def test_an_interrupted_run_is_cancelled(workspace: Workspace, store: Store, err
     with pytest.raises(type(error)):
         run_stage(workspace, store, Toy(error=error))
     assert [run.state for run in store.runs()] == ["cancelled"]
+
+
+def _wrapped() -> None:
+    try:
+        ring()
+    except SystemExit as error:
+        raise RuntimeError("a library's own") from error
+
+
+def _kept() -> None:
+    with contextlib.suppress(SystemExit):
+        ring()
+
+
+@pytest.mark.parametrize("met", [_wrapped, _kept])
+def test_a_run_whose_signal_a_library_keeps_is_cancelled(
+    workspace: Workspace, store: Store, met: Callable[[], None]
+) -> None:
+    with heard(), pytest.raises(SystemExit) as caught:
+        run_stage(workspace, store, Toy(during=lambda _ctx: met()))
+    assert caught.value.code == 143
+    assert [run.state for run in store.runs()] == ["cancelled"]
+    assert store.latest("report") is None
 
 
 def test_scratch_outlives_a_failure_and_not_a_success(workspace: Workspace, store: Store) -> None:

@@ -49,4 +49,16 @@ def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int
     seen = take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
     assert seen.data["users"] == {"live": USERS // 2, "canary": USERS // 2}
     assert seen.data["sample_ratio_p"] == 1.0
+    assert list((world.store.dir / "tmp").iterdir()) == []
+    world.close()
+
+
+def test_what_a_killed_look_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """As they were made below `debug/`, each with a copy of the registry; a repeated run's stays."""
+    world = World(tmp_path, SETTINGS)
+    canary_of(world, world.checkpoint(world.live))
+    for name in ("ab-090022231196", "collect-20261123T090022-0a1b2c3d-090022231196"):
+        (world.workspace.debug_dir / name / "objects").mkdir(parents=True)
+    take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    assert [path.name[:8] for path in world.workspace.debug_dir.iterdir()] == ["collect-"]
     world.close()

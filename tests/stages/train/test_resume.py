@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import resource
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from stages.cycle.deadline import Deadline
+from stages.cycle_config import CycleConfig
+from stages.errors import LateError
 from stages.train import resume
 from stages.train.config import TrainConfig
 from stages.train.evidence import batch_digest, scores_key
 from stages.train.load import load_batch
 from tests import processes
+from tests.stages.signalled import heard, ring
 from tests.stages.train.world import TrainWorld
 
 
@@ -119,3 +125,36 @@ def test_what_a_killed_run_leaves_of_its_scores_opens_with_the_whole_batch_only(
     others = load_batch(inputs, config, world.workspace, world.store)
     assert len(others.episodes) == len(batch.episodes) - sum(one.user == told[0].user for one in told)
     assert resume.load(path, scores_key(others, keys)) is None
+
+
+def write(scratch: Path) -> object:
+    return resume.save_step(scratch, 2, {"weight": torch.ones(3)}, {"batch": "mine"})
+
+
+def read_back(scratch: Path) -> object:
+    return read(scratch, "mine")
+
+
+@pytest.mark.parametrize(("act", "at"), [(write, "torch.save"), (read_back, "torch.load")])
+def test_a_signal_that_meets_a_step_ends_the_program_and_the_step_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], object], at: str
+) -> None:
+    """torch wraps every error that it meets; one that cannot be read is none, and the next begins anew."""
+    resume.save_step(tmp_path, 1, {"weight": torch.ones(3)}, {"batch": "mine"})
+    with monkeypatch.context() as patched, heard():
+        patched.setattr(at, lambda *_args, **_kwargs: ring())
+        with pytest.raises(SystemExit) as caught:
+            act(tmp_path)
+    assert caught.value.code == 143
+    assert read(tmp_path, "mine")[0] == {"batch": "mine"}
+
+
+@pytest.mark.parametrize(("act", "at"), [(write, "torch.save"), (read_back, "torch.load")])
+def test_a_deadline_that_meets_a_step_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], object], at: str
+) -> None:
+    resume.save_step(tmp_path, 1, {"weight": torch.ones(3)}, {"batch": "mine"})
+    monkeypatch.setattr(at, lambda *_args, **_kwargs: time.sleep(30))
+    late = Deadline(10.0, CycleConfig().shares, started=time.monotonic() - 6.8)  # train: at 7 s
+    with pytest.raises(LateError, match="train was stopped"), late.limit("train"):
+        act(tmp_path)
