@@ -24,7 +24,7 @@ from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
 from stages.target.completed import complete
 from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
-from stages.target.taken_back import refuse_taken_back
+from stages.target.taken_back import refuse_taken_back, warn_taken_back
 from stages.workspace import Workspace
 
 
@@ -57,7 +57,7 @@ class DeployStage:
         Raises:
             UsageError (2): --override without --reason.
             GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
-                it, and it was taken back as a canary when it was last served.
+                it, and it was taken back as a canary when it was last served, or trained from such a one.
             InputMissingError (5): no such checkpoint, or no such line.
         """
         if self.override and not self.reason.strip():
@@ -128,9 +128,7 @@ class DeployStage:
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         warnings = [f"deployed without a passing report: {extra['reason']}"] if switch.override else []
-        if past := store.deployments.rolled_back(switch.line, switch.target.digest):
-            why = past.data.get("rollback_reason") or "no reason given"
-            warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
+        warnings += warn_taken_back(store, switch.line, switch.target)
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None
         if (share := _share(config, extra, live)) and not store.is_scratch:
