@@ -36,7 +36,8 @@ class DeployStage:
         override: deploy without a passing report; recorded, wants a reason.
         reason: why, for the record.
         offline: nothing is running: only say what the next `rtrl serve` serves.
-        canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once.
+        canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once,
+            None is `deploy.canary_share`.
         promote: serve the open canary's checkpoint to everybody.
         only: with `promote`, the id of the canary that it has to be.
     """
@@ -47,7 +48,7 @@ class DeployStage:
     override: bool = False
     reason: str = ""
     offline: bool = False
-    canary: float = 0.0
+    canary: float | None = None
     promote: bool = False
     only: str = ""
 
@@ -147,9 +148,15 @@ class DeployStage:
     def plan(
         self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext
     ) -> Mapping[str, Any]:
-        """What `--dry-run` says: what would be served in place of what, and what for."""
-        live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        """What `--dry-run` says: what would be served in place of what, to whom (`share` where not to all,
+        `promotes` where a canary becomes it), and what for."""
+        line = ctx.workspace.settings.workspace.line
+        live = ctx.store.alias(line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
+        if share := _share(config, extra, live):
+            facts["share"] = share
+        elif extra.get("promote") and (canary := canary_of(ctx.store, line)) is not None:
+            facts["promotes"] = canary.id
         return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
 
 
@@ -158,7 +165,8 @@ def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -
     assert isinstance(config, DeployConfig)
     if extra.get("promote") or extra["offline"] or live is None:
         return 0.0
-    return float(extra.get("canary") or config.canary_share)
+    asked = extra.get("canary")
+    return config.canary_share if asked is None else float(asked)
 
 
 def _offered(config: BaseModel, ctx: RunContext, switch: Switch) -> dict[str, Any]:
