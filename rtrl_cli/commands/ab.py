@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cursorbench.errors import InputMissingError, IntegrityError, RtrlError, UsageError
 from rtrl_cli import options
 from rtrl_cli.output import make_progress, message, pairs, show, table
 from rtrl_cli.stage import open_store
@@ -47,43 +49,79 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Show how the open canary does beside the live checkpoint; with --decide, act on it."""
-    from stages.ab.act import act
-    from stages.ab.ended import ended
-    from stages.ab.look import take_look
-    from stages.errors import InconclusiveError, RtrlError, UsageError
-    from stages.result import attach_result, status_of
-
     if holdback and decide:
         raise UsageError("--holdback decides nothing", hint="leave --decide away")
     found, store = _opened(workspace, options.settings(overrides, line))
     if holdback:
-        _benefits(found, store, every if watch else None, as_json=as_json, quiet=quiet)
+        _again(lambda: _benefit(found, store, as_json=as_json, quiet=quiet), every if watch else None, quiet)
         return
-    seen: Seen | None = None
+    one = _Looks(found, store, decide=decide, as_json=as_json, quiet=quiet)
+    _again(one.take, every if watch else None, quiet)
+
+
+def _again(look: Callable[[], bool], every: float | None, quiet: bool) -> None:
+    """Look; with `every`, again in so many seconds until a look says that it is over.
+
+    A look that fails by what may go away is a warning then, and the next one is tried: nobody else looks for
+    harm while a canary is open.
+    """
+    import sqlite3
+
+    from stages.errors import InconclusiveError, RolledBackError
+
+    ends = (UsageError, InputMissingError, IntegrityError, RolledBackError, BrokenPipeError)
     while True:
-        if seen is not None and ended(store, seen.deployment):
-            _promoted(seen, document=as_json and decide)
-            return
-        begun = time.monotonic()
-        with make_progress(quiet=quiet) as progress:
-            seen = take_look(found, store, progress, by=getpass.getuser(), deciding=decide)
-        result = _result(seen, time.monotonic() - begun)
-        if not as_json or not decide:
-            show(as_json, result.envelope(), partial(text, seen))
         try:
-            if decide:
-                with make_progress(quiet=quiet) as progress:
-                    act(found, store, seen, progress)
-                show(as_json, result.envelope(), lambda: "promoted: everybody gets it")
+            if look():
                 return
-        except RtrlError as error:
-            if not watch or not isinstance(error, InconclusiveError):
-                result.status = status_of(error.code)
-                attach_result(error, result)
+        except (RtrlError, sqlite3.Error, OSError) as error:
+            if every is None or isinstance(error, ends):
                 raise
-        if not watch:
+            if not quiet and not isinstance(error, InconclusiveError):
+                message(f"this look failed, the next one is tried: {error}", kind="warning")
+        if every is None:
             return
         time.sleep(every)
+
+
+@dataclass
+class _Looks:
+    """Looks at the open canary, one after the other."""
+
+    found: Workspace
+    store: Store
+    decide: bool
+    as_json: bool
+    quiet: bool
+    last: Seen | None = None
+
+    def take(self) -> bool:
+        """One look, and what follows from it; whether the canary was promoted. Raises as `act`."""
+        from stages.ab.act import act
+        from stages.ab.ended import ended
+        from stages.ab.look import take_look
+        from stages.result import attach_result, status_of
+
+        if self.last is not None and ended(self.store, self.last.deployment):
+            _promoted(self.last, document=self.as_json and self.decide)
+            return True
+        begun, user = time.monotonic(), getpass.getuser()
+        with make_progress(quiet=self.quiet) as progress:
+            seen = self.last = take_look(self.found, self.store, progress, by=user, deciding=self.decide)
+        result = _result(seen, time.monotonic() - begun)
+        if not self.as_json or not self.decide:
+            show(self.as_json, result.envelope(), partial(text, seen))
+        if not self.decide:
+            return False
+        try:
+            with make_progress(quiet=self.quiet) as progress:
+                act(self.found, self.store, seen, progress)
+        except RtrlError as error:
+            result.status = status_of(error.code)
+            attach_result(error, result)
+            raise
+        show(self.as_json, result.envelope(), lambda: "promoted: everybody gets it")
+        return True
 
 
 def _opened(workspace: Path | None, overrides: Sequence[str]) -> tuple[Workspace, Store]:
@@ -108,17 +146,8 @@ def _result(seen: Seen, seconds: float) -> StageResult:
     return StageResult("ab", "succeeded", metrics=metrics, duration_s=seconds)
 
 
-def _benefits(found: Workspace, store: Store, every: float | None, *, as_json: bool, quiet: bool) -> None:
-    """Looks at the holdback: one, or one in so many seconds."""
-    while True:
-        _benefit(found, store, as_json=as_json, quiet=quiet)
-        if every is None:
-            return
-        time.sleep(every)
-
-
-def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> None:
-    """One look at the holdback."""
+def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> bool:
+    """One look at the holdback, which is never over."""
     from stages.ab.holdback import take_look_at_holdback
     from stages.result import StageResult
 
@@ -128,6 +157,7 @@ def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> N
     result = StageResult("ab", "succeeded", metrics={"holdback": seen.holdback, **seen.data})
     result.duration_s = time.monotonic() - begun
     show(as_json, result.envelope(), lambda: benefit_text(seen.data))
+    return False
 
 
 def benefit_text(data: Mapping[str, Any]) -> str:

@@ -24,9 +24,13 @@ Offline = Annotated[
 
 
 Canary = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--canary", min=0.0, max=0.99, metavar="SHARE", help="Serve it to this share of the users first."
+        "--canary",
+        min=0.0,
+        max=0.99,
+        metavar="SHARE",
+        help="Serve it to this share of the users first; 0 is all at once. [deploy.canary_share]",
     ),
 ]
 Promote = Annotated[bool, typer.Option("--promote", help="Serve the open canary to everybody.")]
@@ -37,7 +41,7 @@ def command(
     override: Override = False,
     reason: Reason = "",
     offline: Offline = False,
-    canary: Canary = 0.0,
+    canary: Canary = None,
     promote: Promote = False,
     as_json: options.Json = False,
     dry_run: options.DryRun = False,
@@ -105,7 +109,12 @@ def text(result: StageResult) -> str:
 def _planned(plan: Mapping[str, Any]) -> str:
     if not plan["changed"]:
         return f"{plan['checkpoint']} is live already"
-    lines: dict[str, object] = {"would serve": f"{plan['checkpoint']} (now {plan['from'] or 'nothing'})"}
+    to = f" for {plan['share']:.0%} of the users" if plan.get("share") else ""
+    lines: dict[str, object] = {"would serve": f"{plan['checkpoint']}{to} (now {plan['from'] or 'nothing'})"}
+    if promoted := plan.get("promotes"):
+        lines["would promote"] = promoted
+    if ended := plan.get("canary"):
+        lines["would end"] = ended
     for key in ("report", "line_state", "reason"):
         if plan.get(key):
             lines[key.replace("_", " ")] = plan[key]

@@ -6,7 +6,9 @@
     end         it was held at its horizon, and nobody promoted it within `hold_s`: not promoted
 
 Promotion is decided at the first look after the horizon that is taken to decide, and that one is kept:
-a look that is only shown is recorded too, and decides nothing. Not here: the statistics (`evals/ab/`).
+a look that is only shown is recorded too, and decides nothing. What could not be promoted then (an alarm,
+the gateway down, a kill) is promoted by a later look, unless that one finds harm, or not the users who were
+assigned. Not here: the statistics (`evals/ab/`).
 """
 
 from __future__ import annotations
@@ -56,18 +58,20 @@ def take_look(workspace: Workspace, store: Store, progress: Progress, *, by: str
     live, treated = observe(workspace, store, canary, progress)
     earlier = looks_of(store, canary.id)
     age = (datetime.now(UTC) - datetime.fromisoformat(canary.updated_at)).total_seconds()
-    if deciding and (before := _promised(earlier)) is not None:
-        return Seen(canary.id, "promote", str(before["reason"]), before)
-    due = deciding and age >= config.horizon_s and not any(each["at_horizon"] for each in earlier)
+    decided = next((each for each in earlier if each["at_horizon"]), None)
+    due = deciding and age >= config.horizon_s and decided is None
     data, found = judge(config, canary, live, treated, earlier, at_horizon=due)
     data["age_s"] = round(age, 1)
     data["rules_changed"] = _changed(earlier[0], data) if earlier else []
     seen = Seen(canary.id, found.action, found.reason, data)
-    if deciding and found.action == "hold" and _given_up(config, age, earlier):
-        seen = replace(seen, action="end", reason=_not_promoted(config, earlier))
-        data["reason"] = seen.reason
-    if any(each["at_horizon"] for each in earlier):
+    if decided is not None and _promised(decided, found):
+        if deciding:
+            seen = replace(seen, action="promote", reason=f"at its horizon {decided['reason']}")
+    elif decided is not None:
         data["ends_in_s"] = round(max(0.0, config.horizon_s + config.hold_s - age), 1)
+        if deciding and found.action == "hold" and not data["ends_in_s"]:
+            seen = replace(seen, action="end", reason=_not_promoted(config, decided, found))
+    data["reason"] = seen.reason
     record_look(store, canary.id, seen.action, data, by=by)
     return seen
 
@@ -140,22 +144,16 @@ def _changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _promised(earlier: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The look at the horizon, where it said promote and whoever took it died before."""
-    last = next((each for each in earlier if each["at_horizon"]), None)
-    return last if last is not None and last["action"] == "promote" else None
+def _promised(decided: Mapping[str, Any], found: Look) -> bool:
+    """Whether it was to be promoted at its horizon, could not be then, and nothing speaks against it now."""
+    return bool(decided["action"] == "promote" and found.action == "hold" and not found.ratio.wrong)
 
 
-def _given_up(config: AbConfig, age: float, earlier: list[Mapping[str, Any]]) -> bool:
-    """Whether it was held at its horizon, and has been for long enough."""
-    return age >= config.horizon_s + config.hold_s and any(each["at_horizon"] for each in earlier)
-
-
-def _not_promoted(config: AbConfig, earlier: list[Mapping[str, Any]]) -> str:
-    at = next(each for each in earlier if each["at_horizon"])
-    return (
-        f"not promoted: no harm is certain, but at its horizon {at['reason']}; held for {config.hold_s:g} s"
-    )
+def _not_promoted(config: AbConfig, decided: Mapping[str, Any], found: Look) -> str:
+    why = f"at its horizon {decided['reason']}"
+    if decided["action"] == "promote":
+        why = f"it was to be promoted at its horizon, and now {found.reason}"
+    return f"not promoted: no harm is certain, but {why}; held for {config.hold_s:g} s"
 
 
 def fix_planned(

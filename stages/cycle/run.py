@@ -30,7 +30,7 @@ from stages.progress import Silent
 from stages.registry.runs import describe_error
 from stages.result import SCHEMA, StageResult, Status, attach_result, code_of, result_of, status_of
 from stages.runner import run_stage
-from stages.target.taken_back import refuse_taken_back
+from stages.target.taken_back import refuse_taken_back, require_kept
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -251,8 +251,9 @@ class _Turn:
         refs = {kind: self.record.done[stage][output] for kind, (stage, output) in _FEEDS[name].items()}
         if self.listener is not None:
             self.listener(name, None)
+        line = self.record.line
+        require_kept(self.store, line, self.record.live)
         if name == "deploy":
-            line = self.workspace.settings.workspace.line
             refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line), asked=False)
         with self.deadline.limit(name):
             ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)

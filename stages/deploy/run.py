@@ -24,7 +24,7 @@ from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
 from stages.target.completed import complete
 from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
-from stages.target.taken_back import refuse_taken_back
+from stages.target.taken_back import refuse_taken_back, warn_taken_back
 from stages.workspace import Workspace
 
 
@@ -36,7 +36,8 @@ class DeployStage:
         override: deploy without a passing report; recorded, wants a reason.
         reason: why, for the record.
         offline: nothing is running: only say what the next `rtrl serve` serves.
-        canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once.
+        canary: share of the users to serve it to first, from an engine of its own; 0 is everybody at once,
+            None is `deploy.canary_share`.
         promote: serve the open canary's checkpoint to everybody.
         only: with `promote`, the id of the canary that it has to be.
     """
@@ -47,7 +48,7 @@ class DeployStage:
     override: bool = False
     reason: str = ""
     offline: bool = False
-    canary: float = 0.0
+    canary: float | None = None
     promote: bool = False
     only: str = ""
 
@@ -57,7 +58,7 @@ class DeployStage:
         Raises:
             UsageError (2): --override without --reason.
             GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
-                it, and it was taken back as a canary when it was last served.
+                it, and it was taken back as a canary when it was last served, or trained from such a one.
             InputMissingError (5): no such checkpoint, or no such line.
         """
         if self.override and not self.reason.strip():
@@ -128,9 +129,7 @@ class DeployStage:
         if is_served(ctx.workspace, store, switch, live):
             return Outcome(metrics={**facts, "changed": False}, noop=True)
         warnings = [f"deployed without a passing report: {extra['reason']}"] if switch.override else []
-        if past := store.deployments.rolled_back(switch.line, switch.target.digest):
-            why = past.data.get("rollback_reason") or "no reason given"
-            warnings.append(f"{switch.target.ref} had been rolled back before: {why}")
+        warnings += warn_taken_back(store, switch.line, switch.target)
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None
         if (share := _share(config, extra, live)) and not store.is_scratch:
@@ -149,9 +148,15 @@ class DeployStage:
     def plan(
         self, config: BaseModel, inputs: Mapping[str, Artifact], extra: Mapping[str, Any], ctx: RunContext
     ) -> Mapping[str, Any]:
-        """What `--dry-run` says: what would be served in place of what, and what for."""
-        live = ctx.store.alias(ctx.workspace.settings.workspace.line, "live")
+        """What `--dry-run` says: what would be served in place of what, to whom (`share` where not to all,
+        `promotes` where a canary becomes it), and what for."""
+        line = ctx.workspace.settings.workspace.line
+        live = ctx.store.alias(line, "live")
         switch, facts = _decided(config, inputs, extra, ctx, live)
+        if share := _share(config, extra, live):
+            facts["share"] = share
+        elif extra.get("promote") and (canary := canary_of(ctx.store, line)) is not None:
+            facts["promotes"] = canary.id
         return {**facts, "changed": not is_served(ctx.workspace, ctx.store, switch, live)}
 
 
@@ -160,7 +165,8 @@ def _share(config: BaseModel, extra: Mapping[str, Any], live: Artifact | None) -
     assert isinstance(config, DeployConfig)
     if extra.get("promote") or extra["offline"] or live is None:
         return 0.0
-    return float(extra.get("canary") or config.canary_share)
+    asked = extra.get("canary")
+    return config.canary_share if asked is None else float(asked)
 
 
 def _offered(config: BaseModel, ctx: RunContext, switch: Switch) -> dict[str, Any]:

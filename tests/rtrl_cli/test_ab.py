@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rtrl_cli.main import run
 from stages.ab.look import Seen
-from stages.errors import InconclusiveError
+from stages.errors import (
+    DependencyDownError,
+    GateRejectedError,
+    InconclusiveError,
+    IntegrityError,
+    LockedError,
+    RolledBackError,
+    StoreError,
+)
 from tests.stages.serving.conftest import StubWorld
 
 
@@ -47,3 +57,68 @@ def test_a_canary_that_somebody_else_promotes_leaves_one_document(
     assert run(["ab", "--decide", "--watch", "--every", "300", "--json", "-w", root]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["command"], found["metrics"]["deployment"]) == ("ab", "d_1")
+
+
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch, looks: list[object], acts: list[object]) -> None:
+    """A canary whose looks and decisions end like this; what is an exception is raised."""
+
+    def next_of(ends: list[object]) -> Callable[..., object]:
+        def end(*_: object, **__: object) -> object:
+            if isinstance(one := ends.pop(0), Exception):
+                raise one
+            return one
+
+        return end
+
+    monkeypatch.setattr("rtrl_cli.commands.ab.time.sleep", lambda _: None)
+    monkeypatch.setattr("rtrl_cli.commands.ab._opened", lambda *_: (None, None))
+    monkeypatch.setattr("stages.ab.look.take_look", next_of(looks))
+    monkeypatch.setattr("stages.ab.holdback.take_look_at_holdback", next_of(looks))
+    monkeypatch.setattr("stages.ab.act.act", next_of(acts))
+    monkeypatch.setattr("stages.ab.ended.ended", lambda *_: False)
+
+
+HOLD = Seen("d_1", "hold", "too few users", {"reason": "too few users"})
+
+
+def test_a_watch_outlives_what_goes_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended at the first busy registry, and nobody looked for harm any more while the canary was open."""
+    failed = [
+        DependencyDownError("the registry stayed busy for 30 s"),
+        sqlite3.OperationalError("database is locked"),
+        FileNotFoundError("no spool"),
+        StoreError("no store"),
+    ]
+    blocked = [
+        LockedError("target-auto is locked"),
+        GateRejectedError("an alarm waits"),
+        InconclusiveError("held"),
+    ]
+    harm = RolledBackError("d_1 was rolled back: worse")
+    one_after_the_other(monkeypatch, [*failed, *[HOLD] * 4], [*blocked, harm])
+    assert run(["ab", "--decide", "--watch", "--json"]) == 14
+    shown = capsys.readouterr()
+    told = [line for line in shown.err.splitlines() if "warning" in line]
+    assert len(told) == len(failed) + len(blocked) - 1, told  # what is held is no failure
+    assert "this look failed, the next one is tried: the registry stayed busy for 30 s" in told[0]
+    assert json.loads(shown.out)["error"]["code"] == 14
+
+
+@pytest.mark.parametrize("flags", [["--holdback"], []])
+def test_every_watch_does(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy, over = DependencyDownError("busy"), IntegrityError("damaged")
+    one_after_the_other(monkeypatch, [busy, over], [])
+    assert run(["ab", "--watch", "--quiet", *flags]) == 12
+    assert "warning" not in capsys.readouterr().err
+    one_after_the_other(monkeypatch, [busy], [])
+    assert run(["ab", *flags]) == 13
+
+
+def test_a_watch_ends_where_its_reader_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_after_the_other(monkeypatch, [BrokenPipeError()], [])
+    with pytest.raises(BrokenPipeError):
+        run(["ab", "--watch"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,12 +122,66 @@ def test_harm_is_harm_also_while_it_is_held(world: StubWorld, monkeypatch: pytes
     assert take(world, "ab.horizon_s=0.001", "ab.hold_s=0") == "roll_back"
 
 
+def end_any(world: StubWorld) -> None:
+    if (left := canary_of(world.store, "auto")) is not None:
+        world.store.deployments.end_canary(left.id, "over", by="test")
+
+
+@pytest.fixture
+def promised(world: StubWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A canary that was to be promoted at its horizon, and is open still: its promotion failed."""
+    end_any(world)
+    alike = (arm(0.6, 1, 2000), arm(0.6, 2, 2000))
+    monkeypatch.setattr(look, "observe", lambda *_: alike)
+    deployment = opened(world)
+    assert take(world, *LATE) == "promote"
+    yield deployment
+    end_any(world)
+
+
+LATE = ("ab.horizon_s=0.001", "ab.hold_s=0")
+
+
+def test_what_was_to_be_promoted_is_promoted_by_a_later_look(world: StubWorld, promised: str) -> None:
+    """Every look is on record: also that one, with what it saw. It may come late, promotion is decided."""
+    assert take(world, *LATE, deciding=False) == "hold"  # only shown
+    assert take(world, *LATE) == "promote"
+    told = looks_of(world.store, promised)
+    assert [each["action"] for each in told] == ["promote", "hold", "promote"]
+    assert [each["at_horizon"] for each in told] == [True, False, False]
+    assert told[-1]["reason"] == "at its horizon no metric is worse by its margin or more"
+    assert "ends_in_s" not in told[-1]
+
+
+def test_harm_that_came_since_is_looked_at_before_a_promise_is_kept(
+    world: StubWorld, promised: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm at the horizon, harm overnight, the acknowledgement in the morning: nobody gets it then."""
+    worse = (arm(0.9, 1, 2000), arm(0.2, 2, 2000))
+    monkeypatch.setattr(look, "observe", lambda *_: worse)
+    assert take(world, *LATE) == "roll_back"
+    told = looks_of(world.store, promised)
+    assert [each["action"] for each in told] == ["promote", "roll_back"]
+    assert str(told[-1]["reason"]).startswith("edit_persistence is worse by")
+
+
+def test_a_promise_waits_for_the_users_who_were_assigned(
+    world: StubWorld, promised: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = (arm(0.6, 1, 2000), arm(0.6, 2, 1000))
+    monkeypatch.setattr(look, "observe", lambda *_: others)
+    assert take(world, "ab.horizon_s=0.001", "ab.hold_s=3600") == "hold"
+    assert take(world, *LATE) == "end"
+    told = looks_of(world.store, promised)
+    assert told[-2]["ends_in_s"] == pytest.approx(3600, abs=30)
+    assert "to be promoted at its horizon, and now the arms have 2000" in str(told[-1]["reason"])
+
+
 def test_a_decision_is_about_the_canary_that_was_looked_at(
     world: StubWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployments, live = world.store.deployments, world.store.alias("auto", "live")
-    if (left := canary_of(world.store, "auto")) is not None:
-        deployments.end_canary(left.id, "over", by="test")
+    end_any(world)
     deployment = opened(world)
     looked = {
         action: look.Seen(deployment, action, "worse", {}) for action in ("roll_back", "end", "promote")

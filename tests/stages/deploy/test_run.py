@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtrl_cli.commands.deploy import text
+from rtrl_cli.main import run
 from stages import locks
 from stages.deploy.run import DeployStage
 from stages.errors import (
@@ -235,3 +236,40 @@ def test_a_dry_run_says_what_would_be_served(line: Line) -> None:
     back = text(run_stage(line.workspace, line.store, RollbackStage(reason="slow"), dry_run=True))
     assert f"would serve  {line.a.ref} (now {line.b.ref})" in back
     assert "slow" in back
+
+
+def test_a_share_of_0_is_everybody_also_where_the_settings_name_another(line: Line) -> None:
+    """A hotfix for all reached 30 % of the users: a flag that was given as 0 was none."""
+    line.report(line.b, line.a)
+    settings = ["deploy.canary_share=0.3"]
+    result = run_stage(line.workspace, line.store, DeployStage(canary=0), overrides=settings)
+    assert "share" not in result.metrics
+    assert (line.live, line.states()) == (line.b.digest, ["live"])
+
+
+def test_a_dry_run_says_for_whom(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+    """It read as if all users got what would be a canary."""
+    line.report(line.b, line.a)
+    setting = ["--set", "deploy.canary_share=0.3"]
+    told = []
+    for flags in (["--canary", "0.2"], setting, [*setting, "--canary", "0"], []):
+        assert run(["deploy", "--dry-run", "-w", str(line.workspace.root), *flags]) == 0
+        told.append(capsys.readouterr().out.splitlines()[0])
+    serve, now = f"would serve  {line.b.ref}", f"(now {line.a.ref})"
+    assert (
+        told
+        == [f"{serve} for {share} of the users {now}" for share in ("20%", "30%")] + [f"{serve} {now}"] * 2
+    )
+
+
+def test_a_dry_run_names_the_canary_that_would_end(line: Line) -> None:
+    deployments = line.store.deployments
+    made = deployments.create("auto", line.b.digest, by="t", reason="t", previous=line.a.digest)
+    deployments.transition(made.id, "staged", "verifying")
+    deployments.transition(made.id, "verifying", "canary", canary={"share": 0.1})
+    for stage, word in (
+        (DeployStage(promote=True, override=True, reason="so"), "promote"),
+        (RollbackStage(), "end"),
+    ):
+        shown = text(run_stage(line.workspace, line.store, stage, dry_run=True))
+        assert [row.split()[-1] for row in shown.splitlines() if f"would {word}" in row] == [made.id]
