@@ -66,7 +66,7 @@ def test_a_stderr_that_takes_nothing_changes_no_status(workspace: Workspace, whe
         ("db backup --to rtrl.toml/x", 2, "rtrl.toml"),
         ("simulate --url http://127.0.0.1:1 --key-file .", 2, "Is a directory"),
         ("init /proc/none --tiny", 2, "/proc/none"),
-        ("db backup --to /proc/none", 13, ""),
+        ("db backup --to /proc/none", 2, "/proc/"),  # the system's word on the path, and not SQLite's (13)
     ],
 )
 def test_what_the_system_refuses_is_no_bug(
