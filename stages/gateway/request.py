@@ -83,13 +83,14 @@ def parse_request(
     given = {name: value for name, value in body.items() if value is not None}
     if given.get("tools") == []:
         del given["tools"]  # engines refuse it, and clients mean none
+    for name in [name for name in REFUSED & given.keys() if given[name] is False]:
+        del given[name]  # not asked for
     asked = given.get("model")
     if asked != model:
         raise no_model(asked, model)
     for name in sorted(REFUSED & given.keys()):
-        if given[name] is not False:
-            instead = ": use structured_outputs or response_format" if name in GUIDED else ""
-            raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
+        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
     modelled = check_fields(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
