@@ -73,6 +73,15 @@ def test_a_message_is_about_the_last_answer_of_the_episode() -> None:
     assert signals(thanks, spec(followup_s=60.0), (0, 9_999))[2] is None
 
 
+def test_an_empty_message_is_none() -> None:
+    """As docs/http.md says: nothing is known of what the person thinks."""
+    assert [signals([event("user_message", 20, text=text)])[2] for text in ("", " \n")] == [None, None]
+    assert (
+        signals([event("user_message", 20, text=""), event("user_message", 30, text="thanks, perfect")])[2]
+        == signals([THANKS])[2]
+    )
+
+
 CONTENT = probability("thanks, perfect", REQUEST)
 
 
