@@ -80,11 +80,7 @@ def parse_request(
         drafts: whether the engine drafts tokens: vLLM passes over `min_p` then (v1/sample/logits_processor).
         cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
     """
-    given = {name: value for name, value in body.items() if value is not None}
-    if given.get("tools") == []:
-        del given["tools"]  # engines refuse it, and clients mean none
-    for name in [name for name in REFUSED & given.keys() if given[name] is False]:
-        del given[name]  # not asked for
+    given = {name: value for name, value in body.items() if _asks(name, value)}
     asked = given.get("model")
     if asked != model:
         raise no_model(asked, model)
@@ -116,6 +112,11 @@ def parse_request(
         tools_digest=digest,
         tool_count=count,
     )
+
+
+def _asks(name: str, value: Any) -> bool:
+    """Whether a field asks for something. Engines refuse an empty list of tools, and clients mean none."""
+    return value is not None and (name, value) != ("tools", []) and not (name in REFUSED and value is False)
 
 
 def _sampling(

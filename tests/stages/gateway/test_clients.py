@@ -254,6 +254,33 @@ async def test_feedback_is_the_keys_whoever_the_answer_was_made_for(rig: Rig) ->
     assert [(event.generation_id, event.type) for event in rig.events()] == [(answer, "thumbs")] * 2
 
 
+@pytest.mark.parametrize("name", ["m" * 201, "", 5, None])
+async def test_a_metric_that_would_be_no_event_is_refused(rig: Rig, name: Any) -> None:
+    """It was taken, kept as what another gateway's would be, and never moved anything."""
+    answer = (await rig.chat("x")).json()["id"]
+    told = {"metric_name": name, "inference_id": answer, "value": 1}
+    found = await rig.http.post("/feedback", json=told)
+    assert (found.status_code, found.json()["error"]["param"]) == (400, "metric_name")
+    assert (await rig.http.post("/feedback", json={**told, "metric_name": "m" * 200})).status_code == 200
+    assert [event.type for event in rig.events()] == ["feedback"]
+
+
+async def test_a_reference_that_leads_nowhere_fits_nothing(rig: Rig) -> None:
+    for target, error in (
+        ("#/$defs/word", ""),
+        ("#/$defs/none", "schema"),
+        ("https://x.example/a", "schema"),
+    ):
+        parameters = {"type": "object", "$defs": {"word": {"type": "string"}}}
+        parameters |= {"properties": {"path": {"$ref": target}}}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+        answer = (await rig.chat('stub:call f {"path": "a"}', tools=tools)).json()
+        assert answer["choices"][0]["finish_reason"] == "tool_calls"
+        assert [call.error for call in rig.generations()[-1].tool_calls] == [error]
+        await rig.chat('stub:call f {"other": "a"}', tools=tools)
+        assert rig.generations()[-1].invalid_tool_calls == 0, "it is applied to what is there"
+
+
 async def test_continue_may_send_one_event_alone(rig: Rig) -> None:
     event = {"name": "somethingNew", "schema": "9.0.0", "level": "all", "profileId": "local", "data": {}}
     one = (await rig.http.post("/v1/continue/data", json=event)).json()
