@@ -15,9 +15,11 @@ import pytest
 
 from stages.collect import plan, window
 from stages.gateway.keys import ApiKeys
+from stages.inbox.reader import LAST, Inbox, Left
 from stages.populations import Whose
 from stages.spool import Spool
 from tests.stages.gateway.rig import Rig, running, until
+from tests.stages.gateway.spans import chat, traces
 
 CHAT = "/v1/chat/completions"
 ASKED = {"model": "rtrl", "messages": [{"role": "user", "content": "stub:say a"}]}
@@ -172,6 +174,25 @@ async def test_who_says_more_closely_who_it_is_wins(rig: Rig) -> None:
     assert len(two.session) == len("5@") + 8
     assert two.features["group"].startswith("true@")
     assert two.session != one.session, "of another user"
+
+
+async def test_a_misspelt_no_train_is_none(rig: Rig) -> None:
+    """Among them the header with underscores alone, which a proxy may have made of it."""
+    for header in ("x-rtrl-notrain", "X_Rtrl_No_Train", "x-rtrl-no_train", "x-rtrl-no-train"):
+        await rig.chat("x", headers={header: "1"})
+    for name in ("rtrl_notrain", "no_train", "rtrl_no_train"):
+        await rig.chat("x", metadata={name: "1"})
+    assert [g.no_train for g in rig.generations()] == [False, False, True, True, False, False, True]
+
+
+async def test_of_a_resource_and_the_headers_one_no_is_enough(rig: Rig) -> None:
+    """But for the user the resource is the nearer one."""
+    for header, resource in (("0", "1"), ("1", "0")):
+        batch = traces(chat("a secret", "b"), rtrl__no_train=resource, rtrl__user="eve")
+        said = {"x-rtrl-no-train": header, "x-rtrl-user": "ada"}
+        assert (await rig.http.post("/v1/traces", json=batch, headers=said)).json() == {}
+    assert b'rtrl_received_total{kind="otel",status="no_train"} 2.0' in rig.gateway.metrics.text()
+    assert list(Inbox(rig.root / "received").logs(rig.vault, LAST, Left())) == []
 
 
 async def test_two_keys_that_name_a_user_mean_one_person(rig: Rig) -> None:
