@@ -47,7 +47,7 @@ GENERATIONS = pa.schema(
         ("session", pa.string()),
         ("episode", pa.string()),
         ("ordinal", pa.int32()),
-        ("at", pa.int64()),  # ms since the epoch, event time
+        ("at", pa.int64()),  # ms since the epoch, event time: when the request came, whatever the answer took
         ("wall", pa.int64()),  # ms since the epoch, gateway's clock
         ("line", pa.string()),
         ("arm", pa.string()),
@@ -99,7 +99,7 @@ EPISODES = pa.schema(
         ("checkpoint", pa.string()),  # sampler of the first token
         ("lag", pa.int32()),  # largest distance of a sampler to the live checkpoint
         ("first_at", pa.int64()),
-        ("last_at", pa.int64()),  # last answer or edit
+        ("last_at", pa.int64()),  # last generation or edit
         ("ripe_at", pa.int64()),  # when its training horizon had passed
         ("n_generations", pa.int32()),
         ("n_events", pa.int32()),

@@ -21,7 +21,8 @@ class CollectConfig(BaseModel):
     horizon_s: float = Field(
         3600.0,
         gt=0,
-        description="training horizon: an episode is mature this long after its last edit or answer",
+        description="training horizon: an episode is mature this long after its last edit or model call, "
+        "whose time is when its request came",
     )
     grace_s: float = Field(
         60.0,

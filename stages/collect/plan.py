@@ -56,7 +56,7 @@ class Plan:
 
     Attributes:
         first_row, last_row: rows of an episode's first and last generation, [E].
-        last_at: time of its last answer or edit, [E].
+        last_at: time of its last generation or edit, [E].
         lag: largest distance of a sampler, -1 for unrelated, [E].
         follow_up: row of the first generation of the session's next episode, whose request is the
             user's next message; -1 when there is none or the client told it by an event, [E].
@@ -88,7 +88,7 @@ class Plan:
 
 
 def last_activity(scan: Scan) -> Ints:
-    """Time (ms) of the last answer or applied edit of each episode, [E]."""
+    """Time (ms) of the last generation (when its request came) or applied edit of each episode, [E]."""
     last = np.full(len(scan.episodes), np.iinfo(np.int64).min)
     np.maximum.at(last, scan.g_episode, scan.g_at)
     edits = (scan.v_type == EVENT_CODE["edit_applied"]) & scan.v_own_key

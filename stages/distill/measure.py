@@ -178,6 +178,8 @@ def _signals(episode: Episode, spec: RewardSpec, edits: Edits, work: str) -> dic
 
 
 def _answered_at(episode: Episode) -> int:
+    """Event time of the last answer: when its request came. What it took is of the wall clock, which says
+    nothing of simulated users' time, so it is not added."""
     return int(episode.generations[-1]["at"])
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cursorbench.sessions.lines import sides_of_diff
+from stages.gateway.attribution import MAX_NAME
 
 _WHOLE = ("value", "added", "added_kept", "deleted", "deleted_kept")  # fields of `thumbs` and `edit_survival`
 _EXACT = 2**53  # floats from here on do not tell whole numbers apart
@@ -99,7 +100,7 @@ class Outcome(msgspec.Struct):
 class Feedback(msgspec.Struct):
     """What a metric of a team's own says. What that means, `collect.metrics` tells when it is collected."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
     value: float | bool | Literal["up", "down", "true", "false"]
 
 
@@ -144,11 +145,11 @@ def _in_words(type: str, told: str) -> str:
     if found is None:
         return "data cannot be read"
     name = found[1] or found[2]
-    must = (
-        _VALUE.get(type, "a number, true, false, up or down")
-        if name == "value"
-        else _MUST_BE.get(name, "a string")
-    )
+    must = _MUST_BE.get(name, "a string")
+    if name == "value":
+        must = _VALUE.get(type, "a number, true, false, up or down")
+    elif (type, name) == ("feedback", "name"):
+        must = f"a string of 1 to {MAX_NAME} characters"
     return f"{name} is missing, it must be {must}" if found[2] else f"{name} must be {must}"
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from stages.gateway.config import GatewayConfig
+from stages.gateway.http import Message
 
 HEADER_SLACK = 4  # times the limit that the application answers with 431: here the connection is cut
 MOST_AT_ONCE = 64  # requests that wait for the answer of an earlier one of their connection
@@ -132,6 +133,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle
+        if cycle.scope["http_version"] == "1.0":
+            _answer_plainly(cycle)
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
@@ -252,3 +255,18 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def _hard_limit(self) -> int:
         return self.limits.max_header_bytes * HEADER_SLACK
+
+
+def _answer_plainly(cycle: RequestResponseCycle) -> None:
+    """HTTP/1.0 knows neither chunks (RFC 9112 6.1) nor 100 (RFC 9110 15.2): uvicorn would send both.
+
+    An answer of no told length ends with the connection, which uvicorn closes to such a client.
+    """
+    send = cycle.send
+    cycle.chunked_encoding = cycle.waiting_for_100_continue = False
+
+    async def whole(message: Message) -> None:
+        cycle.expected_content_length = len(message.get("body", b""))  # each piece has the length it has
+        await send(message)  # type: ignore[arg-type]
+
+    cycle.send = whole  # type: ignore[assignment, method-assign]

@@ -80,16 +80,13 @@ def parse_request(
         drafts: whether the engine drafts tokens: vLLM passes over `min_p` then (v1/sample/logits_processor).
         cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
     """
-    given = {name: value for name, value in body.items() if value is not None}
-    if given.get("tools") == []:
-        del given["tools"]  # engines refuse it, and clients mean none
+    given = {name: value for name, value in body.items() if _asks(name, value)}
     asked = given.get("model")
     if asked != model:
         raise no_model(asked, model)
     for name in sorted(REFUSED & given.keys()):
-        if given[name] is not False:
-            instead = ": use structured_outputs or response_format" if name in GUIDED else ""
-            raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
+        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
     modelled = check_fields(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
@@ -115,6 +112,11 @@ def parse_request(
         tools_digest=digest,
         tool_count=count,
     )
+
+
+def _asks(name: str, value: Any) -> bool:
+    """Whether a field asks for something. Engines refuse an empty list of tools, and clients mean none."""
+    return value is not None and (name, value) != ("tools", []) and not (name in REFUSED and value is False)
 
 
 def _sampling(

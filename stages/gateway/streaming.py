@@ -217,6 +217,8 @@ class Stream:
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> None:
         call = self._call
+        if call.request.wants_ids and not self._begun:
+            more["prompt_token_ids"] = self._sampled.prompt
         self._begun = True
         body = {
             "id": call.id,

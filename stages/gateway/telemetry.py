@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from stages.gateway import otlp_http
-from stages.gateway.attribution import Who, attribute, attribute_resource
+from stages.gateway.attribution import MAX_NAME, Who, attribute, attribute_resource
 from stages.gateway.errors import ApiError, invalid
 from stages.gateway.http import header, parse_json, parse_object, read_body, send_body, send_json
 from stages.gateway.keys import ApiKey
@@ -124,8 +124,8 @@ def _resources(
 def _check(call: dict[str, Any]) -> None:
     """Raises ApiError 400 for what TensorZero would not take either."""
     name, value = call.get("metric_name"), call.get("value")
-    if not isinstance(name, str) or not name:
-        raise invalid("metric_name must be a string", param="metric_name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise invalid(f"metric_name must be a string of 1 to {MAX_NAME} characters", param="metric_name")
     targets = [field for field in ("inference_id", "episode_id") if call.get(field) is not None]
     if len(targets) != 1:
         raise invalid("exactly one of inference_id and episode_id is needed", param="inference_id")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from stages.collect.config import CollectConfig
 from stages.distill.signals.edit_persistence import LATEST
@@ -20,7 +21,8 @@ from stages.gateway import request_fields
 from stages.gateway.config import GatewayConfig
 from stages.gateway.event_data import DATA
 from stages.gateway.metrics import COUNTERS
-from tests.stages.gateway.rig import Rig, running
+from stages.gateway.times import now_ms
+from tests.stages.gateway.rig import Rig, running, until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOC = (ROOT / "docs" / "http.md").read_text()
@@ -199,6 +201,26 @@ def test_what_is_said_of_horizons() -> None:
     assert f"`collect.horizon_s` ({collect.horizon_s:.0f})" in DOC
     assert f"`collect.grace_s` ({collect.grace_s:.0f})" in DOC
     assert (collect.horizon_s, collect.grace_s) == (3600, 60), "an hour and a minute"
+    longest = GatewayConfig().engine_timeout_s
+    assert f"`gateway.engine_timeout_s` ({longest:.0f})" in DOC
+    assert spec.followup_s - longest == 50 * 60, "the reader of an answer that took ten minutes"
+    assert f"{spec.followup_s + longest:.0f} and {collect.horizon_s + longest:.0f} for\nanswers" in DOC
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answers_time_is_when_its_request_came(tmp_path: Path, stream: bool) -> None:
+    async with running(tmp_path) as rig:
+        before = now_ms()
+        asked = asyncio.create_task(rig.chat(rig.hold(2), stream=stream))
+        await until(lambda: rig.sampled(2))
+        came = now_ms()
+        await asyncio.sleep(1.1)  # `created` is in whole seconds
+        rig.let_go()
+        answer = await asked
+        (generation,) = rig.generations()
+    first = answer.text.removeprefix("data: ").partition("\n")[0]
+    assert before <= generation.at <= came < came + 1100 <= generation.at + generation.duration_ms + 5
+    assert json.loads(first)["created"] == generation.at // 1000
 
 
 def test_only_commands_that_exist_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -164,3 +165,23 @@ def test_requests_sent_at_once_are_answered_in_order(site: Site) -> None:
         + head("GET", "/v1/models", key)
     )
     assert statuses(answer) == [200, 404, 200]
+
+
+def test_an_older_client_gets_no_chunks(site: Site) -> None:
+    """RFC 9112 6.1: HTTP/1.0 would take the sizes of chunks for text. The connection ends with the answer."""
+    for stream in (False, True):
+        sent = chat(site.key, "stub:say Hallo", "Expect: 100-continue", close=False, stream=stream)
+        answer = site.send(sent.replace(b" HTTP/1.1", b" HTTP/1.0", 1))
+        head_, _, body = answer.partition(b"\r\n\r\n")
+        assert statuses(answer) == [200], "no 100 either"
+        assert b"transfer-encoding" not in head_
+        assert (b"content-length" in head_) != stream
+        if stream:
+            assert body.startswith(b"data: {")
+            assert body.endswith(b"data: [DONE]\n\n")
+        else:
+            assert json.loads(body)["choices"][0]["message"]["content"] == "Hallo"
+    for method in ("GET", "HEAD"):
+        answer = site.send(f"{method} /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".encode())
+        assert statuses(answer) == [200]
+        assert answer.endswith(b'{"status":"ok"}' if method == "GET" else b"\r\n\r\n")

@@ -41,11 +41,13 @@ def spec(persistence_s: float = 3600.0, followup_s: float = 3600.0) -> RewardSpe
 
 
 def signals(
-    events: list[Event], of: RewardSpec | None = None, answered: tuple[int, ...] = (0,)
+    events: list[Event], of: RewardSpec | None = None, answered: tuple[int, ...] = (0,), took: int = 1
 ) -> tuple[Any, Any, Any]:
-    """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode answered at these times."""
+    """(edit_persistence, edit_rejected, dissatisfied_followup) of an episode asked at these times (ms)."""
     row = dict.fromkeys(("key_id", "user", "session", "arm", "checkpoint"), "x")
-    numbers = dict.fromkeys(("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms"), 1)
+    numbers = dict.fromkeys(("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms"), 1) | {
+        "duration_ms": took
+    }
     generation = {
         "id": "g",
         "tools_digest": "",
@@ -71,7 +73,24 @@ def test_a_message_is_about_the_last_answer_of_the_episode() -> None:
     assert signals(thanks, spec(followup_s=60.0), (0, 9_999))[2] is None
 
 
+def test_an_empty_message_is_none() -> None:
+    """As docs/http.md says: nothing is known of what the person thinks."""
+    assert [signals([event("user_message", 20, text=text)])[2] for text in ("", " \n")] == [None, None]
+    assert (
+        signals([event("user_message", 20, text=""), event("user_message", 30, text="thanks, perfect")])[2]
+        == signals([THANKS])[2]
+    )
+
+
 CONTENT = probability("thanks, perfect", REQUEST)
+
+
+def test_horizons_count_from_when_the_request_came_whatever_the_answer_took() -> None:
+    """As docs/http.md says. What it took is of the wall clock, and simulated users live by another."""
+    for at, expected in ((3_600_000, CONTENT), (3_600_001, None)):
+        assert signals([event("user_message", at, text="thanks, perfect")], took=600_000)[2] == expected
+    late = event("user_message", 4_200_000, text="thanks, perfect")
+    assert signals([late], spec(followup_s=4200.0), took=600_000)[2] == CONTENT
 
 
 def test_a_refusal_made_good_is_forgiven_by_every_signal() -> None:

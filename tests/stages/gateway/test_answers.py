@@ -126,6 +126,20 @@ async def test_logprobs_and_ids_only_on_request(rig: Rig) -> None:
     events = chunks((await rig.chat("stub:say ab", logprobs=True, stream=True)).text)
     shown = [e["choices"][0]["logprobs"] for e in events if e["choices"][0]["logprobs"]]
     assert [entry["token"] for one in shown for entry in one["content"]] == ["a", "b", "<|end|>"]
+    assert not any("prompt_token_ids" in event for event in events)
+
+
+async def test_a_stream_tells_its_prompts_ids_with_its_first_piece(rig: Rig) -> None:
+    """As vLLM's own server does in chats: who streams learns the exact prompt too."""
+    chat = {"messages": [{"role": "user", "content": "stub:say ab"}]}
+    for path, body in (("chat/completions", chat), ("completions", {"prompt": "stub:say ab"})):
+        asked = {"model": "rtrl", "return_token_ids": True, **body}
+        whole = (await rig.http.post(f"/v1/{path}", json=asked)).json()
+        first, *rest = chunks((await rig.http.post(f"/v1/{path}", json={**asked, "stream": True})).text)
+        assert first["prompt_token_ids"] == whole["prompt_token_ids"] != []
+        assert not any("prompt_token_ids" in event for event in rest)
+        ids = [i for event in (first, *rest) for i in event["choices"][0].get("token_ids", ())]
+        assert ids == whole["choices"][0]["token_ids"]
 
 
 @pytest.mark.parametrize(("asked", "told"), [(0, True), (1, True), (None, False), (False, False)])

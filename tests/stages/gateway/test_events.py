@@ -125,6 +125,7 @@ REASONS: list[tuple[str, dict[str, Any], str]] = [
     ("thumbs", {"value": 77}, "value must be 1 or -1"),
     ("thumbs", {"value": True}, "value must be 1 or -1"),
     ("outcome", {"value": "PRIVATE"}, "value must be a number from -1 to 1"),
+    ("feedback", {"name": "PRIVATE" * 99, "value": 1}, "name must be a string of 1 to 200 characters"),
     ("tool_result", {"name": "x"}, "ok is missing, it must be true or false"),
     ("user_message", {"text": 5}, "text must be a string"),
     ("edit_survival", {"horizon_s": 1, "added": 1.5}, "added must be a whole number, 0 or more"),

@@ -199,6 +199,15 @@ async def test_a_call_that_the_model_nests_deeply_is_an_answer(rig: Rig) -> None
     assert len(rig.generations()) == 2
 
 
+async def test_what_is_refused_may_be_said_not_to_be_asked_for(rig: Rig) -> None:
+    """Clients of completions send `"echo": false`: no field that nobody knows, and nothing for the engine."""
+    body = {"model": "rtrl", "prompt": "stub:say a", "echo": False, "use_beam_search": False}
+    assert (await rig.http.post("/v1/completions", json=body)).status_code == 200
+    assert (await rig.chat("x", echo=False, prompt_logprobs=False)).status_code == 200
+    assert [g.sampling.unknown for g in rig.generations()] == [(), ()], "trained on as any other"
+    assert not any({"echo", "use_beam_search", "prompt_logprobs"} & sent.keys() for sent in rig.stub.requests)
+
+
 async def test_an_empty_list_of_tools_is_none(rig: Rig) -> None:
     """vLLM refuses it, and clients send it for "no tools"."""
     assert (await rig.chat("x", tools=[], tool_choice="auto")).status_code == 200
