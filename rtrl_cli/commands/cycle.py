@@ -48,7 +48,7 @@ def command(
     found, store = open_store(workspace, options.settings(overrides, line))
     alarms = _Alarms(lambda: tell_alarms(found, store), None if quiet else _tell)
     if dry_run:
-        result = plan_cycle(found, store, deadline)
+        result = plan_cycle(found, store, deadline, fresh=fresh)
         show(as_json, result.envelope(), lambda: _plan(result))
         return
     with make_progress(quiet) as progress:

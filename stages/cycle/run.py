@@ -166,11 +166,13 @@ def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
     return result
 
 
-def plan_cycle(workspace: Workspace, store: Store, deadline: str | None = None) -> CycleResult:
+def plan_cycle(
+    workspace: Workspace, store: Store, deadline: str | None = None, *, fresh: bool = False
+) -> CycleResult:
     """Where a cycle would begin and until when each stage might run; changes nothing."""
     config, line = workspace.settings.cycle, workspace.settings.workspace.line
     total_s = _seconds(deadline) if deadline is not None else config.deadline_s
-    record = _record(workspace, store, line, fresh=False)
+    record = _record(workspace, store, line, fresh)
     resumed = record.next_stage() if record.done else None
     table = Deadline(total_s, config.shares).table()
     return CycleResult(record.id if resumed else "", "noop", resumed_at=resumed or "", deadline=table)
@@ -215,6 +217,7 @@ class _Turn:
         self.deadline, self.stages = deadline, stages
         self.progress: Progress = Silent()
         self.listener: Listener | None = None
+        self.lock_timeout = 0.0
 
     def run(self) -> CycleResult:
         """From the first stage that is not done to the end, or to the first that says stop."""
