@@ -122,6 +122,7 @@ def run_cycle(
         deadline: in place of `cycle.deadline`.
         ping_url: in place of `cycle.ping`.
         fresh: begin a new cycle even when one was interrupted.
+        lock_timeout: seconds to wait for the cycle's lock, and for each stage's while the stage has time.
         listener: told of each stage, with None when it begins and its result when it ended.
         stages: by name, in place of the real ones.
 
@@ -142,7 +143,7 @@ def run_cycle(
         record = _record(workspace, store, line, fresh)
         locks.note_run(lock, record.id)
         turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())
-        turn.progress, turn.listener = progress or Silent(), listener
+        turn.progress, turn.listener, turn.lock_timeout = progress or Silent(), listener, lock_timeout
         return _told(turn, url, config.ping_timeout_s)
 
 
@@ -258,8 +259,11 @@ class _Turn:
         require_kept(self.store, line, self.record.live)
         if name == "deploy":
             refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line), asked=False)
+        own_s: float = getattr(getattr(self.workspace.settings, name), "lock_timeout_s", 0.0)
+        wait_s = max(own_s, min(self.lock_timeout, self.deadline.left(name)))
+        stage, progress = self.stages[name], self.progress
         with self.deadline.limit(name):
-            ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
+            ended = run_stage(self.workspace, self.store, stage, refs, lock_timeout=wait_s, progress=progress)
         if self.listener is not None:
             self.listener(name, ended)
         return ended
