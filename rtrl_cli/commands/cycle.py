@@ -13,7 +13,8 @@ from rtrl_cli.stage import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stages.cycle.run import CycleResult, Listener
+    from stages.cycle.result import CycleResult
+    from stages.cycle.run import Listener
     from stages.result import StageResult
 
 

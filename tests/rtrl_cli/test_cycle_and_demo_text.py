@@ -23,7 +23,7 @@ from stages.workspace import Workspace
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubStage]:
     found = chain()
-    monkeypatch.setattr(cycle_run, "load_stages", lambda: found)
+    monkeypatch.setattr(cycle_run, "load_stages", lambda *_: found)
     return found
 
 
