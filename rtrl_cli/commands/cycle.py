@@ -64,7 +64,7 @@ def command(
             listener=alarms,
         )
     result.warnings += alarms.at_the_end()
-    _say(result, as_json)
+    _say(result, as_json, quiet)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -87,8 +87,8 @@ class _Alarms:
         return list(dict.fromkeys([*self._warnings, *self._tell()]))
 
 
-def _say(result: CycleResult, as_json: bool) -> None:
-    for warning in result.warnings:
+def _say(result: CycleResult, as_json: bool, quiet: bool) -> None:
+    for warning in [] if quiet else result.warnings:
         message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: _text(result))
     if result.error:

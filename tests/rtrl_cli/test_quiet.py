@@ -9,7 +9,9 @@ import pytest
 
 from rtrl_cli.lazy import TABLE, load
 from rtrl_cli.main import run
+from stages.cycle.result import CycleResult
 from stages.init import init_bare
+from stages.spool.verify import SpoolReport
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -33,3 +35,18 @@ def test_only_errors_are_left(
     assert capsys.readouterr().err == ""
     assert run(["show", "checkpoint@v9", *where, "-q"]) == 5
     assert "error: " in capsys.readouterr().err
+
+
+def test_warnings_of_verify_and_of_a_cycles_monitor_are_no_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("-w", str(init_bare(tmp_path / "ws").root))
+    known = SpoolReport({"damaged": 0}, warnings=["known damage"])
+    monkeypatch.setattr("stages.spool.verify.verify_spool", lambda *_, **__: known)
+    told = CycleResult("c", "succeeded", warnings=["ping of http://127.0.0.1 failed"])
+    monkeypatch.setattr("stages.cycle.run.run_cycle", lambda *_, **__: told)
+    for command in ("verify", "cycle"):
+        assert run([command, *where, "-q"]) == 0
+        assert capsys.readouterr().err == ""
+        assert run([command, *where]) == 0
+        assert "warning: " in capsys.readouterr().err
