@@ -31,7 +31,7 @@ from stages.monitor.history import History
 from stages.monitor.standing import standing, waiting
 from stages.populations import begin_line
 from stages.registry import gc
-from stages.registry.scratch import bare_scratch
+from stages.registry.scratch import passing_scratch
 from stages.registry.store import Store
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -213,8 +213,8 @@ def test_a_line_state_that_gc_removes_meanwhile_is_not_damaged(
 def test_a_scratch_store_knows_the_alarms_of_the_one_it_reads_from(world: Line) -> None:
     """They are in objects that it does not have itself."""
     (alarm,) = world.distilled(world.lived(11, clarified=1.1)).alarms
-    scratch = bare_scratch(world.workspace, world.store, "test")
-    assert [one.alarm["id"] for one in standing(scratch.dir, "auto")] == [alarm.id]
+    with passing_scratch(world.store, "test") as scratch:
+        assert [one.alarm["id"] for one in standing(scratch.dir, "auto")] == [alarm.id]
 
 
 def test_who_has_looked_at_a_small_rise_has_not_looked_at_a_large_one(world: Line) -> None:
