@@ -64,10 +64,27 @@ def test_what_is_wrong_in_one_is_said(text: str, message: str) -> None:
         load(text=text)
 
 
-def test_a_bad_value_of_a_population_is_found_when_its_line_is_worked_on() -> None:
-    text = "[populations.acme.collect]\nmax_lag = -1"
-    with pytest.raises(UsageError, match=r"collect.max_lag in \[populations.acme\]"):
-        load("workspace.line=acme", text=text)
+@pytest.mark.parametrize("overrides", [("workspace.line=acme",), (), ("workspace.line=review",)])
+def test_a_bad_value_of_a_population_is_found_whichever_line_is_worked_on(overrides: tuple[str, ...]) -> None:
+    """It was where its line was worked on, at night maybe; `rtrl doctor` said that the settings are fine."""
+    text = "[populations.review]\n[populations.acme.collect]\nmax_lag = -1"
+    with pytest.raises(UsageError, match=r"collect.max_lag in \[populations.acme\] of rtrl.toml"):
+        load(*overrides, text=text)
+
+
+def test_a_populations_own_stands_above_everybodys_in_file_environment_and_flags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flag for the population lost against the environment."""
+    flag = "populations.acme.collect.min_episodes=9"
+    monkeypatch.setenv("RTRL_COLLECT__MIN_EPISODES", "5")
+    assert load("workspace.line=acme").collect.min_episodes == 5
+    assert load("workspace.line=acme", flag).collect.min_episodes == 9
+    assert load("workspace.line=acme", flag, "collect.min_episodes=3").collect.min_episodes == 9
+    assert load(flag).collect.min_episodes == 5
+    monkeypatch.setenv("RTRL_POPULATIONS__ACME__COLLECT__MIN_EPISODES", "6")
+    assert load("workspace.line=acme").collect.min_episodes == 6
+    assert load("workspace.line=acme", "collect.min_episodes=3").collect.min_episodes == 3
 
 
 def test_whose_generations_are_whose() -> None:
