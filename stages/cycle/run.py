@@ -25,7 +25,7 @@ from stages.errors import (
     RtrlError,
     UsageError,
 )
-from stages.populations import begin_line
+from stages.populations import as_begun, begin_line
 from stages.progress import Silent
 from stages.registry.runs import describe_error
 from stages.result import StageResult, attach_result, result_of, status_of
@@ -127,7 +127,8 @@ def plan_cycle(
     """Where a cycle would begin and until when each stage might run; changes nothing."""
     config, line = workspace.settings.cycle, workspace.settings.workspace.line
     total_s = _seconds(deadline) if deadline is not None else config.deadline_s
-    record = _record(workspace, store, line, fresh)
+    with as_begun(workspace, store) as begun:
+        record = _record(workspace, begun, line, fresh)
     check_stages(workspace, record, load_stages(CHECKED))
     resumed = record.next_stage() if record.done else None
     table = Deadline(total_s, config.shares).table()
