@@ -57,6 +57,8 @@ def plain(arguments: Sequence[str]) -> dict[str, str] | None:
             return None
         if name in VALUES[command] and (equals or left):
             given[name] = value if equals else left.pop()
+            if not given[name] and name != "--reason":
+                return None  # a variable that is not set, and no wish for what stands without the flag
         elif name in SWITCHES[command] and not equals:
             given[name] = ""
         else:

@@ -8,9 +8,32 @@ from typing import Annotated
 
 import typer
 
+from cursorbench.errors import UsageError
+
+
+def path(text: str) -> Path:
+    """A path that somebody typed; Path("") would be the current folder. Raises UsageError."""
+    if not text:
+        raise UsageError("a path is empty", hint="name a file or folder; the current folder is `.`")
+    return Path(text)
+
+
+def name(text: str) -> str:
+    """A name that somebody typed; "" would be taken for none. Raises UsageError."""
+    if not text:
+        raise UsageError("a name is empty", hint="name a line or an artifact, or leave the flag away")
+    return text
+
+
 Workspace = Annotated[
     Path | None,
-    typer.Option("-w", "--workspace", help="Workspace folder; default $RTRL_WORKSPACE, else found upwards."),
+    typer.Option(
+        "-w",
+        "--workspace",
+        metavar="<path>",
+        help="Workspace folder; default $RTRL_WORKSPACE, else found upwards.",
+        parser=path,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages but errors.")]
@@ -20,7 +43,9 @@ Set = Annotated[
 ]
 Line = Annotated[
     str | None,
-    typer.Option("--line", metavar="NAME", help="A population's line, in place of the workspace's own."),
+    typer.Option(
+        "--line", metavar="NAME", help="A population's line, in place of the workspace's own.", parser=name
+    ),
 ]
 Input = Annotated[
     list[str] | None,
@@ -52,4 +77,4 @@ Ref = Annotated[
 
 def settings(overrides: Sequence[str] | None, line: str | None) -> list[str]:
     """What `--set` and `--line` say, as `section.key=value` texts."""
-    return [*([f"workspace.line={line}"] if line else []), *(overrides or ())]
+    return [*([f"workspace.line={line}"] if line is not None else []), *(overrides or ())]

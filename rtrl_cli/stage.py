@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from stages.workspace import Workspace
 
 
+# flags of deploy and rollback that are on record with a run, and repeated from there
+RECORDED = ("override", "reason", "offline", "canary", "promote")
+
+
 @dataclass(frozen=True)
 class StageFlags:
     """The flags every stage takes."""
@@ -78,6 +82,11 @@ def run_once(name: str, flags: StageFlags, changes: Mapping[str, Any]) -> StageR
 
     workspace, store = open_store(flags.workspace)
     stage = load_stage(name)
+    if flags.from_run is not None:
+        from stages.registry.scratch import unchanged
+
+        given = [name for name in RECORDED if name in changes and changes[name] != getattr(stage, name)]
+        unchanged({f"--{name}": True for name in given})
     if changes:
         import copy
 

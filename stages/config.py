@@ -5,7 +5,8 @@
     flag          --set train.learning_rate=1e-4
 
 Tables are merged key by key, at every depth: a later layer replaces only what it names. Where the line
-worked on is a population's, `[populations.NAME.SECTION]` of the file stands above its `[SECTION]`.
+worked on is a population's, `[populations.NAME.SECTION]` of the file stands above its `[SECTION]`, and so in
+the environment and among flags. What is wrong in a population's settings is an error whichever line it is.
 
 Each section belongs to its stage (`stages/<name>/config.py`); this module puts them together and
 turns what is wrong into one sentence that says where it stands. Not for: settings of a single run
@@ -130,10 +131,21 @@ class Settings(BaseModel):
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{source} is not valid TOML: {error}", hint="correct that line") from error
         refuse_misspelt(os.environ, _keys_of(cls))
-        layers = [(source, document), *environment_layers(os.environ), *map(override_layer, overrides)]
+        kinds = [[(source, document)], environment_layers(os.environ), [*map(override_layer, overrides)]]
+        layers = [each for kind in kinds for each in kind]
         for where, layer in layers:
             _check_keys(cls, where, layer)
-        layers = _of_population(layers)
+        merged = _merged(layers)
+        line = merged.get("workspace", {}).get("line", DEFAULT_LINE)
+        for other in merged.get("populations", {}):  # what is wrong there is told before somebody works on it
+            if other != line:
+                cls._of_line(other, kinds)
+        return cls._of_line(line, kinds)
+
+    @classmethod
+    def _of_line(cls, line: object, kinds: Sequence[Sequence[Layer]]) -> Settings:
+        """The settings as they are where `line` is worked on, validated. Raises UsageError."""
+        layers = [each for kind in kinds for each in (*kind, *_of_population(line, kind))]
         try:
             return cls.model_validate(_serving(_merged(layers), layers))
         except ValidationError as error:
@@ -148,15 +160,14 @@ def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
     return merged
 
 
-def _of_population(layers: list[Layer]) -> list[Layer]:
-    """The layers with those settings above the file's that the line worked on has of its own."""
-    merged = _merged(layers)
-    line = merged.get("workspace", {}).get("line", DEFAULT_LINE)
-    own = merged.get("populations", {}).get(line) if isinstance(line, str) else None
-    if not isinstance(own, Mapping):
-        return layers
-    sections = {name: own[name] for name in OWN if isinstance(own.get(name), Mapping)}
-    return [layers[0], (f"[populations.{line}]", sections), *layers[1:]]
+def _of_population(line: object, layers: Sequence[Layer]) -> list[Layer]:
+    """What layers of one kind say for that line alone: layers that stand above them."""
+    found = []
+    for where, layer in layers:
+        own = layer.get("populations", {}).get(line, {}) if isinstance(line, str) else {}
+        if sections := {name: own[name] for name in OWN if name in own}:
+            found.append((f"[populations.{line}] of {where}", sections))
+    return found
 
 
 def _serving(merged: dict[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ Not for: answering (`stages/serving/lines.py`), settings (`stages/population_con
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +90,34 @@ def begin_line(workspace: Workspace, store: Store) -> bool:
     """
     settings = workspace.settings
     line = settings.workspace.line
-    if line not in settings.populations or store.alias(line, "live") is not None:
+    if not _to_begin(settings, store):
         return False
     parent = store.resolve(settings.populations[line].parent, settings.workspace.serves)
     reason = f"population {line} begins with {parent.ref} of line {settings.workspace.serves}"
     for name in ("anchor", "live"):  # live last: a kill in between begins again
         store.move_alias(line, name, parent.digest, reason=reason)
     return True
+
+
+@contextmanager
+def as_begun(workspace: Workspace, store: Store) -> Iterator[Store]:
+    """For a dry run: the store, or where the line has yet to begin a passing copy in which it has.
+
+    Raises as `begin_line`.
+    """
+    if not _to_begin(workspace.settings, store):
+        yield store
+        return
+    from stages.registry.scratch import passing_scratch
+
+    with passing_scratch(store, "dry-run") as copy:
+        begin_line(workspace, copy)
+        yield copy
+
+
+def _to_begin(settings: Settings, store: Store) -> bool:
+    line = settings.workspace.line
+    return line in settings.populations and store.alias(line, "live") is None
 
 
 def require_line(store: Store, settings: Settings) -> None:

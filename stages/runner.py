@@ -23,7 +23,7 @@ from cursorbench.redaction import redact
 from stages import faults, interrupts, locks
 from stages.errors import RtrlError, classified
 from stages.identity import code_version, fingerprint
-from stages.populations import begin_line
+from stages.populations import as_begun, begin_line
 from stages.progress import Silent
 from stages.refs import Refs, refs_by_kind
 from stages.registry.check import check_artifact
@@ -100,8 +100,9 @@ def run_stage(
         return _repeat(workspace, store, stage, from_run, dry_run, progress or Silent(), started)
     config: BaseModel = getattr(workspace.settings, stage.name)
     if dry_run:
-        plan = _plan(workspace, store, stage, refs, config, seed)
-        return _dry(workspace, store, plan, force, progress or Silent(), started)
+        with as_begun(workspace, store) as begun:
+            plan = _plan(workspace, begun, stage, refs, config, seed)
+            return _dry(workspace, begun, plan, force, progress or Silent(), started)
     timeout = lock_timeout if lock_timeout is not None else getattr(config, "lock_timeout_s", 0.0)
     lock_name = _lock_name(workspace, stage)
     lock = lock or locks.acquire(store.lock_path(lock_name), what=lock_name, timeout=timeout)

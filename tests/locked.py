@@ -10,11 +10,11 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def held_for_a_moment(path: Path) -> Iterator[None]:
-    """A process that is not ours has the lock, for a fifth of a second."""
+def held_for_a_moment(path: Path, seconds: float = 0.2) -> Iterator[None]:
+    """A process that is not ours has the lock, for a fifth of a second if not told otherwise."""
     with path.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        process = subprocess.Popen(["sleep", "0.2"], pass_fds=(stream.fileno(),))
+        process = subprocess.Popen(["sleep", str(seconds)], pass_fds=(stream.fileno(),))
     try:
         yield
     finally:

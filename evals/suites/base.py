@@ -69,6 +69,10 @@ class Suite(Protocol):
     """One suite of cases."""
 
     @property
+    def name(self) -> str:
+        """In reports, and before the metric in margins: `NAME.METRIC`. The spec's, known without it."""
+
+    @property
     def spec(self) -> SuiteSpec:
         """Metrics, margins, attempts, clusters."""
 

@@ -18,7 +18,7 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,11 @@ class LmEvalSuite:
             )
         return SuiteSpec(self.name, metrics, attempts=1, cluster="document")
 
+    def require_known(self) -> None:
+        """Raise UsageError (exit 2) when there is no such task. Loads none."""
+        with _quiet():
+            _ = self._manager
+
     @cached_property
     def _of_documents(self) -> dict[str, str]:
         """The task's metrics that have a value of each document, and how lm-eval sums them up."""
@@ -135,11 +140,10 @@ class LmEvalSuite:
     def _manager(self) -> Any:
         from lm_eval.tasks import TaskManager
 
-        # The harness's own 12,000 tasks take 12 s to list: only when ours do not have the name.
         own = TaskManager(include_path=self._include, include_defaults=False)
         if self._task_name in own.all_tasks:
             return own
-        everything = TaskManager(include_path=self._include)
+        everything = _everything(tuple(self._include))
         if self._task_name not in everything.all_subtasks:
             raise UsageError(
                 f"lm-eval has no task {self._task_name!r}",
@@ -159,6 +163,14 @@ class LmEvalSuite:
         if not documents:
             raise InputMissingError(f"lm-eval task {self._task_name!r} has no documents")
         return documents[: self._limit]
+
+
+@cache
+def _everything(include: tuple[Path, ...]) -> Any:
+    """All tasks there are. The harness's own 12,000 take 12 s to list: once, where ours have no such name."""
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=list(include))
 
 
 def _of_first_filter(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:

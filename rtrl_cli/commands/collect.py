@@ -19,20 +19,13 @@ if TYPE_CHECKING:
 _NAMES_OF_USERS = ("feedback_not_used",)  # counts by names that stand in somebody's logs
 
 
-def _path(text: str) -> Path:
-    """A path that somebody typed; Path("") would be the current folder. Raises UsageError."""
-    if not text:
-        raise UsageError("a path is empty", hint="name a file or folder; the current folder is `.`")
-    return Path(text)
-
-
 Paths = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[PATH]...",
         help="Session logs, folders of them, git repositories.",
         show_default=False,
-        parser=_path,
+        parser=options.path,
     ),
 ]
 From = Annotated[
@@ -53,7 +46,7 @@ Repo = Annotated[
         "--repo",
         metavar="GIT",
         help="Repository that took the edits: what of them stands later.",
-        parser=_path,
+        parser=options.path,
     ),
 ]
 Timezone = Annotated[

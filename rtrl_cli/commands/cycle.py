@@ -13,7 +13,8 @@ from rtrl_cli.stage import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stages.cycle.run import CycleResult, Listener
+    from stages.cycle.result import CycleResult
+    from stages.cycle.run import Listener
     from stages.result import StageResult
 
 
@@ -48,7 +49,7 @@ def command(
     found, store = open_store(workspace, options.settings(overrides, line))
     alarms = _Alarms(lambda: tell_alarms(found, store), None if quiet else _tell)
     if dry_run:
-        result = plan_cycle(found, store, deadline)
+        result = plan_cycle(found, store, deadline, fresh=fresh)
         show(as_json, result.envelope(), lambda: _plan(result))
         return
     with make_progress(quiet) as progress:
@@ -63,7 +64,7 @@ def command(
             listener=alarms,
         )
     result.warnings += alarms.at_the_end()
-    _say(result, as_json)
+    _say(result, as_json, quiet)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -86,8 +87,8 @@ class _Alarms:
         return list(dict.fromkeys([*self._warnings, *self._tell()]))
 
 
-def _say(result: CycleResult, as_json: bool) -> None:
-    for warning in result.warnings:
+def _say(result: CycleResult, as_json: bool, quiet: bool) -> None:
+    for warning in [] if quiet else result.warnings:
         message(warning, kind="warning")
     show(as_json, result.envelope(), lambda: _text(result))
     if result.error:

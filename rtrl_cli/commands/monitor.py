@@ -58,7 +58,7 @@ def monitor(
         _look(found, store, plot, as_json, quiet)
         return
     while True:
-        _watched(found, lambda: _look(found, store, plot, as_json, quiet))
+        _watched(found, lambda: _look(found, store, plot, as_json, quiet), quiet)
         time.sleep(every)
 
 
@@ -130,7 +130,7 @@ def _look(found: Workspace, store: Store, plot: Path | None, as_json: bool, quie
     return [one.alarm["id"] for one in alarms if one.acknowledged is None]
 
 
-def _watched(found: Workspace, look: Callable[[], list[str]]) -> None:
+def _watched(found: Workspace, look: Callable[[], list[str]], quiet: bool) -> None:
     """One of many looks: one that fails is a warning and a failed ping, and the next one is tried."""
     import sqlite3
 
@@ -140,8 +140,9 @@ def _watched(found: Workspace, look: Callable[[], list[str]]) -> None:
     try:
         waiting = look()
     except (RtrlError, sqlite3.Error, OSError) as error:
-        message(f"this look failed, the next one is tried: {error}", kind="warning")
-    _ping(found, waiting)
+        if not quiet:
+            message(f"this look failed, the next one is tried: {error}", kind="warning")
+    _ping(found, waiting, quiet)
 
 
 def _draw(plot: Path, history: History, rules: Any) -> None:
@@ -181,7 +182,7 @@ def _alarm(one: Standing, flag: str) -> str:
     return f"alarm {head}\n      acknowledged by {said.by}, {said.at[:16].replace('T', ' ')}: {said.reason}"
 
 
-def _ping(found: Workspace, waiting: list[str] | None) -> None:
+def _ping(found: Workspace, waiting: list[str] | None, quiet: bool) -> None:
     """Of alarms that wait; None: nobody knows."""
     from stages.cycle.ping import ping
 
@@ -189,5 +190,5 @@ def _ping(found: Workspace, waiting: list[str] | None) -> None:
     failed = waiting is None or bool(waiting)
     body = {"alarms": waiting or [], "looked": waiting is not None}
     said = ping(config.ping.get_secret_value(), "fail" if failed else "", body, config.timeout_s)
-    if said:
+    if said and not quiet:
         message(said, kind="warning")

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="REF", help="Checkpoint to go back to; default what was live before."),
+    typer.Option(
+        "--to",
+        metavar="REF",
+        help="Checkpoint to go back to; default what was live before.",
+        parser=options.name,
+    ),
 ]
 
 
@@ -38,7 +43,7 @@ def command(
     workspace: options.Workspace = None,
 ) -> None:
     """Serve the checkpoint that was live before, and take its line state back. No report is asked for."""
-    refs = [*(inputs or ()), *([to] if to else [])]
+    refs = [*(inputs or ()), *([to] if to is not None else [])]
     settings = options.settings(overrides, line)
     flags = StageFlags(workspace, refs, as_json, dry_run, force, settings, lock_timeout, quiet, from_run)
     begun: Begun | None = ctx.obj  # by `early.py`

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show
 from rtrl_cli.stage import open_store
@@ -44,6 +45,10 @@ def command(
         if not quiet:
             message(text)
 
+    if stop and detach:
+        raise UsageError(
+            "--stop starts nothing", hint="leave --detach away, or run the two one after the other"
+        )
     found, store = open_store(workspace, overrides or ())
     if stop:
         _stop(found, as_json)

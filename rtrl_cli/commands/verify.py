@@ -82,7 +82,7 @@ def command(
     lines |= {name: _counts(metrics[name]) for name in ("spool", "received")}
     lines["swept"] = sum(len(each) for each in result.swept.__dict__.values())
     show(as_json, document, lambda: pairs(lines))
-    _say(spool.warnings, problems)
+    _say([] if quiet else spool.warnings, problems)
     told(found.spool_dir, spool)
     if problems:
         raise typer.Exit(12)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from stages.ab.ended import ended, looks_hint
 from stages.ab.look import Seen
 from stages.deploy.run import DeployStage
-from stages.errors import InconclusiveError, InputMissingError, RolledBackError
+from stages.errors import InconclusiveError, InputMissingError, LockedError, RolledBackError
+from stages.locks import RUN_AGAIN
 from stages.registry.store import Store
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
@@ -25,6 +26,7 @@ def act(workspace: Workspace, store: Store, seen: Seen, progress: Progress) -> N
     Raises:
         RolledBackError: (exit 14) it was rolled back, or ended because nobody promoted what was held.
         InconclusiveError: (exit 4) it is held: nothing was changed.
+        LockedError: (exit 11) somebody else deploys.
     """
     if seen.action == "hold":
         raise InconclusiveError(f"held: {seen.reason}", hint="look again later; `rtrl ab` shows the numbers")
@@ -36,6 +38,8 @@ def act(workspace: Workspace, store: Store, seen: Seen, progress: Progress) -> N
             return
         back = RollbackStage(reason=reason, only=seen.deployment)
         done = run_stage(workspace, store, back, progress=progress)
+    except LockedError as error:
+        raise LockedError(error.message, hint=RUN_AGAIN) from error  # this command has no --lock-timeout
     except InputMissingError:
         if not ended(store, seen.deployment):
             raise

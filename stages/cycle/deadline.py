@@ -53,6 +53,10 @@ class Deadline:
         upto = STAGES[: STAGES.index(stage) + 1]
         return self.total_s * sum(self.shares[name] for name in upto)
 
+    def left(self, stage: str) -> float:
+        """Seconds from now until `stage` is late; none or fewer when it is."""
+        return self.started + self.until(stage) - time.monotonic()
+
     def table(self) -> list[dict[str, float | str]]:
         """Each stage's share, when it is late, and what it does then."""
         return [
@@ -74,7 +78,7 @@ class Deadline:
                 it only in the main thread; elsewhere, and for deploy, a block that began may end. The
                 block ends so whatever a library or a team's own function makes of the error.
         """
-        left = self.started + self.until(stage) - time.monotonic()
+        left = self.left(stage)
         if left <= 0:
             raise self._late(stage, "was not begun")
         if stage in UNINTERRUPTED or threading.current_thread() is not threading.main_thread():

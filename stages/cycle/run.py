@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from stages import addresses, locks
 from stages.cycle.deadline import Deadline
 from stages.cycle.ping import ping
 from stages.cycle.record import Record, interrupted
+from stages.cycle.result import CycleResult
 from stages.cycle_config import STAGES, seconds
 from stages.errors import (
     DependencyDownError,
@@ -25,10 +25,10 @@ from stages.errors import (
     RtrlError,
     UsageError,
 )
-from stages.populations import begin_line
+from stages.populations import as_begun, begin_line
 from stages.progress import Silent
 from stages.registry.runs import describe_error
-from stages.result import SCHEMA, StageResult, Status, attach_result, code_of, result_of, status_of
+from stages.result import StageResult, attach_result, result_of, status_of
 from stages.runner import run_stage
 from stages.target.taken_back import refuse_taken_back, require_kept
 
@@ -47,61 +47,13 @@ _FEEDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 # what goes away by itself: time, locks, whatever is down
 _PASSING = (LateError, LockedError, DependencyDownError)
+CHECKED = ("eval",)  # have a `check`; a dry run loads no other, which takes seconds
 Listener = Callable[[str, StageResult | None], None]
 
 
-@dataclass
-class CycleResult:
-    """What one cycle came to.
-
-    Attributes:
-        stages: results of the stages that ran in this call, in order; a failed one is the last.
-        made: digests by stage and output name, over the whole cycle, what was resumed included.
-        resumed_at: the stage an interrupted cycle went on at, "" for a new cycle.
-        error: code, kind, message, hint when a stage failed or was late.
-        failure: that error as it was raised.
-    """
-
-    id: str
-    status: Status
-    stages: list[StageResult] = field(default_factory=list)
-    made: dict[str, dict[str, str]] = field(default_factory=dict)
-    resumed_at: str = ""
-    deadline: list[dict[str, float | str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    error: dict[str, Any] | None = None
-    failure: RtrlError | None = None
-    duration_s: float = 0.0
-
-    @property
-    def exit_code(self) -> int:
-        """The process exit status that says this result."""
-        return code_of(self.status, self.error)
-
-    def envelope(self) -> dict[str, Any]:
-        """The JSON document of `rtrl cycle --json`, the stages' own documents within."""
-        return {
-            "schema": SCHEMA,
-            "command": "cycle",
-            "status": self.status,
-            "run_id": self.id,
-            "inputs": {},
-            "outputs": {
-                name: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
-                for result in self.stages
-                for name, artifact in result.outputs.items()
-            },
-            "metrics": {"resumed_at": self.resumed_at, "deadline": self.deadline},
-            "stages": [result.envelope() for result in self.stages],
-            "duration_s": round(self.duration_s, 3),
-            "warnings": self.warnings,
-            "error": self.error,
-        }
-
-
-def load_stages() -> dict[str, Stage]:
-    """`STAGE` of each stage of the chain."""
-    return {name: importlib.import_module(f"stages.{name}.run").STAGE for name in STAGES}
+def load_stages(names: Sequence[str] = STAGES) -> dict[str, Stage]:
+    """`STAGE` of stages of the chain."""
+    return {name: importlib.import_module(f"stages.{name}.run").STAGE for name in names}
 
 
 def run_cycle(
@@ -122,6 +74,7 @@ def run_cycle(
         deadline: in place of `cycle.deadline`.
         ping_url: in place of `cycle.ping`.
         fresh: begin a new cycle even when one was interrupted.
+        lock_timeout: seconds to wait for the cycle's lock, and for each stage's while the stage has time.
         listener: told of each stage, with None when it begins and its result when it ended.
         stages: by name, in place of the real ones.
 
@@ -132,6 +85,7 @@ def run_cycle(
         LockedError: (exit 11) another cycle of the line is going on; names it.
         InputMissingError: (exit 5) nothing is live.
         UsageError: (exit 2) the deadline cannot be read, or `ping_url` is no address.
+        RtrlError: the settings name what a stage does not find (`check_stages`); nothing was begun.
     """
     config, line = workspace.settings.cycle, workspace.settings.workspace.line
     total_s = _seconds(deadline) if deadline is not None else config.deadline_s
@@ -142,7 +96,7 @@ def run_cycle(
         record = _record(workspace, store, line, fresh)
         locks.note_run(lock, record.id)
         turn = _Turn(workspace, store, record, Deadline(total_s, config.shares), stages or load_stages())
-        turn.progress, turn.listener = progress or Silent(), listener
+        turn.progress, turn.listener, turn.lock_timeout = progress or Silent(), listener, lock_timeout
         return _told(turn, url, config.ping_timeout_s)
 
 
@@ -151,9 +105,10 @@ def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
     record = turn.record
     said = [ping(url, "start", {"cycle": record.id, "line": record.line}, timeout_s)]
     try:
+        check_stages(turn.workspace, record, turn.stages)
         result = turn.run()
     except BaseException as error:
-        if isinstance(error, Exception):  # a bug would only come again; a signal would not
+        if isinstance(error, Exception) and not isinstance(error, RtrlError):  # a bug would only come again
             record.status = "failed"
             record.save(turn.workspace.run_dir)
         code = getattr(error, "code", None)
@@ -166,14 +121,26 @@ def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
     return result
 
 
-def plan_cycle(workspace: Workspace, store: Store, deadline: str | None = None) -> CycleResult:
+def plan_cycle(
+    workspace: Workspace, store: Store, deadline: str | None = None, *, fresh: bool = False
+) -> CycleResult:
     """Where a cycle would begin and until when each stage might run; changes nothing."""
     config, line = workspace.settings.cycle, workspace.settings.workspace.line
     total_s = _seconds(deadline) if deadline is not None else config.deadline_s
-    record = _record(workspace, store, line, fresh=False)
+    with as_begun(workspace, store) as begun:
+        record = _record(workspace, begun, line, fresh)
+    check_stages(workspace, record, load_stages(CHECKED))
     resumed = record.next_stage() if record.done else None
     table = Deadline(total_s, config.shares).table()
     return CycleResult(record.id if resumed else "", "noop", resumed_at=resumed or "", deadline=table)
+
+
+def check_stages(workspace: Workspace, record: Record, stages: Mapping[str, Stage]) -> None:
+    """Let each stage that is not done raise what it would find wrong with the settings when its turn comes,
+    maybe hours later: by its `check(workspace)`, where it has one."""
+    for name, stage in stages.items():
+        if name not in record.done and (check := getattr(stage, "check", None)):
+            check(workspace)
 
 
 def _record(workspace: Workspace, store: Store, line: str, fresh: bool) -> Record:
@@ -215,6 +182,7 @@ class _Turn:
         self.deadline, self.stages = deadline, stages
         self.progress: Progress = Silent()
         self.listener: Listener | None = None
+        self.lock_timeout = 0.0
 
     def run(self) -> CycleResult:
         """From the first stage that is not done to the end, or to the first that says stop."""
@@ -255,8 +223,11 @@ class _Turn:
         require_kept(self.store, line, self.record.live)
         if name == "deploy":
             refuse_taken_back(self.store, line, self.store.resolve(refs["checkpoint"], line), asked=False)
+        own_s: float = getattr(getattr(self.workspace.settings, name), "lock_timeout_s", 0.0)
+        wait_s = max(own_s, min(self.lock_timeout, self.deadline.left(name)))
+        stage, progress = self.stages[name], self.progress
         with self.deadline.limit(name):
-            ended = run_stage(self.workspace, self.store, self.stages[name], refs, progress=self.progress)
+            ended = run_stage(self.workspace, self.store, stage, refs, lock_timeout=wait_s, progress=progress)
         if self.listener is not None:
             self.listener(name, ended)
         return ended

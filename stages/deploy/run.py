@@ -56,7 +56,7 @@ class DeployStage:
         """`checkpoint`: the candidate; `report`: what lets it pass, when there is one.
 
         Raises:
-            UsageError (2): --override without --reason.
+            UsageError (2): --override without --reason, or flags that exclude each other.
             GateRejectedError (3), InconclusiveError (4): the gate does not let it through; or nobody named
                 it, and it was taken back as a canary when it was last served, or trained from such a one.
             InputMissingError (5): no such checkpoint, or no such line.
@@ -65,6 +65,8 @@ class DeployStage:
             raise UsageError("--override wants --reason", hint='say why: --reason "..."')
         if self.canary and (self.offline or self.promote):
             raise UsageError("--canary goes with neither --offline nor --promote", hint="leave one away")
+        if self.promote and self.offline:  # its engine is the one that is promoted
+            raise UsageError("--promote does not go with --offline", hint="start `rtrl serve`")
         require_line(store, workspace.settings)
         line = workspace.settings.workspace.line
         live = store.alias(line, "live")

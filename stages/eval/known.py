@@ -60,16 +60,26 @@ def served_sampling(workspace: Workspace) -> dict[str, float]:
 def surroundings(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
     """Engine, sampling, own tasks: what decides an attempt besides checkpoint, code and `[eval]`.
 
+    Raises as `own_files`.
+    """
+    return {
+        "engine": engine_facts(workspace.settings.engine),
+        "sampling": served_sampling(workspace),
+        "cursorbench": _cursorbench(workspace, config),
+        **own_files(workspace, config),
+    }
+
+
+def own_files(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
+    """What the settings name of one's own: lm-eval tasks, repositories by their commit, probes.
+
     Raises:
         UsageError: (exit 2) there is no folder of own tasks.
         InputMissingError: (exit 5) there is no repository, or no file of probes, of that name.
     """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return {
-        "engine": engine_facts(workspace.settings.engine),
-        "sampling": served_sampling(workspace),
         "tasks": _folder(include) if include else {},
-        "cursorbench": _cursorbench(workspace, config),
         "repositories": _tips(workspace.root, config),
         "probes": _digest(workspace.root / config.probes) if config.probes else "",
     }

@@ -52,13 +52,28 @@ class EvalStage:
     def __init__(self, engine: Callable[[Workspace, Path], ChatEngine] = start_engine) -> None:
         self._engine = engine
 
+    def check(self, workspace: Workspace) -> None:
+        """Whether there is all that `[eval]` names: asked by `resolve`, and before a cycle begins.
+
+        Raises:
+            UsageError: (exit 2) an unknown suite, or a margin for a metric nobody measures.
+            InputMissingError: (exit 5) there is no repository, suite of tasks or file of probes of that name.
+        """
+        from stages.eval.known import own_files
+        from stages.eval.suites import check
+
+        config = workspace.settings.eval
+        own_files(workspace, config)
+        check(config, workspace.root)
+
     def resolve(self, workspace: Workspace, store: Store, refs: Mapping[str, str]) -> dict[str, Artifact]:
         """Candidate (named, or the newest trained from the live one), live, anchor, reports to reuse.
 
-        Raises:
+        Raises as `check`, and:
             InputMissingError: (exit 5) nothing is live, or nothing was trained from it.
             GateRejectedError: (exit 3) a monitor has alarmed, and nobody has acknowledged it.
         """
+        self.check(workspace)
         line = workspace.settings.workspace.line
         live = store.alias(line, "live")
         if live is None:

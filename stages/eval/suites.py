@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,37 +36,57 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
     Raises:
         UsageError: (exit 2) an unknown or repeated suite, or a margin for a metric nobody measures.
     """
-    include = root / config.lm_eval_include if config.lm_eval_include else None
-    suites: list[Suite] = []
-    for name in config.suites:
-        if name == "harness":
-            suites.append(
-                HarnessSuite(config.requests, config.population_seed, config.attempts, config.temperature)
-            )
-        elif name == "snippets":
-            suites.append(LmEvalSuite(SNIPPETS, name=name, limit=config.lm_eval_limit))
-        elif name == "behaviour":
-            suites.append(_behaviour(config, root))
-        elif name.startswith(LM_EVAL):
-            task = name.removeprefix(LM_EVAL)
-            suites.append(LmEvalSuite(task, include=include, limit=config.lm_eval_limit))
-        elif name.startswith(CURSORBENCH):
-            suites.append(cursorbench_suite(name, config, root))
-        elif name.startswith(PERPLEXITY):
-            suites.append(_perplexity(name.removeprefix(PERPLEXITY), config, root, tips))
-        else:
-            hint = f"harness, snippets, behaviour, {LM_EVAL}TASK, {CURSORBENCH}FOLDER or {PERPLEXITY}FOLDER"
-            raise UsageError(f"there is no suite {name!r}", hint=hint)
-    specs = [suite.spec for suite in suites]
-    if len({spec.name for spec in specs}) < len(specs):
+    suites = _named(config, root, tips)
+    return [(suite, with_margins(suite.spec, config.margins)) for suite in suites]
+
+
+def check(config: EvalConfig, root: Path) -> None:
+    """Raise as `build` would, and where there is no such task, folder or probe.
+
+    What a task of lm-eval measures, which takes seconds and may have to be downloaded, is asked for only
+    where a margin names one of its metrics.
+    """
+    for suite in _named(config, root, {}):
+        if not isinstance(suite, LmEvalSuite):
+            _ = suite.spec
+        elif suite.name != "snippets":
+            suite.require_known()
+
+
+def _named(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[Suite]:
+    suites = [_suite(name, config, root, tips) for name in config.suites]
+    if len({suite.name for suite in suites}) < len(suites):
         raise UsageError("eval.suites names a suite twice")
-    known = [f"{spec.name}.{metric.name}" for spec in specs for metric in spec.metrics]
     for setting, margins in (("margins", config.margins), ("drift_margins", config.drift_margins)):
         for name in margins:
-            if name not in known:
-                hint = f"one of {', '.join(known)}"
-                raise UsageError(f"eval.{setting}: nobody measures {name!r}", hint=hint)
-    return [(suite, with_margins(spec, config.margins)) for suite, spec in zip(suites, specs, strict=True)]
+            _require_measured(setting, name, suites)
+    return suites
+
+
+def _require_measured(setting: str, name: str, suites: Sequence[Suite]) -> None:
+    meant = [suite for suite in suites if name.startswith(f"{suite.name}.")]
+    known = [f"{suite.name}.{metric.name}" for suite in meant for metric in suite.spec.metrics]
+    if name not in known:
+        hint = f"one of {', '.join(known or [f'{suite.name}.METRIC' for suite in suites])}"
+        raise UsageError(f"eval.{setting}: nobody measures {name!r}", hint=hint)
+
+
+def _suite(name: str, config: EvalConfig, root: Path, tips: Mapping[str, str]) -> Suite:
+    if name == "harness":
+        return HarnessSuite(config.requests, config.population_seed, config.attempts, config.temperature)
+    if name == "snippets":
+        return LmEvalSuite(SNIPPETS, name=name, limit=config.lm_eval_limit)
+    if name == "behaviour":
+        return _behaviour(config, root)
+    if name.startswith(LM_EVAL):
+        include = root / config.lm_eval_include if config.lm_eval_include else None
+        return LmEvalSuite(name.removeprefix(LM_EVAL), include=include, limit=config.lm_eval_limit)
+    if name.startswith(CURSORBENCH):
+        return cursorbench_suite(name, config, root)
+    if name.startswith(PERPLEXITY):
+        return _perplexity(name.removeprefix(PERPLEXITY), config, root, tips)
+    hint = f"harness, snippets, behaviour, {LM_EVAL}TASK, {CURSORBENCH}FOLDER or {PERPLEXITY}FOLDER"
+    raise UsageError(f"there is no suite {name!r}", hint=hint)
 
 
 def cursorbench_suite(name: str, config: EvalConfig, root: Path) -> CursorBenchSuite:

@@ -6,10 +6,13 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from rtrl_cli.main import run
+from stages import locks
+from stages.ab.act import act
 from stages.ab.look import Seen
 from stages.errors import (
     DependencyDownError,
@@ -20,6 +23,7 @@ from stages.errors import (
     RolledBackError,
     StoreError,
 )
+from stages.progress import Silent
 from tests.stages.serving.conftest import StubWorld
 
 
@@ -122,3 +126,15 @@ def test_a_watch_ends_where_its_reader_has_enough(monkeypatch: pytest.MonkeyPatc
     one_after_the_other(monkeypatch, [BrokenPipeError()], [])
     with pytest.raises(BrokenPipeError):
         run(["ab", "--watch"])
+
+
+@pytest.mark.parametrize("action", ["promote", "roll_back"])
+def test_a_taken_target_is_told_without_a_flag_that_is_not_there(
+    tmp_path: Path, action: Literal["promote", "roll_back"]
+) -> None:
+    world = StubWorld(tmp_path)
+    seen = Seen("d1", action, "so", {})
+    with locks.hold(world.store.lock_path("target-auto"), what="a deploy"), pytest.raises(LockedError) as met:
+        act(world.workspace, world.store, seen, Silent())
+    assert "--lock-timeout" not in str(met.value.hint)
+    assert "locked by a deploy" in met.value.message

@@ -23,7 +23,7 @@ from stages.workspace import Workspace
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubStage]:
     found = chain()
-    monkeypatch.setattr(cycle_run, "load_stages", lambda: found)
+    monkeypatch.setattr(cycle_run, "load_stages", lambda *_: found)
     return found
 
 
@@ -99,6 +99,8 @@ def test_a_failure_says_what_to_do(
     assert "error: nothing is being served\nhint: start `rtrl serve`" in shown.err
     cycle.command(workspace=root, dry_run=True)
     assert "at deploy" in capsys.readouterr().out
+    cycle.command(workspace=root, dry_run=True, fresh=True)
+    assert capsys.readouterr().out.startswith("begins at collect")
 
 
 def test_the_table_of_shares(

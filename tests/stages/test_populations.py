@@ -8,6 +8,7 @@ import pytest
 
 from stages.config import Settings
 from stages.deploy.config import DeployConfig
+from stages.deploy.run import DeployStage
 from stages.errors import InputMissingError, UsageError
 from stages.populations import Whose, begin_line, line_of, whose
 from stages.registry.holdbacks import close_holdback, holdback_of, open_holdback
@@ -64,10 +65,27 @@ def test_what_is_wrong_in_one_is_said(text: str, message: str) -> None:
         load(text=text)
 
 
-def test_a_bad_value_of_a_population_is_found_when_its_line_is_worked_on() -> None:
-    text = "[populations.acme.collect]\nmax_lag = -1"
-    with pytest.raises(UsageError, match=r"collect.max_lag in \[populations.acme\]"):
-        load("workspace.line=acme", text=text)
+@pytest.mark.parametrize("overrides", [("workspace.line=acme",), (), ("workspace.line=review",)])
+def test_a_bad_value_of_a_population_is_found_whichever_line_is_worked_on(overrides: tuple[str, ...]) -> None:
+    """It was where its line was worked on, at night maybe; `rtrl doctor` said that the settings are fine."""
+    text = "[populations.review]\n[populations.acme.collect]\nmax_lag = -1"
+    with pytest.raises(UsageError, match=r"collect.max_lag in \[populations.acme\] of rtrl.toml"):
+        load(*overrides, text=text)
+
+
+def test_a_populations_own_stands_above_everybodys_in_file_environment_and_flags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flag for the population lost against the environment."""
+    flag = "populations.acme.collect.min_episodes=9"
+    monkeypatch.setenv("RTRL_COLLECT__MIN_EPISODES", "5")
+    assert load("workspace.line=acme").collect.min_episodes == 5
+    assert load("workspace.line=acme", flag).collect.min_episodes == 9
+    assert load("workspace.line=acme", flag, "collect.min_episodes=3").collect.min_episodes == 9
+    assert load(flag).collect.min_episodes == 5
+    monkeypatch.setenv("RTRL_POPULATIONS__ACME__COLLECT__MIN_EPISODES", "6")
+    assert load("workspace.line=acme").collect.min_episodes == 6
+    assert load("workspace.line=acme", "collect.min_episodes=3").collect.min_episodes == 3
 
 
 def test_whose_generations_are_whose() -> None:
@@ -113,6 +131,22 @@ def test_each_line_collects_its_own_users_wherever_they_were_answered(world: Wor
     }
     assert not begin_line(world.workspace.on_line("acme"), world.store)
     assert collect(world, "acme").status == "noop"
+
+
+def test_a_dry_run_looks_ahead_to_the_lines_beginning(world: World) -> None:
+    """It was refused with the advice to make a checkpoint with `rtrl init`, where the run itself would do."""
+    world.generation("g1", "ide-1", 0, features={"population": "acme-ide"})
+    world.generation("clock", "late", 5 * HOUR)
+    acme, store = world.workspace.on_line("acme"), world.store
+    before = sorted(store.dir.rglob("*"))
+    dry = run_stage(acme, store, COLLECT, overrides=["collect.min_episodes=1"], dry_run=True)
+    assert dry.metrics["would_run"]
+    second = store.resolve(world.checkpoint(world.live))
+    deploy = DeployStage(override=True, reason="so", offline=True)
+    planned = run_stage(acme, store, deploy, [second.ref], dry_run=True).metrics["plan"]
+    assert (planned["checkpoint"], planned["from"]) == (second.ref, store.resolve(world.live).ref)
+    assert store.alias("acme", "live") is None
+    assert [path for path in store.dir.rglob("*") if path not in before and "tmp" in path.parts] == []
 
 
 def test_what_another_line_has_settled_is_not_settled_for_it(world: World) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from stages.cycle.run import CycleResult, run_cycle
+from stages.cycle.result import CycleResult
+from stages.cycle.run import run_cycle
 from stages.cycle.stub import StubStage
 from stages.registry.store import Store
 from stages.stage import Output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from stages.cycle import record
+from stages.cycle.deadline import Deadline
 from stages.cycle.run import run_cycle
-from stages.cycle.stub import chain
+from stages.cycle.stub import StubStage, chain
 from stages.cycle_config import STAGES
 from stages.errors import (
     DependencyDownError,
@@ -26,6 +28,7 @@ from stages.registry.store import Store
 from stages.result import attached_result
 from stages.stage import Output
 from stages.workspace import Workspace
+from tests.locked import held_for_a_moment
 from tests.stages.cycle.cycle_world import fail, live, run
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -236,6 +239,34 @@ def test_the_second_cycle_names_the_first(world: tuple[Workspace, Store]) -> Non
         process.kill()
         process.join()
     assert run(world, chain()).exit_code == 0, "the kernel frees the dead one's lock"
+
+
+def _locked_during(stack: contextlib.ExitStack, stage: StubStage, lock: Path) -> None:
+    """Somebody takes the lock of a later stage while this one works, and keeps it for two seconds."""
+    stage.before = lambda: stack.enter_context(held_for_a_moment(lock, 2))
+
+
+@pytest.mark.parametrize(("lock_timeout", "code"), [(0.0, 11), (60.0, 0)])
+def test_it_waits_for_the_stages_locks_as_long_as_for_its_own(
+    world: tuple[Workspace, Store], lock_timeout: float, code: int
+) -> None:
+    """It waited for none of them, and advised the flag that was given."""
+    stages = chain()
+    with contextlib.ExitStack() as stack:
+        _locked_during(stack, stages["distill"], world[1].lock_path("train-auto"))
+        assert run(world, stages, lock_timeout=lock_timeout).exit_code == code
+
+
+def test_it_waits_for_no_lock_longer_than_the_stage_has_time(
+    world: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deploy is not interrupted when it is late, so its wait has an end of its own."""
+    stages = chain()
+    monkeypatch.setattr(Deadline, "left", lambda _, stage: 0.1 if stage == "deploy" else 3600.0)
+    with contextlib.ExitStack() as stack:
+        _locked_during(stack, stages["eval"], world[1].lock_path("target-auto"))
+        assert run(world, stages, lock_timeout=60.0).exit_code == 11
+    assert stages["deploy"].runs == 0
 
 
 def test_nothing_live(tmp_path: Path) -> None:

@@ -8,10 +8,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from stages.cycle.stub import chain
+from stages.cycle.stub import StubStage, chain
+from stages.errors import UsageError
+from stages.eval.config import EvalConfig
 from stages.registry.store import Store
 from stages.workspace import Workspace
 from tests.stages.cycle.cycle_world import fail, run
+
+
+class Checking(StubStage):
+    """A stage that finds its settings wrong before the cycle begins."""
+
+    def __init__(self) -> None:
+        super().__init__("eval", EvalConfig, "checkpoint", "report")
+
+    def check(self, workspace: Workspace) -> None:
+        raise UsageError("there is no such suite")
 
 
 @pytest.fixture
@@ -49,6 +61,11 @@ def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -
     with pytest.raises(ZeroDivisionError):
         run(world, stages, ping_url=url)
     assert heard == ["/check/start", "/check/1"]
+    heard.clear()
+    typo = {**chain(), "eval": Checking()}
+    with pytest.raises(UsageError):
+        run(world, typo, ping_url=url)
+    assert heard == ["/check/start", "/check/2"]
 
 
 def test_a_deaf_monitor_costs_a_warning(world: tuple[Workspace, Store]) -> None:

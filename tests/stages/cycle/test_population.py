@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.cycle.run import run_cycle
+from stages.cycle.run import plan_cycle, run_cycle
 from stages.cycle.stub import chain
 from stages.registry.store import Store
 from stages.workspace import Workspace
@@ -17,6 +17,8 @@ def test_each_line_has_its_cycles(world: tuple[Workspace, Store]) -> None:
     main = Workspace(workspace.root)
     acme = main.on_line("acme")
     first = live(store)
+    assert plan_cycle(acme, store).resumed_at == ""
+    assert store.alias("acme", "live") is None
     result = run_cycle(acme, store, stages=chain())
     assert result.status == "succeeded"
     assert result.deadline[-1]["late_at_s"] == 3600

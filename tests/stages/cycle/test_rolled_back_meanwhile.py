@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.cycle.run import CycleResult
+from stages.cycle.result import CycleResult
 from stages.cycle.stub import chain
 from stages.cycle_config import STAGES
 from stages.registry.store import Store

@@ -262,6 +262,15 @@ def test_a_dry_run_says_for_whom(line: Line, capsys: pytest.CaptureFixture[str])
     )
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_promotion_wants_what_serves(line: Line, dry_run: bool) -> None:
+    """It failed for want of a gateway, with the hint to give --offline; its dry run would serve."""
+    with pytest.raises(UsageError, match="--promote does not go with --offline"):
+        run_stage(
+            line.workspace, line.store, DeployStage(promote=True, offline=True), force=True, dry_run=dry_run
+        )
+
+
 def test_a_dry_run_names_the_canary_that_would_end(line: Line) -> None:
     deployments = line.store.deployments
     made = deployments.create("auto", line.b.digest, by="t", reason="t", previous=line.a.digest)

@@ -1,0 +1,41 @@
+"""A flag whose variable is not set says nothing about what was meant: refused, never taken for left away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtrl_cli.main import run
+from stages.init import init_bare
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rollback", "--line", ""),
+        ("rollback", "--to", ""),
+        ("rollback", "--line=", "--dry-run"),
+        ("cycle", "--line", "", "--dry-run"),
+        ("lineage", "checkpoint@live", "--line", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_is_refused(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`rtrl rollback --line "$TEAM"` took everybody's weights away where TEAM was not set."""
+    assert run([*words, "-w", str(init_bare(tmp_path / "ws").root)]) == 2
+    assert "error: a name is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("status",), ("rollback",)], ids=" ".join)
+def test_an_empty_workspace_is_not_the_current_folder(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(init_bare(tmp_path / "ws").root)
+    assert run([*words, "-w", ""]) == 2
+    assert "error: a path is empty" in capsys.readouterr().err
