@@ -4,12 +4,14 @@ Schemas come from clients and from telemetry, arguments from models. So nothing 
 costs steps and there are `STEPS` of them a check: a `$ref` that doubles at each level ends, the same way on
 every machine. Not judged are `pattern`, `patternProperties` (regular expressions that may take exponential
 time) and `unevaluated*`. A schema that has one of them is applied so that nothing is called wrong because of
-it: without `not`, `if` and `maxContains`, and with `oneOf` as `anyOf`.
+it: without `not`, `if` and `maxContains`, and with `oneOf` as `anyOf`. So is one where a reference is met
+that leads nowhere in it.
 Not for: what a call is (`hermes.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -74,7 +76,9 @@ class ToolSchema:
             if not self._applied(meta, schema, steps, 1, self._size, allowance):
                 raise BadSchemaError("it is no JSON schema")
             # an empty registry: a remote $ref would be fetched
-            self._validator = _bounded(base, _leaves_out(schema))(schema, registry=Registry())
+            self._lenient = _bounded(base, True)(schema, registry=Registry())
+            judged = not _leaves_out(schema)
+            self._validator = _bounded(base, False)(schema, registry=Registry()) if judged else self._lenient
         except BadSchemaError:
             raise
         except Exception as error:
@@ -83,18 +87,24 @@ class ToolSchema:
             raise BadSchemaError(f"it cannot be read: {type(error).__name__}") from error
 
     def fits(self, arguments: str, allowance: Allowance | None = None) -> bool:
-        """Whether a call's arguments (JSON text) do. What cannot be applied fits nothing.
+        """Whether a call's arguments (JSON text) do. What takes too long to apply fits nothing.
 
         Args:
             allowance: of this and further checks; what is used is taken off.
         """
+        from referencing.exceptions import Unresolvable
+
+        def applied(validator: Any) -> bool:
+            steps = STEPS if allowance is None else min(STEPS, allowance.left)
+            return self._applied(validator, value, steps, per_anchor, self._size + len(arguments), allowance)
+
         try:
             value = json.loads(arguments)
             per_anchor = 1 + self._size // 16
-            steps = STEPS if allowance is None else min(STEPS, allowance.left)
-            return isinstance(value, dict) and self._applied(
-                self._validator, value, steps, per_anchor, self._size + len(arguments), allowance
-            )
+            try:
+                return isinstance(value, dict) and applied(self._validator)
+            except Unresolvable:
+                return applied(self._lenient)
         except Exception:  # noqa: BLE001  see above; also arguments nested too deep, numbers too long
             return False
 
@@ -153,6 +163,7 @@ def _bounded(base: Any, lenient: bool) -> Any:
         keywords["contains"] = _contains
         if "oneOf" in keywords:
             keywords["oneOf"] = keywords["anyOf"]
+        keywords |= {name: _where_it_leads(keywords[name]) for name in _REFERENCES if name in keywords}
     found = extend(base, {name: _counted(name, keyword) for name, keyword in keywords.items()})
 
     def evolve(self: Any, **changes: Any) -> Any:
@@ -185,6 +196,17 @@ def _length(value: object) -> int:
 def _nothing(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """Of a keyword that is not judged."""
     return iter(())
+
+
+def _where_it_leads(reference: Keyword) -> Keyword:
+    """Of what a reference that leads nowhere asks for, nobody knows anything."""
+    from referencing.exceptions import Unresolvable
+
+    def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        with contextlib.suppress(Unresolvable):
+            yield from reference(validator, value, instance, schema) or ()
+
+    return keyword
 
 
 def _without_patterns(additional: Keyword) -> Keyword:

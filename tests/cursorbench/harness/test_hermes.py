@@ -128,17 +128,19 @@ def test_malformed_tools_are_the_callers_fault(tool):
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "error"),
     [
-        {"$ref": "http://127.0.0.1:1/schema.json"},
-        {"$ref": "#/$defs/none"},
-        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        ({"$ref": "http://127.0.0.1:1/schema.json"}, ""),
+        ({"$ref": "#/$defs/none"}, ""),
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "schema"),
     ],
 )
-def test_a_schema_that_cannot_be_applied_fits_nothing_and_fetches_nothing(schema):
+def test_a_schema_that_cannot_be_applied_fetches_nothing_and_judges_where_it_can(schema, error):
+    """A reference that leads nowhere is the client's fault, and called every call wrong before. One that
+    leads to itself takes too long, as others do that no call may come through."""
     tool = {"type": "function", "function": {"name": "edit_file", "parameters": schema}}
     (call,) = hermes.parse(GOOD).calls
-    assert hermes.check(call, [tool]) == "schema"
+    assert hermes.check(call, [tool]) == error
 
 
 _pieces = st.lists(

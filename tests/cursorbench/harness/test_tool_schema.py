@@ -25,6 +25,7 @@ def _doubling(keyword: str, end: Any) -> dict[str, Any]:
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 EVIL = {"type": "string", "pattern": "^(a+)+$"}
+NOWHERE = {"$ref": "#/$defs/none"}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,29 @@ def test_no_schema_takes_long(schema: Any, value: Any) -> None:
 )
 def test_patterns_accuse_nobody(schema: Any) -> None:
     assert fits(schema, {"a": "abc", "b": ["a", "a"]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "fit"),
+    [
+        ({"properties": {"a": NOWHERE}}, True),
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, NOWHERE]}}}, True),
+        ({"properties": {"a": {"not": NOWHERE}}}, True),
+        ({"properties": {"a": {"oneOf": [{"type": "string"}, NOWHERE]}}}, True),
+        ({"properties": {"a": {"if": NOWHERE, "then": {"type": "number"}}}}, True),
+        ({"properties": {"a": {"allOf": [NOWHERE, {"type": "number"}]}}}, False),
+        ({"properties": {"a": NOWHERE, "b": {"type": "string"}}}, False),
+        ({"properties": {"a": NOWHERE}, "required": ["c"]}, False),
+        ({"properties": {"c": NOWHERE}}, True),
+        ({"properties": {"c": NOWHERE, "a": {"not": {"type": "string"}}}}, False),
+    ],
+)
+@pytest.mark.parametrize("target", ["#/$defs/none", "#none", "https://x.example/a", "other.json#/a"])
+def test_a_reference_that_leads_nowhere_accuses_nobody_and_the_rest_is_judged(
+    schema: Any, fit: bool, target: str
+) -> None:
+    told = json.loads(json.dumps(schema).replace(NOWHERE["$ref"], target))
+    assert fits(told, {"a": "abc", "b": ["a", "a"]}) is fit
 
 
 def test_beside_patterns_the_rest_is_judged() -> None:
