@@ -118,7 +118,8 @@ def chart(name: str, windows: Sequence[Window], rules: Rules | None = None) -> l
     rules, behaviour = rules or Rules(), BEHAVIOURS[name]
     sides: tuple[Side, ...] = ("up", "down") if behaviour.harm == "both" else (behaviour.harm,)
     told = [(*each, *scaled(each[2], behaviour)) for each in _of_the_same_requests(name, windows)]
-    level = Level(float(np.median([error for *_, error in told] or [1.0])))
+    # of windows that no later cycle changes: what was called once stays on the chart, and nothing else
+    level = Level(float(np.median([error for *_, error in told[: rules.warm_up or 1]] or [1.0])))
     sums, since = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0)
     points: list[Point] = []
     for n, window, figure, value, error in told:
