@@ -10,6 +10,10 @@ So, in the main thread:
     again       what was swallowed is raised anew every AGAIN_S, unless an error is being handled: that is
                 tidying up
 
+`asyncio.run` ends its tasks with the error in hand, however long that takes. Only a task that the signal met
+while it ran, and that itself waits for longer than AGAIN_S as it ends, is cancelled in that: a loop does not
+tell it from one that swallowed the error, and would run on for hours.
+
 Not for: what has a loop of its own and ends in order (`stages/serve.py`).
 """
 

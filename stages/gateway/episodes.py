@@ -3,7 +3,9 @@
 `SESSION/N` is the user's Nth request and all that answers it. Who asks for another answer to the same history
 (regenerates, edits the last request, tries again after a time-out) or sends a window of it that slides begins
 an episode of its own: what became of one answer says nothing of the other. Where nothing was generated there
-was no answer, and the episode goes on. All of it is in the memory of this process.
+was no answer, and the episode goes on. All of it is in the memory of this process: what goes on with an
+answer of before a restart, or is asked for in its place, is in `SESSION/N`, where nearly all of them are. So
+the other answer to a history goes on in the episode of the first: a request does not show which it was.
 """
 
 from __future__ import annotations

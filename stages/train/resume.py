@@ -8,8 +8,9 @@ In the run's scratch folder (kept between attempts with the same fingerprint, re
                          writes them (every process its shards), and about.json: what was logged so far
 
 Both appear whole, by write, fsync, rename. Steps carry the digest of the batch, scores open with a key that
-is made of it; of another batch they are ignored. A step is read by another number of processes than wrote
-it. Float32 throughout: what is read back is bit for bit what was written.
+is made of it; of another batch they are ignored. Scores are as large as the batch: they go to their file and
+come from it in small pieces, as the memory is the models'. A step is read by another number of processes
+than wrote it. Float32 throughout: what is read back is bit for bit what was written.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import torch
 from torch import Tensor
 
 from stages import faults, interrupts
@@ -34,21 +36,25 @@ from stages.vault_writing import NONCE
 SCORES = "scores.sealed"
 STEP = "step"
 ABOUT = "about.json"
-_PIECE = 1 << 30  # bytes that are encrypted at once
+_PIECE = 1 << 22  # bytes that are encrypted at once: as much of the scores is in memory twice
+_LENGTH = 8  # bytes that tell how long the head is
 _TAG = 16  # bytes of AES-GCM's
 
 
 def save(path: Path, key: bytes, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Replace the file `path` atomically and durably, encrypted. `about` is small JSON kept with them."""
-    from safetensors.torch import save as packed
-
     name = path.name.partition(".")[0]
     temporary = path.with_name(f".{path.name}.tmp")
     faults.point(f"train.{name}.write.before")
-    values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    plain = json.dumps(about, sort_keys=True).encode() + b"\n" + packed(values)
+    kinds = {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}
+    head = json.dumps([kinds, about], sort_keys=True).encode()
+    sizes = [_LENGTH, len(head), *(value.nbytes for _, value in sorted(tensors.items()))]
+    total = sum(size + -(-size // _PIECE) * (NONCE + _TAG) for size in sizes)
     with temporary.open("wb") as file:
-        file.writelines(_sealed(plain, key))
+        _seal(file, key, total, len(head).to_bytes(_LENGTH))
+        _seal(file, key, total, head)
+        for _, value in sorted(tensors.items()):
+            _seal(file, key, total, _bytes_of(value.detach().cpu().contiguous()))
     faults.point(f"train.{name}.fsync.before")
     _fsync(temporary)
     faults.point(f"train.{name}.rename.before")
@@ -63,35 +69,41 @@ def load(path: Path, key: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | N
     A file that cannot be read is none: it only saves time.
     """
     from cryptography.exceptions import InvalidTag
-    from safetensors.torch import load as unpacked
 
+    tensors: dict[str, Tensor] = {}
     try:
-        plain = _opened(path.read_bytes(), key)
+        with path.open("rb") as file:
+            total = os.fstat(file.fileno()).st_size
+            _open(file, key, total, length := bytearray(_LENGTH))
+            _open(file, key, total, head := bytearray(int.from_bytes(length)))
+            kinds, about = json.loads(head)
+            for name, (dtype, shape) in sorted(kinds.items()):
+                tensors[name] = torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))
+                _open(file, key, total, _bytes_of(tensors[name]))
     except (OSError, InvalidTag, ValueError):
         return None
-    about, _, tensors = plain.partition(b"\n")
-    return unpacked(tensors), json.loads(about)
+    return tensors, about
 
 
-def _sealed(plain: bytes, key: bytes) -> Iterator[bytes]:
-    """Piece by piece, as AES-GCM takes less than 2 GiB at once; each is bound to its place among them all."""
+def _bytes_of(value: Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the CPU, not a copy of it."""
+    return memoryview(value.reshape(-1).view(torch.uint8).numpy())
+
+
+def _seal(file: BinaryIO, key: bytes, total: int, plain: bytes | memoryview) -> None:
+    """Piece by piece, so that there is no second copy of it all; each is bound to its place in the file."""
     for start in range(0, len(plain), _PIECE):
-        nonce, place = os.urandom(NONCE), f"{start}/{len(plain)}".encode()
-        yield nonce + aesgcm(key).encrypt(nonce, plain[start : start + _PIECE], place)
+        nonce, place = os.urandom(NONCE), f"{file.tell()}/{total}".encode()
+        file.write(nonce)
+        file.write(aesgcm(key).encrypt(nonce, plain[start : start + _PIECE], place))
 
 
-def _opened(data: bytes, key: bytes) -> bytes:
-    """What `_sealed` sealed. Raises InvalidTag, or ValueError, when it is not that, and all of it."""
-    if not data:
-        raise ValueError("an empty file")
-    whole = NONCE + _PIECE + _TAG
-    total = len(data) - -(-len(data) // whole) * (NONCE + _TAG)
-    return b"".join(
-        aesgcm(key).decrypt(
-            data[at : at + NONCE], data[at + NONCE : at + whole], f"{number * _PIECE}/{total}".encode()
-        )
-        for number, at in enumerate(range(0, len(data), whole))
-    )
+def _open(file: BinaryIO, key: bytes, total: int, plain: bytearray | memoryview) -> None:
+    """Fill `plain` with what `_seal` sealed here. Raises InvalidTag, or ValueError, when it is not that."""
+    for start in range(0, len(plain), _PIECE):
+        place, size = f"{file.tell()}/{total}".encode(), min(_PIECE, len(plain) - start)
+        nonce = file.read(NONCE)
+        plain[start : start + size] = aesgcm(key).decrypt(nonce, file.read(size + _TAG), place)
 
 
 def save_step(scratch: Path, number: int, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:

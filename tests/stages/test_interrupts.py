@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import threading
@@ -98,6 +99,40 @@ def test_tidying_up_may_last() -> None:
     with pytest.raises(SystemExit):
         tidies_up()
     assert done
+
+
+async def tidies(done: list[str]) -> None:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.5)
+        done.append("tidied up")
+
+
+async def waits_beside(done: list[str]) -> None:
+    task = asyncio.create_task(tidies(done))
+    asyncio.get_running_loop().call_later(0.05, ring)
+    await task
+
+
+def test_asyncio_may_tidy_up_for_as_long_as_it_takes() -> None:
+    """It does so in its loop, with the error in hand around that."""
+    done: list[str] = []
+    with pytest.raises(SystemExit), interrupts.heeded():
+        asyncio.run(waits_beside(done))
+    assert done
+
+
+async def goes_on() -> None:
+    keeps()
+    await asyncio.sleep(30)
+
+
+def test_it_is_raised_again_in_a_loop_where_it_was_swallowed() -> None:
+    begun = time.monotonic()
+    with pytest.raises(SystemExit):
+        asyncio.run(goes_on())
+    assert time.monotonic() - begun < 20
 
 
 def test_a_block_in_another_thread_is_not_ended() -> None:

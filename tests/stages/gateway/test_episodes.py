@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stages.collect import plan, window
+from stages.gateway.episodes import Episodes
 from stages.populations import Whose
 from stages.spool import Spool
 from tests.stages.gateway.rig import Rig, running, until
@@ -58,6 +59,20 @@ async def test_what_goes_on_belongs_to_the_answer_it_goes_on_from(rig: Rig) -> N
     one, two, *others = await where(rig, first, second, back, there, unknown)
     assert one[0] != two[0]
     assert others == [(one[0], 1), (two[0], 1), (two[0], 2)], "of the latest, where nobody knows"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_goes_on_after_a_restart_is_in_the_first_episode(*, again: bool) -> None:
+    """Nearly all go on with the only answer there was; that it was the other one is not in the request."""
+
+    def call(number: int) -> dict[str, Any]:
+        function = {"name": "f", "arguments": "{}"}
+        return {"role": "assistant", "tool_calls": [{"id": f"c{number}", "function": function}]}
+
+    before, after = Episodes(), Episodes()
+    begun = [before.derived(f"g{n}", "s", [USER], call(n), no_train=False) for n in range(1 + again)]
+    went_on = after.derived("later", "s", [USER, call(int(again)), TOOL], call(9), no_train=False)
+    assert (begun[0], went_on, len(set(begun))) == ("s/1", "s/1", 1 + again)
 
 
 async def test_of_two_equal_calls_the_one_that_was_carried_out_goes_on(rig: Rig) -> None:

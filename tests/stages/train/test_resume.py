@@ -6,6 +6,7 @@ import errno
 import resource
 import signal
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,38 @@ def test_scores_are_of_this_batch_or_none(tmp_path: Path) -> None:
     assert resume.load(path, mine) is None
 
 
+def test_scores_are_in_memory_once_while_they_are_written_and_read(tmp_path: Path) -> None:
+    """Three copies of them stood beside the models. Tensors are torch's memory, which is not counted here."""
+    path, size = tmp_path / resume.SCORES, 32 << 20
+    tensors = {name: torch.rand(size // 8) for name in ("parent", "anchor")}
+    tracemalloc.start()
+    try:
+        resume.save(path, bytes(32), tensors, {"proof": {}})
+        found = resume.load(path, bytes(32))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert all(torch.equal(found[0][name], value) for name, value in tensors.items())
+    assert peak < size // 2
+
+
+def test_scores_keep_their_kind_and_shape(tmp_path: Path) -> None:
+    tensors = {
+        "dropped": torch.tensor([], dtype=torch.int64),
+        "one": torch.tensor(2.5, dtype=torch.float64),
+        "turned": torch.arange(6.0).reshape(2, 3).T,
+        "half": torch.ones(3, dtype=torch.bfloat16),
+    }
+    resume.save(tmp_path / resume.SCORES, bytes(32), tensors, {})
+    found = resume.load(tmp_path / resume.SCORES, bytes(32))
+    assert found is not None
+    assert found[0].keys() == tensors.keys()
+    for name, value in tensors.items():
+        assert found[0][name].dtype == value.dtype
+        assert torch.equal(found[0][name], value)
+
+
 @pytest.mark.parametrize("piece", [1, 7, 64, 1 << 30])
 def test_scores_are_sealed_in_pieces_as_more_than_2_gib_cannot_be_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
@@ -58,7 +91,8 @@ def test_scores_are_sealed_in_pieces_as_more_than_2_gib_cannot_be_at_once(
     assert torch.equal(found[0]["parent"], logp)
     data = path.read_bytes()
     whole = 12 + piece + 16
-    for other in (b"", data[:whole], data[whole:], data[whole:] + data[:whole]):
+    cut = (b"", data[:whole], data[whole:], data[:-1], data + b"\0", data + data)
+    for other in (*cut, data[whole:] + data[:whole]):
         path.write_bytes(other)
         assert (resume.load(path, bytes(32)) is None) == (other != data)
 
