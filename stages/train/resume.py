@@ -32,6 +32,7 @@ from stages.vault_files import aesgcm
 from stages.vault_writing import NONCE
 
 SCORES = "scores.sealed"
+_UNSEALED = "scores.safetensors"
 STEP = "step"
 ABOUT = "about.json"
 _PIECE = 1 << 30  # bytes that are encrypted at once
@@ -71,6 +72,12 @@ def load(path: Path, key: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | N
         return None
     about, _, tensors = plain.partition(b"\n")
     return unpacked(tensors), json.loads(about)
+
+
+def remove_unsealed(store_dir: Path) -> None:
+    """Remove the scores that a version before kept in the clear, in the scratch folders of all runs."""
+    for left in (store_dir / "scratch").glob(f"*/*{_UNSEALED}*"):  # one that was being written is among them
+        left.unlink(missing_ok=True)
 
 
 def _sealed(plain: bytes, key: bytes) -> Iterator[bytes]:
