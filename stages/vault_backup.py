@@ -32,7 +32,7 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
         IntegrityError: (exit 12) the vault is damaged, or lacks keys that the copy there has.
         InputMissingError, DependencyDownError: as `Vault.open`.
     """
-    target = _target(root, to)
+    target = _target(root, keys_dir, to)
     vault = Vault.open(keys_dir)  # finishes what a killed `forget` left, and tries the master key
     vault.close()
     partial = target.with_name(f".{target.name}.partial")
@@ -56,10 +56,11 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
     return target, living
 
 
-def _target(root: Path, to: Path) -> Path:
+def _target(root: Path, keys_dir: Path, to: Path) -> Path:
     path = to.expanduser().absolute()
     target = path / DATABASE_FILE if path.is_dir() else path
-    if target.resolve().is_relative_to(root.resolve()):
+    inside = (root, keys_dir, keys_dir / DATABASE_FILE)  # those two may be links to another disk
+    if any(target.resolve().is_relative_to(one.resolve()) for one in inside):
         raise UsageError(
             f"{target} is inside the workspace, whose backups must hold no keys",
             hint="name a file elsewhere with --to",

@@ -7,6 +7,8 @@ A destroyed key is overwritten where it lay (`secure_delete`), and may lie there
 SQLite moves cells to a neighbouring page, their bytes stay behind in the page's free space. So the whole
 database is written anew (VACUUM), and its log emptied. That this is still to be done is noted in the
 transaction that destroys the key, as an odd `user_version`: whoever opens the vault after a kill goes on.
+The log is emptied before as well: with a reader in the way, each attempt would leave one more copy of the
+database in it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 NONCE = 12  # bytes
 _AGAIN_S = 0.05
+_EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"  # the log
 
 
 class Writer:
@@ -78,7 +81,8 @@ class Writer:
         """Empty the write-ahead log, which may still hold pages with a destroyed key.
 
         Args:
-            rewrite: write the whole database anew before, if that is owed. Others can read meanwhile.
+            rewrite: write the whole database anew before, if that is owed and nobody keeps the log from being
+                emptied. Others can read meanwhile.
 
         Raises DependencyDownError (13): another process read or wrote in it all the time; or no disk space.
         """
@@ -91,9 +95,10 @@ class Writer:
                 version = _version(db)
                 rewrite = rewrite and owes_rewrite(db)
                 if rewrite:
+                    _insist(db, _EMPTY, deadline)
                     _insist(db, "VACUUM", deadline)
                     faults.point("vault.rewrite.after")
-                _insist(db, "PRAGMA wal_checkpoint(TRUNCATE)", deadline)
+                _insist(db, _EMPTY, deadline)
                 faults.point("vault.empty.after")
                 if rewrite:
                     _settle(db, version)

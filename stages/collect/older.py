@@ -4,7 +4,8 @@ Its next records would get numbers that were settled long ago, and each collect 
 `rtrl gc` deleted them. So `collect` and `rtrl verify` refuse such a spool and gc deletes nothing of it. The
 way out is to put the right one back, or, where there is none, a start of `rtrl serve`: what it captures is
 numbered behind all that is on record, and what the spool holds is collected from its beginning, once more
-where it has to be: what was trained on stays out, as everywhere, by its episode.
+where it has to be: what was trained on stays out, as everywhere, by its episode. A disk that was only away
+for a while, and comes back when its successor was collected from, is older likewise (`counted.GAP`).
 Not for: damage (`stages/spool/`), a spool that is newer than the registry, which is read again likewise.
 """
 

@@ -62,14 +62,15 @@ def acknowledge(
     Raises:
         UsageError: (2) no reason, or a beginning that several alarms have.
         InputMissingError: (5) no such alarm.
+        IntegrityError: (12) no such alarm in the line states that can be read.
     """
     from stages.registry.states import record
 
     if not reason.strip():
         raise UsageError("acknowledging an alarm needs a reason", hint='--reason "why"')
-    known, done = of_line(store.dir, line), acknowledged(store.dir)
+    (known, unread), done = of_line(store.dir, line), acknowledged(store.dir)
     gone = done - {one.alarm["id"] for one in known}
-    found = [_one(known, name) for name in dict.fromkeys(ids) if name not in gone]
+    found = [_one(known, unread, name) for name in dict.fromkeys(ids) if name not in gone]
     new = [one for one in found if one.acknowledged is None]
     if new and not dry_run:
         with store.write("alarm") as session:
@@ -80,9 +81,11 @@ def acknowledge(
     return new
 
 
-def _one(known: Sequence[Standing], name: str) -> Standing:
+def _one(known: Sequence[Standing], unread: Sequence[IntegrityError], name: str) -> Standing:
     found = [one for one in known if name and one.alarm["id"].startswith(name)]
     if not found:
+        if name and unread:
+            raise unread[0]
         raise InputMissingError(f"there is no alarm {name!r}", hint="`rtrl monitor` lists them")
     if len(found) > 1:
         raise UsageError(f"{name} stands for {len(found)} alarms", hint="write more of it")

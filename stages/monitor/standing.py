@@ -60,11 +60,12 @@ def standing(store_dir: Path, line: str, checkpoints: Sequence[str] | None = Non
         return _alarms(store_dir, connection, line, digests)
 
 
-def of_line(store_dir: Path, line: str) -> list[Standing]:
+def of_line(store_dir: Path, line: str) -> tuple[list[Standing], list[IntegrityError]]:
     """All alarms of a line, also of what it does not serve, and of a checkpoint of another line that a
-    population began with."""
+    population began with; and why line states cannot be read, in which there may be more."""
+    unread: list[IntegrityError] = []
     with contextlib.closing(_connect(store_dir)) as connection:
-        return _alarms(store_dir, connection, line, [None])
+        return _alarms(store_dir, connection, line, [None], unread), unread
 
 
 def monitors(store_dir: Path, line: str, checkpoint: str | None = None) -> dict[str, Any]:
@@ -97,12 +98,16 @@ def waiting(store_dir: Path, states: Iterable[str]) -> set[str]:
 
 
 def _alarms(
-    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoints: Sequence[str | None]
+    store_dir: Path,
+    connection: sqlite3.Connection,
+    line: str,
+    checkpoints: Sequence[str | None],
+    unread: list[IntegrityError] | None = None,
 ) -> list[Standing]:
-    """Those in the line states of these checkpoints, oldest first, each once."""
+    """Those in the line states of these checkpoints, oldest first, each once. `unread`: as `_monitors`."""
     alarms: dict[str, dict[str, Any]] = {}
     for digest in checkpoints:
-        for found in _monitors(store_dir, connection, line, digest):
+        for found in _monitors(store_dir, connection, line, digest, unread):
             alarms |= {alarm["id"]: alarm for alarm in found.get("alarms", [])}
     said = _said(connection)
     ordered = sorted(alarms.values(), key=lambda alarm: (alarm["at"], alarm["id"]))
@@ -129,19 +134,29 @@ def _live(connection: sqlite3.Connection, line: str) -> list[str]:
 
 
 def _monitors(
-    store_dir: Path, connection: sqlite3.Connection, line: str, checkpoint: str | None
+    store_dir: Path,
+    connection: sqlite3.Connection,
+    line: str,
+    checkpoint: str | None,
+    unread: list[IntegrityError] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """`monitors` of the line's states of a checkpoint (None: of all), newest first."""
+    """`monitors` of the line's states of a checkpoint (None: of all), newest first.
+
+    Why one cannot be read is raised, or, where there is a list for it, put into `unread`.
+    """
     query = """SELECT digest FROM (SELECT digest, meta FROM artifact WHERE kind = 'line_state' AND line = ?1
                                    AND state = 'committed' ORDER BY version DESC LIMIT ?2)
                WHERE ?3 IS NULL OR json_extract(meta, '$.checkpoint') = ?3"""
     for row in connection.execute(query, (line, _NEWEST, checkpoint)).fetchall():
         try:
             found = _monitors_in(store_dir, row["digest"])
-        except IntegrityError:
+        except IntegrityError as error:
             if _removed(connection, row["digest"]):
                 continue
-            raise
+            if unread is None:
+                raise
+            unread.append(error)
+            continue
         if found:
             yield found
 

@@ -2,7 +2,9 @@
 
 What a collect has settled lies before the next one's window by number (`window.resume_seq`), also where
 gc has removed the bytes. Of a spool that was begun anew the registry counts from the beginning: what was
-collected until then says nothing of the records that are there (events of entity `spool`).
+collected until then says nothing of the records that are there (events of entity `spool`). Its numbers
+begin behind a gap (`GAP`): a disk that comes back after all holds records that nobody collected, behind what
+was settled of it, and may not end behind what is settled of its successor, or they would be passed over.
 Not for: where a window begins (`stages/collect/position.py`), what the spool holds.
 """
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
 
 ENTITY = "spool"
+GAP = 1 << 40  # more than any spool holds, numbers reserved for lost files included; there are 63 bits
 
 
 def settled_up_to(store: Store) -> int:
@@ -33,12 +36,8 @@ def settled_up_to(store: Store) -> int:
 
 def highest(store: Store) -> int:
     """The highest number that is on record for anything: no record that is captured now may have it."""
-    opened = func.max(func.json_extract(DeploymentRow.data, "$.canary.opened_seq"))
-    held = func.max(func.json_extract(EventRow.data, "$.opened_seq"))
     with store.read() as session:
-        canary = session.exec(select(opened)).one()
-        holdback = session.exec(select(held).where(EventRow.entity == "holdback")).one()
-        return max(_settled(session, 0), int(canary or 0), int(holdback or 0))
+        return _highest(session)
 
 
 def begun_after(store: Store) -> int:
@@ -48,15 +47,31 @@ def begun_after(store: Store) -> int:
 
 
 def begin_anew(store: Store, last_seq: int, *, by: str) -> None:
-    """Put on record that the spool, which ends with record `last_seq`, is not what was collected from."""
+    """Put on record that the spool, which ends with record `last_seq`, is not what was collected from.
+
+    `highest` is behind the gap from then on, also for a start after one that captured nothing.
+    """
     newest = select(func.max(ArtifactRow.version)).where(ArtifactRow.kind == "interactions")
     with store.write("spool") as session:
         told: dict[str, Any] = {
             "interactions": int(session.exec(newest).one() or 0),
             "last_seq": last_seq,
             "settled": _settled(session, _begun(session)),
+            "behind": _highest(session) + GAP,
         }
         record(session, ENTITY, ENTITY, "", "anew", by=by, data=told)
+
+
+def _highest(session: Session) -> int:
+    opened = func.max(func.json_extract(DeploymentRow.data, "$.canary.opened_seq"))
+    held = func.max(func.json_extract(EventRow.data, "$.opened_seq"))
+    behind = func.max(func.json_extract(EventRow.data, "$.behind"))  # of a spool that has no record yet, too
+    found = (
+        session.exec(select(opened)).one(),
+        session.exec(select(held).where(EventRow.entity == "holdback")).one(),
+        session.exec(select(behind).where(EventRow.entity == ENTITY)).one(),
+    )
+    return max(_settled(session, 0), *(int(one or 0) for one in found))
 
 
 def _begun(session: Session) -> int:

@@ -157,6 +157,8 @@ class Journal:
         with self.lock:
             if last_seq > self.last_seq:
                 self.rotate()
+                if self._synced_seq == self.last_seq:  # numbers that no record has wait for no disk
+                    self._synced_seq = last_seq
                 self._seq = last_seq + 1
 
     def flush(self, timeout: float) -> int:

@@ -119,6 +119,8 @@ def gather(
     Raises IntegrityError with a diagnosis when the proof fails.
     """
     path = ctx.scratch / resume.SCORES
+    if ranks.is_first():
+        resume.remove_unsealed(ctx.store.dir)
     key = scores_key(batch, ctx.workspace.keys_dir) if ranks.is_first() else b""
     found = ranks.told(resume.load(path, key) if ranks.is_first() else None)
     if found is None or found[1]["parent"] != parent.digest:

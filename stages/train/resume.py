@@ -34,6 +34,7 @@ from stages.vault_files import aesgcm
 from stages.vault_writing import NONCE
 
 SCORES = "scores.sealed"
+_UNSEALED = "scores.safetensors"
 STEP = "step"
 ABOUT = "about.json"
 _PIECE = 1 << 22  # bytes that are encrypted at once: as much of the scores is in memory twice
@@ -83,6 +84,12 @@ def load(path: Path, key: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | N
     except (OSError, InvalidTag, ValueError):
         return None
     return tensors, about
+
+
+def remove_unsealed(store_dir: Path) -> None:
+    """Remove the scores that a version before kept in the clear, in the scratch folders of all runs."""
+    for left in (store_dir / "scratch").glob(f"*/*{_UNSEALED}*"):  # one that was being written is among them
+        left.unlink(missing_ok=True)
 
 
 def _bytes_of(value: Tensor) -> memoryview:

@@ -106,6 +106,26 @@ def test_no_copy_goes_into_the_workspace_or_over_another_file(workspace: Workspa
     assert {path.name for path in tmp_path.iterdir()} == {"ws", "safe", "letter.txt"}
 
 
+@pytest.mark.parametrize("linked", ["keys", f"keys/{DATABASE_FILE}"])
+def test_keys_on_another_disk_are_not_replaced_by_their_copy(
+    workspace: Workspace, tmp_path: Path, linked: str
+) -> None:
+    """Named by its own name that folder is not below the workspace: its users lost the database."""
+    Vault.create(workspace.keys_dir).close()
+    place, other = workspace.root / linked, tmp_path / "disk" / Path(linked).name
+    other.parent.mkdir()
+    place.rename(other)
+    place.symlink_to(other)
+    vault = Vault.open(workspace.keys_dir)
+    vault.ensure(["ada"])
+    database = (workspace.keys_dir / DATABASE_FILE).resolve()
+    before = database.stat().st_ino
+    with pytest.raises(UsageError, match="inside the workspace"):
+        backup(workspace.root, workspace.keys_dir, other)
+    assert database.stat().st_ino == before
+    assert backup(workspace.root, workspace.keys_dir, tmp_path / "safe")[1] == 1
+
+
 def test_killed_on_the_way_the_copy_of_before_is_whole_and_the_next_call_works(
     workspace: Workspace, tmp_path: Path
 ) -> None:

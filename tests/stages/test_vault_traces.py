@@ -123,6 +123,25 @@ def test_with_a_reader_in_the_way_it_is_told_and_done_after(keys: Path, twice: t
     assert {"new"} < set(living(keys))
 
 
+def test_a_reader_that_stays_in_the_way_does_not_make_the_log_grow(
+    keys: Path, twice: tuple[str, bytes]
+) -> None:
+    """Each command that opened the vault, and each worker of it, left the whole database in the log again."""
+    database, log = keys / DATABASE_FILE, keys / f"{DATABASE_FILE}-wal"
+    vault = Vault.open(keys)
+    with closing(sqlite3.connect(database, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM user_keys").fetchone()
+        for _ in range(5):
+            with pytest.raises(DependencyDownError, match="the user is forgotten, but another process"):
+                vault.forget(twice[0], patience_s=0)
+            Vault.open(keys).close()
+        assert owed(keys)
+        assert log.stat().st_size < database.stat().st_size
+    Vault.open(keys).close()
+    assert (traces(keys, twice[1]), owed(keys)) == (0, False)
+
+
 def test_a_writer_in_the_way_is_waited_for(keys: Path, twice: tuple[str, bytes]) -> None:
     name, wrapped = twice
     vault = Vault.open(keys)

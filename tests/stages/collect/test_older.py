@@ -18,7 +18,7 @@ from stages.registry import counted
 from stages.registry.holdbacks import open_holdback
 from stages.result import StageResult
 from stages.spool import Spool, SpoolWriter
-from tests.stages.collect.test_retention import DAY, cycle, plan
+from tests.stages.collect.test_retention import DAY, cycle, plan, serve
 from tests.stages.world import HOUR, World
 
 LATER = 60 * HOUR
@@ -114,7 +114,11 @@ def test_an_older_spool_is_refused_and_a_start_of_serve_is_the_way_out(
 
 
 def test_what_is_captured_after_a_start_is_all_collected_however_much_it_is(world: World) -> None:
-    """The new numbers had passed the old ones before anybody looked: half of the records were behind."""
+    """The new numbers had passed the old ones before anybody looked: half of the records were behind.
+
+    They begin a gap behind what is settled, no longer right behind it: those are numbers of a disk that may
+    come back.
+    """
     settled = counted.settled_up_to(world.store)
     put_back(world, copy=False)
     assert len(serve_again(world)) == 1
@@ -124,7 +128,7 @@ def test_what_is_captured_after_a_start_is_all_collected_however_much_it_is(worl
     names = [f"new{n}" for n in range(2 * settled)]
     use(world, *names)
     spool = Spool.open(world.workspace.spool_dir)
-    assert spool.range().first_seq == settled + 1
+    assert spool.range().first_seq == settled + counted.GAP + 1
     spool.close()
     assert set(names) <= taken(world.collect())
 
@@ -137,6 +141,55 @@ def test_segments_go_again_once_the_new_spool_is_settled(world: World) -> None:
         consumed = cycle(world, f"new{n}", LATER + 3 * n * HOUR, consumed)
     now = time.time() + 60 * DAY
     assert [row.id for row in retention.plan(world.workspace, world.store, 30.0, now).remove] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_a_disk_that_was_only_away_for_a_while_comes_back_and_nothing_of_it_is_lost(
+    tmp_path: Path, away: bool
+) -> None:
+    """What had been captured and not collected was passed over: its numbers had been used again meanwhile.
+
+    With `away`, a start without the disk begins anew, and three cycles go by. The same without, to compare.
+    """
+    world = World(tmp_path, '[collect]\nclock = "events"\nmax_lag = 8\n')
+    done: list[str] = []
+    for n in range(3):
+        done = [*cycle(world, f"e{n}", 3 * n * HOUR, tuple(done))]
+    names = [f"real{n}" for n in range(6)]
+    use(world, *names)
+    folder = world.workspace.spool_dir
+    if away:
+        world.writer.close()
+        folder.rename(world.root / "away")
+        folder.mkdir()
+        world.writer = writer(world)
+        assert len(serve_again(world)) == 1
+        for n in range(3):
+            use(world, f"meanwhile{n}", at=LATER + 3 * n * HOUR)
+            done += sorted(taken(world.collect()))
+            serve(world, tuple(done))
+        world.writer.close()
+        shutil.rmtree(folder)
+        (world.root / "away").rename(folder)
+        world.writer = writer(world)
+        with pytest.raises(IntegrityError, match="the spool is older than the registry"):
+            world.collect()
+        assert plan(world).remove == []
+        assert len(serve_again(world)) == 1
+
+    use(world, "later", at=LATER + 12 * HOUR)
+    assert {*names, "later"} <= taken(world.collect())
+    assert run(["verify", "--full", "-w", str(world.workspace.root)], debug=False) == 0
+    world.close()
+
+
+def test_numbers_that_no_record_has_are_no_lag(world: World) -> None:
+    """`rtrl_spool_unsynced` told of as many records as the gap is wide until the first one came."""
+    put_back(world, copy=False)
+    serve_again(world)
+    assert world.writer.last_seq > counted.GAP
+    assert world.writer.lag == (0, 0.0)
+    assert world.writer.flush() == world.writer.last_seq
 
 
 def test_a_spool_of_now_is_left_as_it_is(world: World) -> None:

@@ -184,6 +184,22 @@ def test_a_line_state_that_cannot_be_read_is_named_by_whoever_asks(
     assert waiting(world.store.dir, [torn.digest]) == {torn.digest}
 
 
+def test_a_line_state_that_nobody_needs_keeps_no_alarm_from_being_acknowledged(world: Line) -> None:
+    """The gate is closed by an alarm that can be read: only restoring the file opened it."""
+    found = world.distilled(world.lived(11, clarified=1.1))
+    (alarm,) = found.alarms
+    candidate, rejected = world.candidate(found), world.checkpoint(parent=world.live, state=LineState())
+    damaged = world.store.line_state_of(rejected)
+    assert damaged is not None
+    spoil(damaged.path / "state.json", "\0" * 64)
+    assert alarm.id in world.refused(candidate).hint
+    with pytest.raises(IntegrityError, match=f"{damaged.digest.removeprefix('sha256:')}/state.json"):
+        acknowledge(world.store, "auto", ["0123456789"], reason="it may be in there")
+    (done,) = acknowledge(world.store, "auto", [alarm.id[:6]], reason="a new client asks more")
+    assert done.alarm["id"] == alarm.id
+    assert world.refused(candidate) is None
+
+
 def spoil(state: Path, content: str | None) -> None:
     state.parent.chmod(0o700)
     state.unlink()

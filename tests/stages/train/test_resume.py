@@ -161,6 +161,19 @@ def test_what_a_killed_run_leaves_of_its_scores_opens_with_the_whole_batch_only(
     assert resume.load(path, scores_key(others, keys)) is None
 
 
+def test_what_a_version_before_left_of_its_scores_in_the_clear_goes_with_the_next_train(
+    world: TrainWorld,
+) -> None:
+    """It stayed for a week, and for longer where somebody tried again."""
+    world.experience(world.episodes(12))
+    scratch = world.workspace.store_dir / "scratch"
+    for name in ("scores.safetensors", ".scores.safetensors.tmp", "about.json"):
+        (scratch / "killed").mkdir(parents=True, exist_ok=True)
+        (scratch / "killed" / name).write_text("x")
+    world.train()
+    assert [path.name for path in (scratch / "killed").iterdir()] == ["about.json"]
+
+
 def write(scratch: Path) -> object:
     return resume.save_step(scratch, 2, {"weight": torch.ones(3)}, {"batch": "mine"})
 
