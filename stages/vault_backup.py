@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stages import faults
 from stages.errors import IntegrityError, UsageError
+from stages.registry.schema import address
 from stages.spool.segment import sync_folder
 from stages.vault import DATABASE_FILE, Vault
 from stages.vault_files import connect
@@ -72,7 +73,7 @@ def _target(root: Path, keys_dir: Path, to: Path) -> Path:
 
 def _read(path: Path) -> tuple[int, set[_Key]]:
     """How many keys of a copy live, and all of them."""
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+    with closing(sqlite3.connect(address(path), uri=True, timeout=30)) as db:
         found = [row[0] for row in db.execute("PRAGMA integrity_check(1)").fetchall()]
         if found != ["ok"]:
             raise IntegrityError(

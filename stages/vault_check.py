@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stages.errors import DependencyDownError, IntegrityError, RtrlError
+from stages.registry.schema import address
 from stages.vault import DATABASE_FILE, MASTER_FILE, UserForgottenError, Vault
 from stages.wording import count
 
@@ -105,7 +106,7 @@ def _of_other_keys(vault: Vault, samples: Iterable[Sample]) -> list[str]:
 
 
 def _reading(database: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
+    return sqlite3.connect(address(database), uri=True, timeout=30)
 
 
 def _named(users: list[str]) -> str:

@@ -39,19 +39,16 @@ class CycleResult:
 
     def envelope(self) -> dict[str, Any]:
         """The JSON document of `rtrl cycle --json`, the stages' own documents within."""
+        stages = [result.envelope() for result in self.stages]
         return {
             "schema": SCHEMA,
             "command": "cycle",
             "status": self.status,
             "run_id": self.id,
             "inputs": {},
-            "outputs": {
-                name: {"ref": artifact.ref, "digest": artifact.digest, "bytes": artifact.bytes}
-                for result in self.stages
-                for name, artifact in result.outputs.items()
-            },
+            "outputs": {name: output for each in stages for name, output in each["outputs"].items()},
             "metrics": {"resumed_at": self.resumed_at, "deadline": self.deadline},
-            "stages": [result.envelope() for result in self.stages],
+            "stages": stages,
             "duration_s": round(self.duration_s, 3),
             "warnings": self.warnings,
             "error": self.error,

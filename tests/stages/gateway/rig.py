@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
+from stages.collect import plan, window
 from stages.errors import IntegrityError
 from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app
@@ -23,6 +25,7 @@ from stages.gateway.stub_engine import StubEngine
 from stages.gateway.swapper import Swapper
 from stages.gateway.writers import open_inbox, open_spool
 from stages.inbox.writer import InboxWriter
+from stages.populations import Whose
 from stages.spool import Spool, SpoolWriter, open_event
 from stages.vault import Vault
 from stages.verdicts import Verdicts
@@ -174,3 +177,18 @@ async def running(root: Path, **settings: Any) -> AsyncIterator[Rig]:
         rig.spool.close()
         rig.inbox.close()
         rig.vault.close()
+
+
+def follow_ups(root: Path) -> dict[str, str]:
+    """What `collect` takes from the rig's spool for the user's next message, "" for none: by the ids of each
+    episode's first generation and of the one whose request that is."""
+    spool = Spool.open(root / "spool")
+    try:
+        found, _ = window.read(spool, Whose(("auto",)), 0, 1 << 60)
+    finally:
+        spool.close()
+    rules = plan.Rules(frozenset({"live"}), 1, 0, {}, frozenset())
+    decided = plan.plan(found, rules, 0, np.zeros(len(found.g_seq), dtype=np.bool_))
+    ids = found.generations["id"].to_pylist()
+    rows = zip(decided.first_row, decided.follow_up, strict=True)
+    return {ids[first]: ids[row] if row >= 0 else "" for first, row in rows}

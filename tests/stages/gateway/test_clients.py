@@ -10,15 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import numpy as np
 import pytest
 
-from stages.collect import plan, window
 from stages.gateway.keys import ApiKeys
 from stages.inbox.reader import LAST, Inbox, Left
-from stages.populations import Whose
-from stages.spool import Spool
-from tests.stages.gateway.rig import Rig, running, until
+from tests.stages.gateway.rig import Rig, follow_ups, running, until
 from tests.stages.gateway.spans import chat, traces
 
 CHAT = "/v1/chat/completions"
@@ -104,13 +100,7 @@ async def test_an_empty_message_is_none_and_no_request_stands_for_it(tmp_path: P
             if told is not None:
                 await rig.event("e", body["id"], data={"text": told})
         rig.spool.flush()
-    spool = Spool.open(tmp_path / "spool")
-    found, _ = window.read(spool, Whose(("auto",)), 0, 1 << 60)
-    spool.close()
-    rules = plan.Rules(frozenset({"live"}), 1, 0, {}, frozenset())
-    decided = plan.plan(found, rules, 0, np.zeros(len(found.g_seq), dtype=np.bool_))
-    ids = found.generations["id"].to_pylist()
-    assert [ids[row] if row >= 0 else "" for row in decided.follow_up] == [answers[1], "", ""]
+    assert list(follow_ups(tmp_path).values()) == [answers[1], "", ""]
 
 
 async def test_of_two_limits_the_newer_name_counts(rig: Rig) -> None:

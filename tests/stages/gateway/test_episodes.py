@@ -6,14 +6,10 @@ import asyncio
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
-from stages.collect import plan, window
 from stages.gateway.episodes import Episodes
-from stages.populations import Whose
-from stages.spool import Spool
-from tests.stages.gateway.rig import Rig, running, until
+from tests.stages.gateway.rig import Rig, follow_ups, running, until
 
 USER = {"role": "user", "content": "open the file"}
 DONE = {"role": "assistant", "content": "It is open."}
@@ -139,11 +135,6 @@ async def test_the_request_once_more_is_the_follow_up_of_the_first(tmp_path: Any
         first, _ = await ask(rig, USER, DONE, say("one"))
         second, _ = await ask(rig, USER, DONE, say("one"))
         rig.spool.flush()
-    spool = Spool.open(tmp_path / "spool")
-    found, _ = window.read(spool, Whose(("auto",)), 0, 1 << 60)
-    spool.close()
-    rules = plan.Rules(frozenset({"live"}), 1, 0, {}, frozenset())
-    decided = plan.plan(found, rules, 0, np.zeros(len(found.g_seq), dtype=np.bool_))
-    ids = found.generations["id"].to_pylist()
-    assert [ids[row] if row >= 0 else "" for row in decided.follow_up] == [second, ""]
-    assert ids == [first, second]
+    found = follow_ups(tmp_path)
+    assert list(found) == [first, second]
+    assert list(found.values()) == [second, ""]
