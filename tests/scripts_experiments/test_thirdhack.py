@@ -125,8 +125,9 @@ def test_intervals_are_exact() -> None:
 
 
 def test_a_report_is_small_says_which_population_and_loads_nothing_but_its_plot(
-    pair: tuple[Run, Run], tmp_path: Path
+    pair: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(thirdhack, "CLEAN", 10)
     figures = thirdhack.figures(list(pair), workers=2)
     found = report.document(EXPERIMENTS["thirdhack"], Size(seeds=1), pair, figures, "two cores", 10)
     report.write(tmp_path / "out", found, pair, "id & value\n<b>")

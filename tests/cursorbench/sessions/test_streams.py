@@ -11,7 +11,7 @@ import pytest
 from cursorbench.sessions import kinds
 from tests.samples import DATA, real
 
-LONG = 16 << 20  # bytes of the log
+LONG = 8 << 20  # bytes of the log
 HELD, EACH = 2 << 20, 160  # bytes that may be held at once: in any case, and for each item
 SAMPLES = {
     "claude-code": "entire_entireio_cli/*/*/full.jsonl",
