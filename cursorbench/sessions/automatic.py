@@ -9,8 +9,8 @@ What a person wrote inside a client's text is told apart in `spoken.py`. Not for
 
 Sources: the sample logs; Copilot CLI's system prompt in them (what is "wrapped in <system_notification> tags"
 is "automated status updates"); transcripts that people published, of Cursor, Copilot in VS Code, Codex,
-Droid, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat (`l10n.t` of its buttons), openai/codex,
-github/spec-kit (`templates/commands`).
+Droid, and Claude Code 2.0 to 2.1; microsoft/vscode-copilot-chat (`l10n.t` of its buttons), openai/codex
+(`review_prompts.rs` for one), github/spec-kit (`templates/commands`).
 """
 
 from __future__ import annotations
@@ -93,6 +93,13 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("meta", r"File editing session"),  # SpecStory's, for edits that Copilot tells no request of
     ("meta", r"(?:\[Image: (?:original \d+x\d+, displayed at |source: )[^\]\n]*\]\s*)+"),
     ("meta", r"\[Terminal [0-9a-f-]{8,40} notification: .*"),  # VS Code: a command in the background ended
+    # Claude Code 2.1.49 and 2.1.50, in the queue of prompts: a command or agent runs in the background
+    (
+        "meta",
+        r'\{"task_id":"[^"\n]{1,100}",(?:"tool_use_id":"[^"\n]{1,100}",)?"description":".*",'
+        r'"task_type":"\w{1,40}"\}',
+    ),
+    ("meta", r"Unknown skill: [\w:@./-]{1,100}"),  # Claude Code's, of a slash command that there is not
     # buttons of Copilot in VS Code: after an error, and under a question of the client
     ("continuation", r"@agent (?:Try Again|Switch to Auto(?: \(always\))?|重试)"),
     ("continuation", r'@agent (?:Continue|Pause|Cancel|Enable|Allow|继续|暂停): "[^"\n]{1,200}"'),
@@ -103,6 +110,12 @@ _WHOLES: tuple[tuple[Automatic, str], ...] = (
     ("command", r"/[a-z][\w-]*:[\w:-]+(?: [^\n]*)?"),
     ("command", r"/[a-z][^\n]{0,1000}\n\s*⎿.*"),
     ("command", r"/[a-z][^\n]{0,1000}\s{1,9}--- Cursor Command: .*"),
+    ("command", r"Review the current code changes \(.{1,80}\) and provide prioritized findings\."),  # Codex's
+    (  # /review, of a branch or a commit; what a person asks it to look at is theirs
+        "command",
+        r"Review the code changes (?:against the base branch '|introduced by commit )[^\n]{1,2000} "
+        r"Provide prioritized, actionable findings\.",
+    ),
     ("plan", r"Implement the plan\."),
     ("command", r"The issue has been fixed\. Please clean up the instrumentation\."),  # Cursor's debug mode
     (  # Cursor's button beside an error in the editor
@@ -126,7 +139,7 @@ _REASON = {text: reason for reason, texts in _BEGINNINGS.items() for text in tex
 _ANY = re.compile("|".join(re.escape(text) for text in _REASON))
 _WHOLE = tuple((reason, re.compile(text, re.DOTALL)) for reason, text in _WHOLES)
 _FIRST = frozenset(text[0] for text in _REASON)
-_FIRST_OF_WHOLES = frozenset("CF[<@/IT#")
+_FIRST_OF_WHOLES = frozenset("CF[<@/IT#{UR")
 # what clients put before a person's own words, in the same text or in one of its own
 _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"

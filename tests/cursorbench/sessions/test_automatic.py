@@ -45,6 +45,9 @@ NOTICES = [
     "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nuse tabs\n</INSTRUCTIONS>\n",
     "# AGENTS.md instructions for /w\n\nnever closed",
     "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\nFIRST: look",
+    '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
+    '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
+    "Unknown skill: plugin:bake-it",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
@@ -71,6 +74,22 @@ def test_notices_are_no_persons(text: str) -> None:
         (f"{FIX}Fix it, verify, and then give a concise explanation. @a.py (1-3) ", "command"),
         ("Verify this issue exists and fix it:\n\nThe name is wrong.", "command"),
         ("The issue has been fixed. Please clean up the instrumentation.", "command"),
+        (
+            "Review the current code changes (staged, unstaged, and untracked files) and provide prioritized "
+            "findings.",
+            "command",
+        ),
+        (
+            "Review the code changes against the base branch 'main'. The merge base commit for this "
+            "comparison is 0a1b. Run `git diff 0a1b` to inspect the changes relative to main. "
+            "Provide prioritized, actionable findings.",
+            "command",
+        ),
+        (
+            'Review the code changes introduced by commit 0a1b ("Bake"). '
+            "Provide prioritized, actionable findings.",
+            "command",
+        ),
         ("  /clear ", "command"),
         ("/oven:heat 200 degrees", "command"),
         ("/exit\n ⎿  See ya!", "command"),
@@ -106,6 +125,10 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<environment_context>x</environment_context><system-reminder>y</system-reminder> and now?",
         "[SYSTEM] is printed twice",
         "Continue from where you left off. And then stop.",
+        "Review the code changes introduced by commit 0a1b. Is the oven safe?",
+        '{"task_id":"b1","description":"Bake","task_type":"local_bash"} what is this?',
+        '{"task_id":"b1","description":"Bake"}',
+        "Unknown skill: bake. Why?",
         "[Image: original] why is this so small?",
         "<ci-monitor-event>failed</ci-monitor-event> what is this?",
         "<bake-event>a</bake-event> and <bake-event>b</bake-event>",
