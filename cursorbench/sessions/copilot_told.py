@@ -12,15 +12,16 @@ from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 _IGNORED = """
-    assistant.idle assistant.intent assistant.message_delta assistant.message_start assistant.reasoning_delta
-    assistant.server_tool_progress assistant.streaming_delta assistant.tool_call_delta assistant.turn_end
-    assistant.turn_start assistant.usage auto_mode_switch.completed auto_mode_switch.requested
-    capabilities.changed command.completed command.execute command.queued commands.changed
-    elicitation.completed elicitation.requested exit_plan_mode.requested external_tool.completed
-    factory.run_settled factory.run_started factory.run_updated hook.end hook.progress hook.start
-    mcp.headers_refresh_completed mcp.headers_refresh_required mcp.oauth_completed mcp.oauth_required
-    mcp.prompts.list_changed mcp.resources.list_changed mcp.tools.list_changed mcp_app.tool_call_complete
-    model.call_failure pending_messages.modified sampling.completed sampling.requested
+    agent.interrupted assistant.idle assistant.intent assistant.message_delta assistant.message_start
+    assistant.reasoning_delta assistant.server_tool_progress assistant.streaming_delta
+    assistant.tool_call_delta assistant.turn_end assistant.turn_retry assistant.turn_start assistant.usage
+    auto_mode_switch.completed auto_mode_switch.requested capabilities.changed command.completed
+    command.execute command.queued commands.changed elicitation.completed elicitation.requested
+    exit_plan_mode.requested external_tool.completed factory.run_settled factory.run_started
+    factory.run_updated hook.end hook.progress hook.start mcp.headers_refresh_completed
+    mcp.headers_refresh_required mcp.oauth_completed mcp.oauth_required mcp.prompts.list_changed
+    mcp.resources.list_changed mcp.tools.list_changed mcp_app.tool_call_complete model.call_failure
+    model.call_start pending_messages.modified sampling.completed sampling.requested sandbox.decision
     session.auto_mode_resolved session.autopilot_objective_changed session.background_tasks_changed
     session.binary_asset session.canvas.closed session.canvas.opened session.canvas.recorded
     session.canvas.registry_changed session.canvas.removed session.canvas.unavailable

@@ -227,7 +227,8 @@ def test_a_patch_as_plain_text_and_broken_arguments(path: Path) -> None:
 
 def test_copies_are_said_once_and_the_unreadable_is_quarantined(path: Path) -> None:
     seen = Seen()
-    given = [START, event("user.message", 1, content="a")]
+    given = [START, event("user.message", 1, content="a"), event("sandbox.decision", 6)]
+    given += [event("agent.interrupted", 7), event("assistant.turn_retry", 8), event("model.call_start", 9)]
     assert len(read(path, *given, seen=seen)) == 2
     bad = [
         event("novel.kind", 2),
