@@ -40,7 +40,7 @@ _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an 
     r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
     r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
     r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot)|atis-latch|bridge-session"
-    r"|compact|frame-link"
+    r"|compact|frame-link|relocated"
 )
 _QUIET_BLOCKS = frozenset(
     {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
@@ -69,7 +69,7 @@ def _is_line(line: object) -> bool:
 def read(path: Path, seen: Seen) -> Iterator[Read]:
     """See kinds."""
     log = _Log(path.stem, seen)
-    for found in json_lines(path, _is_line):
+    for found in said.without_helpers(json_lines(path, _is_line)):
         yield from [found] if isinstance(found, Quarantined) else log.items(*found)
     yield from log.rest()
 
@@ -180,7 +180,7 @@ class _Log:
             elif name == "text":
                 text = block if isinstance(block, str) else text_of(block.get("text"))
                 waited |= self._queue.said(text)
-                for item in spoken.turns(text, automatic, **common):
+                for item in said.turns(line, text, **common):
                     if isinstance(item, Interrupt) or item.automatic:
                         yield item
                     elif item.text.strip():
@@ -255,7 +255,7 @@ class _Log:
         about = common | {"id": asked or text_of(line.get("parentUuid"))}
         call = self._calls.pop(about["id"], _Call("", None, None))
         text = said.plain(block.get("content"))
-        outcome, reason = tools.outcome(block, result, text)
+        outcome, reason = tools.outcome(block, result, text, said.is_shutdown(line))
         yield ToolEnd(**about, outcome=outcome, text=text, reason=reason)
         if outcome == "rejected" and call.change is not None:
             yield Edit(**about, status="rejected", **call.change._asdict())

@@ -7,14 +7,23 @@ is in `automatic.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from cursorbench.sessions.items import Automatic, Place
+from cursorbench.sessions import spoken
+from cursorbench.sessions.items import Automatic, Interrupt, Place, Quarantined, UserTurn
 from cursorbench.sessions.reading import list_of, table_of, text_of
 
 NO_MODEL = "<synthetic>"  # of what the client itself says in the agent's name
 _GIVEN = ("", "absorbed_mid_turn", "delivered_to_agent")  # why a prompt was removed; none before 2.1.246
+# agents that the client runs for itself below subagents/, to sum up the session and to guess what the user
+# will type, and what it asks them; others have nothing but hexadecimal digits behind the a
+_HELPERS = ("acompact-", "aprompt_suggestion-")
+_ASKED = (
+    "Your task is to create a detailed summary of ",
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools",
+    "[SUGGESTION MODE: ",
+)
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
 
@@ -29,7 +38,39 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
     if text_of(line.get("planContent")):
         return "plan"
     origin = table_of(line.get("origin")).get("kind")
-    return "meta" if isinstance(origin, str) and origin != "human" else ""
+    others = isinstance(origin, str) and origin != "human"
+    return "meta" if others or line.get("promptSource") == "system" else ""
+
+
+def turns(line: dict[str, Any], text: str, **own: Any) -> Iterator[UserTurn | Interrupt]:
+    """The items of a text of a user's line. The mark that the client itself stopped is nobody's."""
+    if is_shutdown(line):
+        yield UserTurn(**own, text=text, automatic="meta")
+    else:
+        yield from spoken.turns(text, automatic_line(line), **own)
+
+
+def is_shutdown(line: dict[str, Any]) -> bool:
+    """Whether the client wrote this as its process ended: in the words of a stop or refusal by the user."""
+    return line.get("interruptedByShutdown") is True
+
+
+def without_helpers(
+    found: Iterable[tuple[Place, dict[str, Any]] | Quarantined],
+) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:
+    """The lines without what the client asked agents of its own, for nobody, and what they answered.
+
+    The log of such an agent begins with a copy of the session's lines, or with some that no other log has.
+    """
+    last = ""  # of these lines
+    for one in found:
+        line = {} if isinstance(one, Quarantined) else one[1]
+        helper = line.get("isSidechain") is True and text_of(line.get("agentId")).startswith(_HELPERS)
+        text = plain(table_of(line.get("message")).get("content")) if helper else ""
+        if helper and (text.startswith(_ASKED) or (last and line.get("parentUuid") == last)):
+            last = text_of(line.get("uuid"))
+        else:
+            yield one
 
 
 def is_clients(line: dict[str, Any]) -> bool:

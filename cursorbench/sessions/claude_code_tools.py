@@ -25,6 +25,10 @@ _REASONS = (
     "The user provided the following reason for the rejection:",
     "The user provided the following instructions instead:",
 )
+_BUTTONS = (  # under a question: what the client says in the user's name when one is pressed
+    "The user wants to clarify these questions.",
+    "The user has indicated they have provided enough answers for the plan interview.",
+)
 _NOTE = "\n\nNote: The user's next message may contain a correction or preference."
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 
@@ -96,12 +100,15 @@ def unified(patch: object) -> str | None:
     return "\n".join(lines) + "\n" if lines else None
 
 
-def outcome(block: dict[str, Any], result: object, text: str) -> tuple[Outcome, str]:
-    """How a call ended, and what the user said when rejecting it."""
+def outcome(block: dict[str, Any], result: object, text: str, shutdown: bool = False) -> tuple[Outcome, str]:
+    """How a call ended, and what the user said when rejecting it.
+
+    At a `shutdown` the client ends the calls that run in the words of a rejection; nobody rejected them.
+    """
     wrong = block.get("is_error") is True or text_of(result).startswith("Error: ")
     told = text.lstrip()
     if text_of(result).startswith("User rejected") or (wrong and told.startswith(_REFUSALS)):
-        return "rejected", _reason(told)
+        return ("interrupted", "") if shutdown else ("rejected", _reason(told))
     if wrong and told.startswith("[Request interrupted by user"):
         return "interrupted", ""
     if table_of(result).get("interrupted") is True:
@@ -121,7 +128,8 @@ def _reason(text: str) -> str:
     for mark in _REASONS:
         _, found, reason = text.partition(mark)
         if found:
-            return reason.partition(_NOTE)[0].strip()
+            words = reason.partition(_NOTE)[0].strip()
+            return "" if words.startswith(_BUTTONS) else words
     return ""
 
 

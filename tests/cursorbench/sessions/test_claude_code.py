@@ -260,6 +260,60 @@ def test_what_the_client_says_in_the_agents_place_is_no_answer(log: Log) -> None
     assert [item.id for item in items if isinstance(item, Interrupt)] == ["u8"]
 
 
+def test_the_clients_word_of_a_background_task_is_nobodys_prompt(log: Log) -> None:
+    told = {
+        "task_id": "b1",
+        "tool_use_id": "toolu_1",
+        "description": 'Start "vite"',
+        "task_type": "local_bash",
+    }
+    word = json.dumps(told, separators=(",", ":"))
+    log.user("start it").call("Bash", {"command": "vite"})
+    log.add("queue-operation", operation="enqueue", content=word)
+    log.add("queue-operation", operation="enqueue", content="and open it")
+    log.add("queue-operation", operation="remove").add("queue-operation", operation="remove")
+    log.agent({"type": "text", "text": "Started."})
+    told_by = [(item.text, item.automatic) for item in log.read() if isinstance(item, UserTurn)]
+    assert told_by == [("start it", ""), (word, "meta"), ("and open it", "")]
+
+
+def test_a_shutdown_of_the_client_is_no_stop_and_no_refusal_by_the_user(log: Log) -> None:
+    log.user("go").call("Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": REFUSED, "is_error": True}
+    log.user([block], interruptedByShutdown=True, toolDenialKind="user-rejected")
+    mark = "[Request interrupted by user for tool use]"
+    log.user([{"type": "text", "text": mark}], interruptedByShutdown=True)
+    log.user(mark, interruptedMessageId="m1")
+    items = log.after_start()
+    assert [(end.outcome, end.reason) for end in items if isinstance(end, ToolEnd)] == [("interrupted", "")]
+    assert [edit.status for edit in items if isinstance(edit, Edit)] == ["proposed"]
+    assert [(item.text, item.automatic) for item in items if isinstance(item, UserTurn)] == [
+        ("go", ""), (mark, "meta"),
+    ]  # fmt: skip
+    assert [item.id for item in items if isinstance(item, Interrupt)] == ["u5"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Your task is to create a detailed summary of the conversation so far",
+        "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is",
+        "[SUGGESTION MODE: Suggest what the user might naturally type next",
+    ],
+)
+def test_agents_that_the_client_runs_for_itself_have_no_tasks(log: Log, asked: str) -> None:
+    helper: dict[str, Any] = {"isSidechain": True, "agentId": "acompact-0f1e2d"}
+    log.user("bake", **helper)  # the session's, copied
+    log.user(asked, **helper)
+    for block in ({"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "<summary>"}):
+        log.add("assistant", message={"role": "assistant", "model": "m", "content": [block]}, **helper)
+    log.user([{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}], **helper | {"parentUuid": "u1"})
+    log.user(asked, isSidechain=True, agentId="acafe0123")
+    told = [(item.id, item.session) for item in log.read() if not isinstance(item, SessionStart)]
+    copied, own = "s1/agent-acompact-0f1e2d", "s1/agent-acafe0123"
+    assert told == [("u1", copied), ("t1", copied), ("u6", own)]
+
+
 def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     log.user("go", isSidechain=True, agentId="a1").user("go", isSidechain=True)
     items = [(type(item), item.session, getattr(item, "parent", item.id)) for item in log.read()]
@@ -290,7 +344,7 @@ def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
 
 
 def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) -> None:
-    for kind in ("summary", "file-history-snapshot", "pr-link", "ai-title", "progress", "permission-mode"):
+    for kind in ("summary", "file-history-snapshot", "pr-link", "ai-title", "progress", "relocated"):
         log.add(kind)
     log.raw("{broken").raw("[]").raw("7").raw('{"a":1}').raw('{"type":3}').raw('{"type":"new thing\\u0000!"}')
     log.add("user", message=4).add("user", message={"content": None})

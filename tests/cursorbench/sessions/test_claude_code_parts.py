@@ -10,6 +10,10 @@ from cursorbench.sessions.automatic import automatic_of
 from cursorbench.sessions.claude_code_tools import Change
 
 REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected. "
+CHAT_ABOUT_THIS = 'The user wants to clarify these questions.\n    This means they may\n- "Which?"\n  (No'
+SKIP_INTERVIEW = (
+    "The user has indicated they have provided enough answers for the plan interview.\nStop asking"
+)
 NOTE = "\n\nNote: The user's next message may contain a correction or preference. Pay attention"
 
 
@@ -20,6 +24,8 @@ NOTE = "\n\nNote: The user's next message may contain a correction or preference
         ("do it", {"origin": {"kind": "human"}}, ""),
         ("do it", {"isMeta": True}, "meta"),
         ("do it", {"origin": {"kind": "task-notification"}}, "meta"),
+        ("7 background agents were stopped by the user.", {"promptSource": "system"}, "meta"),
+        ("do it", {"promptSource": "sdk"}, ""),
         ("do it", {"isCompactSummary": True}, "continuation"),
         ("do it", {"isSidechain": True, "isMeta": True}, "sub_agent"),
         ("do it", {"planContent": "1."}, "plan"),
@@ -106,6 +112,8 @@ def test_changes_of_files(
         (REFUSED + "To tell you how to proceed, the user said:\nnot here", "not here"),
         (REFUSED + "To tell you how to proceed, the user said:\nno" + NOTE, "no"),
         (REFUSED + "The user provided the following reason for the rejection:  why", "why"),
+        (REFUSED + f"To tell you how to proceed, the user said:\n{CHAT_ABOUT_THIS}", ""),
+        (REFUSED + f"To tell you how to proceed, the user said:\n{SKIP_INTERVIEW}" + NOTE, ""),
     ],
 )
 def test_rejections(text: str, reason: str) -> None:
