@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import sqlite3
+import unicodedata
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,14 +65,14 @@ def living_epochs(workspace: Workspace) -> dict[str, int]:
 
 def alike(workspace: Workspace, user: str, names: set[str]) -> list[str]:
     """Other names that the same person may have, best first: as far as spelling and API keys tell."""
-    wanted = user.casefold().strip()
+    wanted = _bare(user)
     spelled = [
         name
         for name in sorted(names - {user})
-        if wanted in name.casefold() or (len(name) >= 3 and name.casefold() in wanted)
+        if wanted in _bare(name) or (len(name) >= 3 and _bare(name) in wanted)
     ]
     close = difflib.get_close_matches(user, sorted(names - {user} - set(spelled)), n=3, cutoff=0.8)
-    keys = {key.id for key in _api_keys(workspace) if key.name.casefold() == wanted}
+    keys = {key.id for key in _api_keys(workspace) if _bare(key.name) == wanted}
     return [*sorted(keys & names - {user}), *(n for n in spelled if n not in keys), *close][:MOST_ALIKE]
 
 
@@ -109,6 +110,12 @@ def recorded(workspace: Workspace, user: str) -> int:
     query = "SELECT count(*) FROM generations WHERE user = ?"
     rows = _rows(workspace.spool_dir / SPOOL_INDEX, query, (user,))
     return int(rows[0][0]) if rows else 0
+
+
+def _bare(name: str) -> str:
+    """Without case, accents and forms: some machines write an é as one character, others as two."""
+    letters = unicodedata.normalize("NFKD", name).casefold().strip()
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def _api_keys(workspace: Workspace) -> list[ApiKey]:

@@ -188,6 +188,20 @@ def test_names_are_exact_and_those_alike_are_shown(world: World) -> None:
     assert not world.vault.forgotten("eve2")
 
 
+def test_a_name_in_another_form_of_unicode_is_shown(world: World) -> None:
+    """A Mac's file system writes an é as two characters; a person types one, or none."""
+    recorded = "Jose\u0301"
+    episode(world, recorded, "e", 0)
+    world.writer.flush()
+    for typed in ("Jos\u00e9", "jose", "\uff2aos\u00e9"):
+        with pytest.raises(UnknownUserError) as caught:
+            forgotten(world, typed)
+        assert repr(recorded) in caught.value.hint, typed
+    episode(world, "Jos\u00e9", "f", 0)
+    world.writer.flush()
+    assert forgotten(world, "Jos\u00e9").alike == (recorded,)
+
+
 def test_waiting_events_of_a_shared_key_are_told_not_destroyed(world: World) -> None:
     used(world)
     world.generation("g-x", "e-x", HOUR, user="bob", key_id="key-eve", session="s-bob")
