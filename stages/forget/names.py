@@ -80,15 +80,16 @@ def waiting(workspace: Workspace, user: str) -> tuple[list[str], int]:
     """Events that wait for a generation nobody recorded yet: whose they are, only the API key tells.
 
     Returns:
-        The vault's names of those that are this user's for sure (the generation is the user's, or no one
-        else ever came through the API key); and how many more waiting events came through keys that the
-        user shares with others.
+        The vault's names of those that are this user's for sure (the generation is the user's, or the API
+        key is not shared and no one else is known to have come through it); and how many more waiting
+        events came through keys that the user may share with others. The spool forgets who came long ago.
     """
     index = workspace.spool_dir / SPOOL_INDEX
     owner = "SELECT DISTINCT user FROM generations WHERE key_id = ?"
     mine = {row[0] for row in _rows(index, "SELECT DISTINCT key_id FROM generations WHERE user = ?", (user,))}
     mine.add(user)
-    alone = {key for key in mine if {row[0] for row in _rows(index, owner, (key,))} <= {user}}
+    shared_keys = {key.id for key in _api_keys(workspace) if key.shared}
+    alone = {key for key in mine - shared_keys if {row[0] for row in _rows(index, owner, (key,))} <= {user}}
     certain: set[str] = set()
     shared = 0
     query = "SELECT key_id, generation_id FROM events WHERE state = 'pending'"

@@ -211,6 +211,21 @@ def test_waiting_events_of_a_shared_key_are_told_not_destroyed(world: World) -> 
     assert not world.vault.forgotten(pending_user("not-there-yet"))
 
 
+def test_of_a_shared_key_nobody_is_alone_whatever_the_spool_has_left(world: World) -> None:
+    """Once gc had deleted what Ben had done, his waiting event went with Eve's key."""
+    ApiKeys.create(world.workspace.keys_dir, "team", shared=True)
+    ApiKeys.create(world.workspace.keys_dir, "hers")
+    team, hers = (key.id for key in ApiKeys.listed(world.workspace.keys_dir))
+    for n, key in enumerate((team, hers)):
+        world.generation(f"g{n}", f"e{n}", n, user="eve", key_id=key, session=f"s{n}")
+        world.event(f"next-{n}", "user_message", 50, key=key, text="words")
+    world.writer.flush()
+    result = forgotten(world)
+    assert (result.waiting, result.waiting_shared) == (1, 1)
+    assert world.vault.forgotten(pending_user("next-1"))
+    assert not world.vault.forgotten(pending_user("next-0"))
+
+
 def test_a_no_train_user_is_known_and_nothing_is_sealed(world: World) -> None:
     world.generation("g1", "e1", 0, user="shy", no_train=True)
     world.writer.flush()
