@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages import schemas
+from stages import schemas, tables
 from stages.errors import RtrlError
 from stages.inbox.reader import Inbox
 from stages.spool.codec import generation_aad
@@ -32,31 +32,70 @@ def sealed_users(workspace: Workspace, store: Store, *, deep: bool) -> set[str]:
     found: set[str] = set()
     if workspace.spool_dir.is_dir():
         with closing(Spool.open(workspace.spool_dir)) as spool:
-            found |= spool.oldest().keys()
+            found |= spool.users()
     if deep:
         found |= Inbox(workspace.inbox_dir).users()
-        for artifact in store.all_of("interactions"):
-            for part in artifact.path.glob("part-*"):
-                found |= _of_generations(part / schemas.GENERATIONS_FILE)
+        for path in _collected(store):
+            found |= set(_users_of(path))
     return found
 
 
-def samples(spool_dir: Path) -> Iterator[Sample]:
-    """Of each user the oldest generation in the spool, if it reads."""
-    if not spool_dir.is_dir():
-        return
-    with closing(Spool.open(spool_dir)) as spool:
-        for user, generation_id in spool.oldest().items():
-            with suppress(RtrlError, OSError):  # damaged, or deleted since
-                yield user, spool.record(generation_id)[1], generation_aad(generation_id)
+def samples(workspace: Workspace, store: Store, *, everywhere: bool) -> Iterator[Sample]:
+    """Of each user the oldest generation in the spool and the newest, if they read.
+
+    Keys that are older than the data lack the newest: who was forgotten and came back since has a key of
+    which they know nothing. With `everywhere` also of received telemetry and of artifacts, which are read
+    through for it: they outlive the spool.
+    """
+    if workspace.spool_dir.is_dir():
+        with closing(Spool.open(workspace.spool_dir)) as spool:
+            for generation_id in spool.ends():
+                with suppress(RtrlError, OSError):  # damaged, or deleted since
+                    generation, sealed = spool.record(generation_id)
+                    yield generation.user, sealed, generation_aad(generation_id)
+    if everywhere:
+        yield from Inbox(workspace.inbox_dir).ends()
+        yield from _of_artifacts(store)
 
 
-def _of_generations(path: Path) -> set[str]:
-    """Whose generations a file has, by one column. All of them are sealed: no other gets into an artifact."""
+def _collected(store: Store) -> list[Path]:
+    """Files of generations in artifacts, oldest first. All in them is sealed: no other gets into one."""
+    artifacts = sorted(store.all_of("interactions"), key=lambda artifact: artifact.version)
+    return [part / schemas.GENERATIONS_FILE for one in artifacts for part in sorted(one.path.glob("part-*"))]
+
+
+def _of_artifacts(store: Store) -> Iterator[Sample]:
+    """Of each user the oldest generation in artifacts and the newest."""
+    oldest: dict[str, tuple[Path, int]] = {}
+    newest: dict[str, tuple[Path, int]] = {}
+    for path in _collected(store):
+        for row, user in enumerate(_users_of(path)):
+            oldest.setdefault(user, (path, row))
+            newest[user] = path, row
+    wanted: dict[Path, set[int]] = {}
+    for path, row in (*oldest.values(), *newest.values()):
+        wanted.setdefault(path, set()).add(row)
+    for path, rows in wanted.items():
+        with suppress(RtrlError):
+            yield from _rows(path, rows)
+
+
+def _rows(path: Path, wanted: set[int]) -> Iterator[Sample]:
+    columns, at = ["id", "user", "sealed"], 0
+    for batch in tables.batches(path, schemas.GENERATIONS, columns, rows=1024):
+        here = sorted(row - at for row in wanted if at <= row < at + batch.num_rows)
+        for found in batch.take(here).to_pylist() if here else ():
+            yield found["user"], found["sealed"], generation_aad(found["id"])
+        at += batch.num_rows
+
+
+def _users_of(path: Path) -> list[str]:
+    """Whose the generations of a file are, in their order, by one column."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return set(pq.read_table(path, columns=["user"])["user"].unique().to_pylist())
+        users: list[str] = pq.read_table(path, columns=["user"])["user"].to_pylist()
     except (OSError, pa.ArrowException):
-        return set()
+        return []
+    return users

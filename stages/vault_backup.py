@@ -19,6 +19,7 @@ from stages.spool.segment import sync_folder
 from stages.vault import DATABASE_FILE, Vault
 from stages.vault_files import connect
 from stages.wording import count
+from stages.workspace import Workspace
 
 _Key = tuple[str, int, int]  # user, epoch, when it was made
 
@@ -60,8 +61,8 @@ def backup(root: Path, keys_dir: Path, to: Path) -> tuple[Path, int]:
 def _target(root: Path, keys_dir: Path, to: Path) -> Path:
     path = to.expanduser().absolute()
     target = path / DATABASE_FILE if path.is_dir() else path
-    inside = (root, keys_dir, keys_dir / DATABASE_FILE)  # those two may be links to another disk
-    if any(target.resolve().is_relative_to(one.resolve()) for one in inside):
+    database = keys_dir / DATABASE_FILE  # may be a link by itself
+    if Workspace(root).holds(target) or target.resolve() == database.resolve():
         raise UsageError(
             f"{target} is inside the workspace, whose backups must hold no keys",
             hint="name a file elsewhere with --to",

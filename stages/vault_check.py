@@ -92,17 +92,17 @@ def _keyless(users: Collection[str]) -> list[str]:
 
 
 def _of_other_keys(vault: Vault, samples: Iterable[Sample]) -> list[str]:
-    closed = []
+    closed = set()
     for user, sealed, aad in samples:
         try:
             vault.unseal(user, sealed, aad)
         except UserForgottenError:
             continue
         except IntegrityError:
-            closed.append(user)
+            closed.add(user)
     if not closed:
         return []
-    return [f"vault: not the keys under which the oldest records were sealed, of {_named(sorted(closed))}"]
+    return [f"vault: not the keys under which records were sealed, of {_named(sorted(closed))}"]
 
 
 def _reading(database: Path) -> sqlite3.Connection:

@@ -110,6 +110,11 @@ class Workspace:
             if folder.is_dir():
                 private(folder)
 
+    def holds(self, path: Path) -> bool:
+        """Whether a path lies in the workspace, also where one of its folders is a link to another disk."""
+        target = path.resolve()
+        return any(target.is_relative_to(one.resolve()) for one in (self.root, *self.root.iterdir()))
+
     @cached_property
     def settings(self) -> Settings:
         """Settings resolved from file < environment < overrides. Raises UsageError (exit 2)."""

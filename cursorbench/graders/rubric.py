@@ -23,7 +23,7 @@ import msgspec
 
 from cursorbench import votes
 from cursorbench.errors import InputMissingError, UsageError
-from cursorbench.redaction import redact
+from cursorbench.redaction import redact, visible
 
 if TYPE_CHECKING:
     import httpx
@@ -96,10 +96,10 @@ def read_rubric(path: Path) -> Rubric:
 
 
 def messages(instruction: str, diff: str, criteria: Sequence[str]) -> list[dict[str, str]]:
-    """What the model is asked; redacted, and cut where a diff is very long."""
+    """What the model is asked; redacted as people see it, and cut where a diff is very long."""
     texts = {
-        "request": redact(instruction).text,
-        "diff": redact(diff).text[:MAX_DIFF],
+        "request": redact(visible(instruction)).text,
+        "diff": redact(visible(diff)).text[:MAX_DIFF],
         "criteria": {str(number): text for number, text in enumerate(criteria, 1)},
     }
     said = json.dumps(texts, ensure_ascii=False, indent=1)

@@ -20,13 +20,30 @@ _STRONG = (  # whatever is assigned to these is secret
 )
 _WEAK = (
     r"(?:api|access|auth|secret|private|signing|encryption|account|master|client|service|shared)"
-    r"[_.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
+    r"[ _.-]?(?:key|token|hash)s?|access[_-]?key[_-]?id|tokens?|credentials?|bearer"
 )
 _NAME = rf"(?i:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))"
-_TAIL = r"(?i:[_-](?:key|value|hash|base64|b64|[0-9]{1,2}|dev|test|prod|staging|live)){0,2}"
+_TAIL = r"(?i:[_-](?:key|value|hash|base|base64|b64|[0-9]{1,2}|dev|test|prod|staging|live)){0,2}"
+_ESCAPES = r"\\{0,7}"  # before a quote: JSON in JSON in JSON has seven
+_BLANKS = r"[ \t\xa0]{0,4}"
+_IS = r"(?:=>|:=|=(?!=)|:(?!:)|[：＝])"
+_IN_WORDS = r"[\w@#!%^*?~-]"  # on both sides of a quote that ends nothing
+_QUOTED = (  # up to the quote that began it, over those that are escaped or of another kind
+    r"(?:(?:String::from\(|[bruf]{0,2})(?P<escape>\\{1,7})?(?P<quote>[\"'`]{3}|[\"'`]))(?P<quoted>(?:[^\"'`\n\\]"
+    rf"|(?<={_IN_WORDS})(?!(?P=quote))[\"'`](?={_IN_WORDS})"
+    r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
+)
+_TYPED = (  # password: str = "..."; of Go, C, Rust too
+    r"(?:\??[ ]?:[ ]?[&A-Za-z_][\w.\[\]|, ]{0,40}+|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
+)
 _ASSIGNED = re.compile(
-    _NAME + _TAIL + r"(?P<close>\\{0,3}[\"'`]?\]?)(?P<colon>[ \t]{0,4}(?:(?:=>|:=|=(?!=)|:(?!:))[ \t]{0,4}))"
-    r"(?:(?P<open>[bruf]{0,2}\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]{0,4096}+)|(?P<bare>[^\s\"'`,;&<>|(){}\\]{4,4096}+))"
+    rf"{_NAME}{_TAIL}(?:(?P<typed>{_TYPED})|{_ESCAPES}[\"'`]?\]?(?P<colon>{_BLANKS}{_IS}{_BLANKS}))"
+    rf"(?:{_QUOTED}|(?(typed)(?!)|(?P<bare>[^\s\"'`,;&<>|(){{}}\\]{{4,4096}}+)))"
+)
+_DEFINED = re.compile(rf"#[ ]?define[ \t]{{1,8}}\w{{0,64}}?{_NAME}{_TAIL}[ \t]{{1,40}}{_QUOTED}")
+_ENCODED = re.compile(  # as in a URL or a form
+    rf"{_NAME}{_TAIL}(?:%2[27])?(?:%20|\+){{0,2}}%3[ADad](?:%20|\+){{0,2}}(?:%2[27])?"
+    r"(?P<value>(?:[^\s\"'`&;<>,%\\]|%(?!2[267C]|3B|7D|0[AD]|2c|3b|7d|0[ad])[0-9A-Fa-f]{2}){4,512}+)"
 )
 _FLAG = re.compile(
     rf"(?<![\w-])--?(?i:[a-z0-9]{{0,20}}[_-])?{_NAME}(?:=|[ \t]{{1,4}})(?:\\?[\"'])?"
@@ -61,36 +78,97 @@ _PLACE = (
 )
 _PART = r"[ ]?[\w ]{1,40}=[^;\n\"'\\]{0,128}"
 _COMMAND = r"[^\n|;&\"`\\]{0,160}?[ \t]"
-_KNOWN_PLACES = tuple(  # where a password stands without a name right before it
-    re.compile(f"(?i:{before})(?P<value>{value}){after}")
-    for before, value, after in (
+_KNOWN_PLACES = tuple(  # where a password stands without a name right before it; a word that is always there
+    (word, re.compile(f"(?i:{before})(?P<value>{value}){after}"))
+    for word, before, value, after in (
         (
+            "machine",
             rf"\bmachine{_GAP}\S{{1,128}}{_GAP}login{_GAP}\S{{1,128}}{_GAP}password{_GAP}",
             r"[^\s\\\"']{1,256}+",
             "",
         ),
         (
+            "=",
             rf"\b{_PLACE}=[^;\n\"'\\]{{1,128}};(?:{_PART};){{0,8}}[ ]?(?:pwd|password)=",
             r"[^;\s\"'\\]{1,128}+",
             "",
         ),
-        (r"\b(?:pwd|password)=", r"[^;\s\"'\\]{1,128}+", rf"(?=;[ ]?(?i:{_PLACE})=)"),
-        (rf"<[\w:.-]{{0,40}}(?:{_STRONG}|{_WEAK})>", r"[^<>\s]{4,512}+", "(?=</)"),
-        (r"\bsshpass[ \t]{1,4}-p[ \t]{0,4}[\"']?", r"[^\s\"'\\$]{3,128}+", ""),
+        ("=", r"\b(?:pwd|password)=", r"[^;\s\"'\\]{1,128}+", rf"(?=;[ ]?(?i:{_PLACE})=)"),
+        (  # of Kubernetes and the like: a name and its value, each by itself
+            "value",
+            rf"\bname{_ESCAPES}[\"']?[ ]?:[ ]?{_ESCAPES}[\"']?[\w.-]{{0,64}}?(?:{_STRONG}){_TAIL}"
+            rf"{_ESCAPES}[\"']?,?(?:\s|\\{{1,7}}[nrt]){{0,20}}{_ESCAPES}[\"']?value{_ESCAPES}[\"']?[ ]?:[ ]?"
+            rf"{_ESCAPES}[\"']",
+            r"[^\s\"'\\]{4,256}+",
+            "",
+        ),
         (
+            "value:",
+            rf"\bname:[ ]{{1,4}}[\w.-]{{0,64}}?(?:{_STRONG}){_TAIL}(?:\s|\\{{1,7}}[nrt]){{1,20}}value:[ ]",
+            r"[^\s\"'\\]{4,256}+",
+            "",
+        ),
+        (
+            "value=",
+            rf"\b(?:key|name)=[\"'][\w.:-]{{0,64}}?(?:{_STRONG}){_TAIL}[\"']\s{{1,8}}value=[\"']",
+            r"[^\s\"'<>]{4,256}+",
+            "",
+        ),
+        (
+            "define(",
+            rf"\bdefine\([ ]?[\"']\w{{0,64}}?(?:{_STRONG}){_TAIL}[\"'],[ ]{{0,4}}[\"']",
+            r"[^\"'\n]{4,256}+",
+            "",
+        ),
+        (
+            "identified",
+            r"\bidentified[ ]{1,4}(?:with[ ]{1,4}\w{1,64}[ ]{1,4})?by[ ]{1,4}[\"']",
+            r"[^\"'\n]{3,128}+",
+            "",
+        ),
+        ("password", r"\b(?:with|role|user)[ ][^\n;'\"]{0,80}?\bpassword[ ]{1,4}'", r"[^'\n]{3,128}+", ""),
+        (
+            "securestring",
+            r"\bConvertTo-SecureString[ ]{1,4}(?:-String[ ]{1,4})?[\"']",
+            r"[^\"'\n$]{3,128}+",
+            "",
+        ),
+        ("pass:", r"(?<![\w-])-pass(?:in|out)?[ ]{1,4}[\"']?pass:", r"[^\s\"'$]{3,128}+", ""),
+        (
+            "pass",
+            r"(?<![\w-])-(?:store|key|src|dest|dst)pass[ ]{1,4}[\"']?",
+            r"[^\s\"'\\$-][^\s\"'\\]{2,128}+",
+            "",
+        ),
+        ("</", rf"<[\w:.-]{{0,40}}(?:{_STRONG}|{_WEAK})>", r"[^<>\s]{4,512}+", "(?=</)"),
+        ("sshpass", r"\bsshpass[ \t]{1,4}-p[ \t]{0,4}[\"']?", r"[^\s\"'\\$]{3,128}+", ""),
+        (
+            "-p",
             rf"\b(?:mysql(?:dump|admin|import|show)?|mariadb(?:-dump)?)\b{_COMMAND}-p[\"']?",
             r"[^\s\"'\\$=]{3,128}+",
             "",
         ),
-        (rf"\bdocker[ ]login\b{_COMMAND}-p[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
-        (rf"\bredis-cli\b{_COMMAND}-a[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
-        (r"(?:^|[\n\r]|\\n)[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,4}[\"']?", r"[^\s\"'\\]{3,128}+", ""),
         (
+            "docker",
+            rf"\bdocker[ ]login\b{_COMMAND}-p[ \t]{{1,4}}[\"']?",
+            r"[^\s\"'\\$-][^\s\"'\\]{2,128}+",
+            "",
+        ),
+        ("redis-cli", rf"\bredis-cli\b{_COMMAND}-a[ \t]{{1,4}}[\"']?", r"[^\s\"'\\$-][^\s\"'\\]{2,128}+", ""),
+        (
+            "",
+            r"(?:^|[\n\r]|\\n)[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,4}[\"']?",
+            r"[^\s\"'\\]{3,128}+",
+            "",
+        ),
+        (
+            "",
             r"\bX-Amz-(?:Signature|Security-Token)(?:=|%3D)|[?&;]sig(?:nature)?=",
             r"[A-Za-z0-9%+/_=-]{20,4096}+",
             "",
         ),
         (
+            "cookie",
             r"\b(?:set-)?cookie[\"']?[ \t]{0,4}[:,][ \t]{0,4}[\"'`]?",
             r"[\w.%-]{1,64}=[^\n\r\"'`\\]{8,4096}+",
             "",
@@ -119,8 +197,9 @@ def credentials(text: str) -> Iterator[Span]:
             words = pattern is _FLAG and not match["strong"] and not _mixed(value)
             if not _REFERENCE.match(value) and not words and (pattern is not _HEADER or _mixed(value)):
                 yield _span(match, "value")
-    for pattern in _KNOWN_PLACES:
-        for match in pattern.finditer(text):
+    lowered = text.lower()
+    for word, pattern in _KNOWN_PLACES:
+        for match in pattern.finditer(text) if word in lowered else ():
             if not _REFERENCE.match(match["value"]):
                 yield _span(match, "value")
     for match in _AUTH.finditer(text):
@@ -136,6 +215,13 @@ def _assigned(text: str) -> Iterator[Span]:
                 yield _span(match, "quoted")
         elif _bare_is_secret(match, text):
             yield _span(match, "bare")
+    for match in _DEFINED.finditer(text):
+        if _quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
+            yield _span(match, "quoted")
+    for match in _ENCODED.finditer(text) if "%3" in text else ():
+        value = match["value"]
+        if not _REFERENCE.match(value) and (match["strong"] or (len(value) >= 8 and _mixed(value))):
+            yield _span(match, "value")
 
 
 def _quoted_is_secret(value: str, *, strong: bool) -> bool:

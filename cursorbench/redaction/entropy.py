@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from cursorbench.redaction.spans import Span
 
 _RUN = re.compile(r"[A-Za-z0-9+/_=-]+")
-_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z")
+_HEX = re.compile(r"(?:0x[0-9a-fA-F]+|[0-9a-f]+|[0-9A-F]+)\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PUBLIC = re.compile(
     r"(?:sha(?:1|224|256|384|512)[-_:=/]|AAAA[BCE][0-9A-Za-z]|nix/store|diff-[0-9a-f]{32}|(?:srvtoolu|toolu|call|msgs?|req|chatcmpl|cmpl"

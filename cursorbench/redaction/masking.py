@@ -95,10 +95,14 @@ def findings(text: str) -> list[tuple[int, int, Kind]]:
         spans = list(_free(text))
         if not spans:
             break
-        for span in reversed(spans):
+        next_starts, next_ends, at = list[int](), list[int](), 0
+        for span in spans:
             start, end, size = starts[span.start], ends[span.end - 1], len(mask(span.kind))
             found.append(Span(start, end, span.kind, start))
-            starts[span.start : span.end], ends[span.start : span.end] = [start] * size, [end] * size
+            next_starts += [*starts[at : span.start], *[start] * size]
+            next_ends += [*ends[at : span.start], *[end] * size]
+            at = span.end
+        starts, ends = [*next_starts, *starts[at:]], [*next_ends, *ends[at:]]
         text = _masked(text, spans)
     return [(span.start, span.end, span.kind) for span in _merged(found)]
 

@@ -9,7 +9,8 @@ from cursorbench.redaction.spans import Span
 
 _DOMAIN = re.compile(r"(?:@|%40)(?P<domain>(?:\w[\w-]{0,62}\.){1,8}(?!\d)\w[\w-]{1,23})(?![\w-])")
 _LOCAL = re.compile(r"[\w.+%-]{1,64}\Z")
-_VERSION = re.compile(r"\d+\.\d")  # package@1.2.3-rc.next
+_VERSION = re.compile(r"\d+\.\d|\dx\.(?:avif|gif|jpe?g|png|svg|webp)\Z")  # package@1.2.3-rc.next, logo@2x.png
+_CALLED = re.compile(r"(?:\.\w{1,64}){0,8}\(")  # a product of matrices: q@k.transpose(-2, -1)
 _NO_PERSON = frozenset({"git", "hg", "svn", "bzr", "noreply", "no-reply", "donotreply"})  # as git@github.com
 
 _CHARACTER = r"[^\s/\\:*?\"'<>|\[\](){},;`$&]"
@@ -68,7 +69,7 @@ _NOBODY = frozenset({"shared", "public", "default", "default user", "all users",
 def emails(text: str) -> Iterator[Span]:
     """Addresses. The part before the @ is looked for backwards from it, so that the time is linear."""
     for match in _DOMAIN.finditer(text):
-        if _VERSION.match(match["domain"]):
+        if _VERSION.match(match["domain"]) or _CALLED.match(text, match.end()):
             continue
         start = match.start()
         local = _LOCAL.search(text[max(0, start - 64) : start])

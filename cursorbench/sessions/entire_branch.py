@@ -16,11 +16,11 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from cursorbench.errors import InputMissingError
+from cursorbench.scratch import scratch
 from cursorbench.sessions import entire
 from cursorbench.sessions.items import Place, Quarantined, Read
 from cursorbench.sessions.reading import milliseconds
@@ -74,9 +74,9 @@ def _folder(
     committed: dict[str, list[entire.CodeCommit]],
     seen: Seen,
 ) -> Iterator[Read]:
-    with TemporaryDirectory(prefix="rtrl-entire-") as folder:
+    with scratch("rtrl-entire-") as folder:
         for file, blob in files.items():
-            with Path(folder, file).open("wb") as copy:
+            with (folder / file).open("wb") as copy:
                 command = [*_command(repository), "cat-file", "blob", blob]
                 done = subprocess.run(
                     command, stdout=copy, stderr=subprocess.DEVNULL, env=_environment(), check=False
@@ -84,7 +84,7 @@ def _folder(
             if done.returncode:
                 files[file] = ""  # a name without content: the transcript is not here, but there is one
                 yield Quarantined(Place(f"{name}/{file}"), "the file's object is missing")
-        for path in (Path(folder, file) for file, blob in files.items() if blob):
+        for path in (folder / file for file, blob in files.items() if blob):
             for item in entire.read(path, seen, committed):
                 place = Place(f"{name}/{path.name}", item.place.line)
                 yield msgspec.structs.replace(item, place=place)

@@ -6,14 +6,11 @@ same harness, the same folder. Carries no answers itself.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +18,7 @@ from cursorbench.harness.loop import AgentLoop
 from cursorbench.harness.toolbox import Toolbox
 from cursorbench.harness.tools import SMALL_TOOLS
 from cursorbench.harness.workplace import Folder
+from cursorbench.scratch import scratch as temporary
 from evals.population.intents import Kind
 from evals.population.people import SYSTEM, Case, message
 from evals.population.reactions import Reaction, react
@@ -28,7 +26,6 @@ from evals.population.reactions import Reaction, react
 MAX_TOKENS = 96  # of one model call: an edit of a small file is 30, and a ramble should end
 
 _FOLDER = "rtrl-people-"
-_FRESH_S = 60  # so young a folder may be one that is not locked yet
 
 
 @dataclass(frozen=True)
@@ -72,36 +69,10 @@ def begin(case: Case, root: Path, temperature: float | None = None) -> Episode:
 
 @contextmanager
 def scratch(place: Path | None = None) -> Iterator[Path]:
-    """A folder for the folders, in memory where the machine has such a place.
-
-    Killed, a process leaves its folder there. Each folder is locked (`flock`) by who uses it, so whoever
-    makes the next one removes those of the dead.
-    """
+    """A folder for the folders, in memory where the machine has such a place; see `cursorbench.scratch`."""
     shared = Path("/dev/shm")
-    place = place or (shared if shared.is_dir() else Path(tempfile.gettempdir()))
-    _sweep(place)
-    with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=place) as folder, _locked(Path(folder)):
-        yield Path(folder)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Raises BlockingIOError when somebody else has it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _sweep(place: Path) -> None:
-    for folder in place.glob(f"{_FOLDER}*"):
-        with suppress(OSError):  # another user's, or somebody uses it or removes it at this moment
-            about = folder.lstat()
-            if about.st_uid == os.getuid() and time.time() - about.st_mtime > _FRESH_S:
-                with _locked(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
+    with temporary(_FOLDER, place or (shared if shared.is_dir() else None)) as folder:
+        yield folder
 
 
 def _kind(case: Case) -> Kind:

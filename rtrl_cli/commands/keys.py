@@ -47,6 +47,8 @@ Burst = Annotated[
     ),
 ]
 
+_LONGEST = 87_600  # hours; ten years
+
 
 def _rate(text: str) -> float | None:
     """What `--rate` says. Raises UsageError."""
@@ -170,7 +172,10 @@ def change(
 def rotate(
     name: Name,
     keep_old: Annotated[
-        float, typer.Option("--keep-old", min=0, metavar="HOURS", help="So long the old secret is taken too.")
+        float,
+        typer.Option(
+            "--keep-old", min=0, max=_LONGEST, metavar="HOURS", help="So long the old secret is taken too."
+        ),
     ] = 24.0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,

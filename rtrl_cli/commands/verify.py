@@ -61,7 +61,7 @@ def command(
         result = verify(store, chosen.value, progress, seed=drawn_by)
         spool = verify_spool(found.spool_dir, deep=deep)
         received, damaged = verify_inbox(found.inbox_dir, deep=deep)
-        vault = _check_keys(found, store, deep=deep)
+        vault = _check_keys(found, store, chosen)
     older = [f"{problem}; {WAY_OUT}" for problem in [problem_of(store, found.spool_dir)] if problem]
     problems = [*result.problems, *spool.problems, *older, *damaged, *vault.problems]
     metrics: dict[str, Any] = {
@@ -93,13 +93,14 @@ def _of_the_day() -> int:
     return datetime.now(UTC).toordinal()
 
 
-def _check_keys(workspace: Workspace, store: Store, *, deep: bool) -> VaultCheck:
+def _check_keys(workspace: Workspace, store: Store, depth: Depth) -> VaultCheck:
     """After all else that is checked: what is sealed while this runs has a key by now."""
     from stages.sealed_users import samples, sealed_users
     from stages.vault_check import check_vault
 
+    deep = depth is not Depth.present
     users = sealed_users(workspace, store, deep=deep)
-    opened = samples(workspace.spool_dir) if deep else ()
+    opened = samples(workspace, store, everywhere=depth is Depth.full) if deep else ()
     return check_vault(workspace.keys_dir, deep=deep, sealed_for=users, samples=opened)
 
 

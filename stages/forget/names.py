@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import sqlite3
+import unicodedata
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,14 +65,14 @@ def living_epochs(workspace: Workspace) -> dict[str, int]:
 
 def alike(workspace: Workspace, user: str, names: set[str]) -> list[str]:
     """Other names that the same person may have, best first: as far as spelling and API keys tell."""
-    wanted = user.casefold().strip()
+    wanted = _bare(user)
     spelled = [
         name
         for name in sorted(names - {user})
-        if wanted in name.casefold() or (len(name) >= 3 and name.casefold() in wanted)
+        if wanted in _bare(name) or (len(name) >= 3 and _bare(name) in wanted)
     ]
     close = difflib.get_close_matches(user, sorted(names - {user} - set(spelled)), n=3, cutoff=0.8)
-    keys = {key.id for key in _api_keys(workspace) if key.name.casefold() == wanted}
+    keys = {key.id for key in _api_keys(workspace) if _bare(key.name) == wanted}
     return [*sorted(keys & names - {user}), *(n for n in spelled if n not in keys), *close][:MOST_ALIKE]
 
 
@@ -79,15 +80,16 @@ def waiting(workspace: Workspace, user: str) -> tuple[list[str], int]:
     """Events that wait for a generation nobody recorded yet: whose they are, only the API key tells.
 
     Returns:
-        The vault's names of those that are this user's for sure (the generation is the user's, or no one
-        else ever came through the API key); and how many more waiting events came through keys that the
-        user shares with others.
+        The vault's names of those that are this user's for sure (the generation is the user's, or the API
+        key is not shared and no one else is known to have come through it); and how many more waiting
+        events came through keys that the user may share with others. The spool forgets who came long ago.
     """
     index = workspace.spool_dir / SPOOL_INDEX
     owner = "SELECT DISTINCT user FROM generations WHERE key_id = ?"
     mine = {row[0] for row in _rows(index, "SELECT DISTINCT key_id FROM generations WHERE user = ?", (user,))}
     mine.add(user)
-    alone = {key for key in mine if {row[0] for row in _rows(index, owner, (key,))} <= {user}}
+    shared_keys = {key.id for key in _api_keys(workspace) if key.shared}
+    alone = {key for key in mine - shared_keys if {row[0] for row in _rows(index, owner, (key,))} <= {user}}
     certain: set[str] = set()
     shared = 0
     query = "SELECT key_id, generation_id FROM events WHERE state = 'pending'"
@@ -109,6 +111,12 @@ def recorded(workspace: Workspace, user: str) -> int:
     query = "SELECT count(*) FROM generations WHERE user = ?"
     rows = _rows(workspace.spool_dir / SPOOL_INDEX, query, (user,))
     return int(rows[0][0]) if rows else 0
+
+
+def _bare(name: str) -> str:
+    """Without case, accents and forms: some machines write an é as one character, others as two."""
+    letters = unicodedata.normalize("NFKD", name).casefold().strip()
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def _api_keys(workspace: Workspace) -> list[ApiKey]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stages import routing
@@ -32,7 +33,7 @@ from stages.gateway.served import Checkpoint
 from stages.gateway.times import now_ms
 from stages.gateway.tools import Answer
 from stages.gateway.turns import defect_of, spans_of
-from stages.records import GROUP, POPULATION, Generation
+from stages.records import GROUP, POPULATION, Generation, Sampling
 from stages.spool import SpoolFullError, SpoolWriter, Tokens
 from stages.spool.chains import Ids, Logprobs
 from stages.vault import Vault
@@ -188,7 +189,7 @@ class Recorder:
             arm=call.arm.served.arm,
             deployment=call.checkpoint.deployment,
             api=request.api,
-            sampling=request.sampling,
+            sampling=_numbers(request.sampling) if who.no_train else request.sampling,
             spans=spans,
             finish_reason=sampled.finish_reason,
             prompt_tokens=len(tokens.prompt),
@@ -229,6 +230,11 @@ class Recorder:
         else:
             episode = f"{session}/{call.id}"
         return session, episode, self._episodes.ordinal(episode, messages)
+
+
+def _numbers(sampling: Sampling) -> Sampling:
+    """What is kept of a no-train request's: stop strings, a grammar and names of fields are content."""
+    return msgspec.structs.replace(sampling, stop=(), grammar="", unknown=())
 
 
 def _arrays(sampled: Sampled) -> Tokens:

@@ -81,6 +81,18 @@ class Inbox:
         """Users for whom batches are sealed; nothing is opened."""
         return {found.batch.user for found in self._found(LAST, Left())}
 
+    def ends(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """(user, sealed lines, associated data) of the oldest and of the newest batch of each user."""
+        oldest: dict[str, _Found] = {}
+        newest: dict[str, _Found] = {}
+        for found in self._found(LAST, Left()):
+            oldest.setdefault(found.batch.user, found)
+            newest[found.batch.user] = found
+        for found in (*oldest.values(), *newest.values()):
+            if (frame := segment.read_frame(self._folder, found.segment, found.offset)) is not None:
+                batch, sealed = records.unpack(frame.body)
+                yield batch.user, sealed, records.aad(batch.id)
+
     def logs(self, vault: Vault, last: int, left: Left) -> Iterator[tuple[str, MemoryLog, Sender]]:
         """(kind, log, whose) of each sender's records of a kind, in the order in which they came.
 

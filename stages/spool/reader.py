@@ -140,10 +140,14 @@ class Spool:
         """A reader of payloads that puts full prompts together; keep it for a whole pass."""
         return ChainReader(vault, self.record)
 
-    def oldest(self) -> dict[str, str]:
-        """By user, the id of the oldest generation that has content (no-train ones have none)."""
-        query = "SELECT user, id, min(seq) FROM generations WHERE plain = 0 GROUP BY user"
-        return {user: generation_id for user, generation_id, _ in self._index.rows(query)}
+    def users(self) -> set[str]:
+        """Users of generations that have content (no-train ones have none)."""
+        return {row[0] for row in self._index.rows("SELECT DISTINCT user FROM generations WHERE plain = 0")}
+
+    def ends(self) -> list[str]:
+        """Of each of these users the ids of the oldest such generation and of the newest."""
+        query = "SELECT id, {}(seq) FROM generations WHERE plain = 0 GROUP BY user"
+        return list({row[0]: None for end in ("min", "max") for row in self._index.rows(query.format(end))})
 
     def segments(self) -> list[SegmentRow]:
         """The segments that are there, oldest first."""

@@ -118,3 +118,14 @@ def test_an_old_secret_ends_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     assert keys.identify(first) is not None
     monkeypatch.setattr("stages.gateway.keys._now", lambda: "2999-01-01T00:00:00+00:00")
     assert keys.identify(first) is None
+
+
+def test_an_old_secret_is_not_kept_for_longer_than_there_are_dates(tmp_path: Path) -> None:
+    """`--keep-old inf` was a bug of rtrl, exit 1."""
+    workspace = Workspace.create(tmp_path / "w", "")
+    first = ApiKeys.create(workspace.keys_dir, "ide")
+    for hours in ("inf", "1e12"):
+        code, document, _ = rtrl(workspace, "rotate", "ide", "--keep-old", hours)
+        assert (code, document["error"]["kind"]) == (2, "usage")  # type: ignore[index]
+    (key,) = ApiKeys.listed(workspace.keys_dir)
+    assert (key.old_sha256, ApiKeys.open(workspace.keys_dir).identify(first)) == ("", key)

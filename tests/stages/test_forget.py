@@ -188,6 +188,20 @@ def test_names_are_exact_and_those_alike_are_shown(world: World) -> None:
     assert not world.vault.forgotten("eve2")
 
 
+def test_a_name_in_another_form_of_unicode_is_shown(world: World) -> None:
+    """A Mac's file system writes an é as two characters; a person types one, or none."""
+    recorded = "Jose\u0301"
+    episode(world, recorded, "e", 0)
+    world.writer.flush()
+    for typed in ("Jos\u00e9", "jose", "\uff2aos\u00e9"):
+        with pytest.raises(UnknownUserError) as caught:
+            forgotten(world, typed)
+        assert repr(recorded) in caught.value.hint, typed
+    episode(world, "Jos\u00e9", "f", 0)
+    world.writer.flush()
+    assert forgotten(world, "Jos\u00e9").alike == (recorded,)
+
+
 def test_waiting_events_of_a_shared_key_are_told_not_destroyed(world: World) -> None:
     used(world)
     world.generation("g-x", "e-x", HOUR, user="bob", key_id="key-eve", session="s-bob")
@@ -195,6 +209,21 @@ def test_waiting_events_of_a_shared_key_are_told_not_destroyed(world: World) -> 
     result = forgotten(world)
     assert (result.destroyed, result.waiting, result.waiting_shared) == (1, 0, 1)
     assert not world.vault.forgotten(pending_user("not-there-yet"))
+
+
+def test_of_a_shared_key_nobody_is_alone_whatever_the_spool_has_left(world: World) -> None:
+    """Once gc had deleted what Ben had done, his waiting event went with Eve's key."""
+    ApiKeys.create(world.workspace.keys_dir, "team", shared=True)
+    ApiKeys.create(world.workspace.keys_dir, "hers")
+    team, hers = (key.id for key in ApiKeys.listed(world.workspace.keys_dir))
+    for n, key in enumerate((team, hers)):
+        world.generation(f"g{n}", f"e{n}", n, user="eve", key_id=key, session=f"s{n}")
+        world.event(f"next-{n}", "user_message", 50, key=key, text="words")
+    world.writer.flush()
+    result = forgotten(world)
+    assert (result.waiting, result.waiting_shared) == (1, 1)
+    assert world.vault.forgotten(pending_user("next-1"))
+    assert not world.vault.forgotten(pending_user("next-0"))
 
 
 def test_a_no_train_user_is_known_and_nothing_is_sealed(world: World) -> None:

@@ -106,6 +106,19 @@ def test_no_copy_goes_into_the_workspace_or_over_another_file(workspace: Workspa
     assert {path.name for path in tmp_path.iterdir()} == {"ws", "safe", "letter.txt"}
 
 
+def test_keys_are_not_copied_among_data_that_lie_on_another_disk(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """A backup of that disk would have held data and keys."""
+    Vault.create(workspace.keys_dir).close()
+    disk = tmp_path / "disk"
+    workspace.spool_dir.rename(disk)
+    workspace.spool_dir.symlink_to(disk)
+    for to in (disk, disk / "copy.db"):
+        with pytest.raises(UsageError, match="inside the workspace"):
+            backup(workspace.root, workspace.keys_dir, to)
+
+
 @pytest.mark.parametrize("linked", ["keys", f"keys/{DATABASE_FILE}"])
 def test_keys_on_another_disk_are_not_replaced_by_their_copy(
     workspace: Workspace, tmp_path: Path, linked: str

@@ -148,7 +148,7 @@ def _target(workspace: Workspace, experience: Artifact, layout: str, out: Path |
     root = workspace.root.resolve()
     default = root.parent / f"{root.name}-{experience.ref.replace('@', '-')}-{layout}"
     folder = (out or default).expanduser().absolute()
-    if folder.resolve().is_relative_to(root):
+    if workspace.holds(folder):
         raise UsageError(
             f"{folder} is inside the workspace, whose backups must hold nothing unsealed",
             hint="name a folder elsewhere with --out",

@@ -37,6 +37,14 @@ def test_the_majority_decides_and_is_kept(tmp_path: Path) -> None:
     assert len(seen) == 3
 
 
+def test_a_key_that_an_invisible_character_splits_is_not_sent() -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    for split in ("\u200b", "\u00ad", "\x1b[m"):
+        text = f"+{key[:9]}{split}{key[9:]}\n"
+        asked = messages(text, text, RUBRIC.criteria)[1]["content"]
+        assert asked.count("+[redacted:api_key]") == 2, split
+
+
 def test_no_majority_is_no_grade(tmp_path: Path) -> None:
     found = grade({"t": ("add it", DIFF)}, RUBRIC, tmp_path, {}, transport(["nice"], []))
     assert (found["t"].met, found["t"].reason, found["t"].share) == ((), "unclear", None)

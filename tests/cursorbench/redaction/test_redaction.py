@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cursorbench.redaction import KINDS, Redactor, mask, redact
+from cursorbench.redaction import KINDS, Redactor, findings, mask, redact, visible
 
 BODY = "MIIEowIBAAKCAQEA7bq8fS0m2kQ9vXrT1yZ3" * 3
 KEY = "9fK2mQ7xT4vB8nZ1pL5wR3cY6"
 LINE = "MIIEowIBAAKCAQEA7bq8fS0m2kQ9vXrT1yZ3" + "q8fS0m2kQ9vXrT1yZ3aB+cD/eF9g"
 LOGIN = base64.b64encode(b"bob:s3cret").decode()
+UUID = "3f9a1c7b-e204-4d85-8a1b-2c3d4e5f6071"
 VENDOR = {
     "anthropic": "sk-ant-api03-" + "Ab3-_xY9" * 6,
     "openai": "sk-proj-" + "aB3dE6gH9" * 5,
@@ -46,12 +47,59 @@ VENDOR = {
     "resend": "re_" + "abcdEFGH" + "_" + "ijklmnopQRSTUVWX1234yzab",
     "paypal": "access_token" + "$production$" + "a1b2c3d4e5f6g7h8" + "$" + "a1b2c3d4" * 4,
     "1password": "ops_" + "eyJzaWduSW5BZGRyZXNz" * 12,
+    "hubspot": "pat-" + f"na1-{UUID}",
+    "launchdarkly": "sdk-" + UUID,
+    "plaid": "access-" + f"production-{UUID}",
+    "heroku": "HRKU-" + UUID,
+    "heroku, as it is now": "HRKU-" + "AA" + "aB3dE6_H-9" * 5 + "abcdefgh",
+    "postman": "PMAK-" + "a1b2c3d4" * 3 + "-" + "a1b2c3d4" * 4 + "e5",
+    "tailscale": "tskey-" + "auth-kAbcDEF123CNTRL-" + "aB3dE6gH9jK1" * 2,
+    "firecrawl": "fc-" + "a1b2c3d4" * 4,
+    "e2b": "e2b_" + "a1b2c3d4" * 5,
+    "elevenlabs": "sk_" + "a1b2c3d4" * 6,
+    "sonarqube": "squ_" + "a1b2c3d4" * 5,
+    "sourcegraph": "sgp_" + "a1b2c3d4" * 2 + "_" + "a1b2c3d4" * 5,
+    "shippo": "shippo_" + "live_" + "a1b2c3d4" * 5,
+    "mailersend": "mlsn." + "a1b2c3d4" * 8,
+    "buildkite": "bkua_" + "a1b2c3d4" * 5,
+    "clojars": "CLOJARS_" + "a1b2c3d4e5" * 6,
+    "packagist": "packagist_" + "uut_" + "a1b2" * 17,
+    "kaggle": "KGAT_" + "a1b2c3d4" * 4,
+    "flutterwave": "FLWSECK_" + "TEST-" + "a1b2c3d4" * 4,
+    "cursor": "crsr_" + "a1b2c3d4" * 8,
+    "inngest": "signkey-" + "prod-" + "a1b2c3d4" * 8,
+    "trigger": "tr_" + "prod_" + "abcdefGHIJ" * 2,
+    "shopify": "shpua_" + "a1b2c3d4" * 4,
+    "hugging face, of an organisation": "api_" + "org_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "digitalocean spaces": "DO00" + "A1B2C3D4E5F6G7H8",
 }
+
+
+# what may stand right before a key and is no part of it: of URLs, JSON, diffs, a terminal's colours
+ESCAPES = (
+    "%3D",
+    "%22",
+    "%20",
+    r"\u0022",
+    r"\u003d",
+    "\n-",
+    r"\n-",
+    r"\u001b[32m",
+    r"\033[1;31m",
+    "[0m",
+    "[K",
+)
 
 
 @pytest.mark.parametrize("name", VENDOR)
 def test_keys_of_vendors(name: str) -> None:
-    for text in (f"use {VENDOR[name]} now", f'{{"k": "{VENDOR[name]}"}}', f"line\\n{VENDOR[name]}\\n"):
+    key = VENDOR[name]
+    for text in (
+        f"use {key} now",
+        f'{{"k": "{key}"}}',
+        f"line\\n{key}\\n",
+        *(f"x{e}{key}\n" for e in ESCAPES),
+    ):
         found = redact(text)
         assert VENDOR[name][-12:] not in found.text, text
         assert sum(found.counts.values()) == 1
@@ -76,6 +124,39 @@ def test_keys_of_vendors(name: str) -> None:
         ("mysql -u root -psesame shop", "mysql -u root -p[redacted:credential] shop"),
         ("docker login -u me -p sesame hub", "docker login -u me -p [redacted:credential] hub"),
         ("requirepass sesame", "requirepass [redacted:credential]"),
+        ('password: str = "sesame"', 'password: str = "[redacted:credential]"'),
+        ("const password?: string = 'sesame'", "const password?: string = '[redacted:credential]'"),
+        ('let password: &str = "sesame";', 'let password: &str = "[redacted:credential]";'),
+        (
+            'let password = String::from("sesame");',
+            'let password = String::from("[redacted:credential]");',
+        ),
+        ('var password string = "sesame"', 'var password string = "[redacted:credential]"'),
+        ('char password[8] = "sesame";', 'char password[8] = "[redacted:credential]";'),
+        ('#define WIFI_PASSWORD  "sesame"', '#define WIFI_PASSWORD  "[redacted:credential]"'),
+        ('password = """sesame"""', 'password = """[redacted:credential]"""'),
+        ('password = "it\'s-sesame"', 'password = "[redacted:credential]"'),
+        ('"password": "se`sa\'me"', '"password": "[redacted:credential]"'),
+        (r'{"password": "ab\"cd\\ef\u003c"}', '{"password": "[redacted:credential]"}'),
+        (r"{\"password\": \"ab\\\"cd\", \"x\": 1}", r"{\"password\": \"[redacted:credential]\", \"x\": 1}"),
+        (
+            r"\\\\\\\"password\\\\\\\": \\\\\\\"sesame\\\\\\\"",
+            r"\\\\\\\"password\\\\\\\": \\\\\\\"[redacted:credential]\\\\\\\"",
+        ),
+        ("user=bob&password%3Dsesame%21%26x", "user=bob&password%3D[redacted:credential]%26x"),
+        ("%22password%22%3A%20%22sesame%22", "%22password%22%3A%20%22[redacted:credential]%22"),
+        ("密码：sesame1", "密码：[redacted:credential]"),
+        ('{"name":"DB_PASSWORD","value":"sesame"}', '{"name":"DB_PASSWORD","value":"[redacted:credential]"}'),
+        ("- name: DB_PASSWORD\n  value: sesame\n", "- name: DB_PASSWORD\n  value: [redacted:credential]\n"),
+        ('<add key="Password" value="sesame"/>', '<add key="Password" value="[redacted:credential]"/>'),
+        ("CREATE USER a IDENTIFIED BY 'sesame';", "CREATE USER a IDENTIFIED BY '[redacted:credential]';"),
+        ("ALTER ROLE a WITH PASSWORD 'sesame';", "ALTER ROLE a WITH PASSWORD '[redacted:credential]';"),
+        ("define('DB_PASSWORD', 'sesame');", "define('DB_PASSWORD', '[redacted:credential]');"),
+        ('ConvertTo-SecureString "sesame"', 'ConvertTo-SecureString "[redacted:credential]"'),
+        ("openssl rsa -passin pass:sesame", "openssl rsa -passin pass:[redacted:credential]"),
+        ("keytool -storepass sesame", "keytool -storepass [redacted:credential]"),
+        ("SECRET_KEY_BASE=a1b2c3d4e5f6a7b8", "SECRET_KEY_BASE=[redacted:credential]"),
+        ("API key: a1b2c3d4e5f6a7b8", "API key: [redacted:credential]"),
         ("Cookie: sid=abcdef; theme=dark", "Cookie: [redacted:credential]"),
         ("k?X-Amz-Signature=8f675d8a9368db8f233a&x=1", "k?X-Amz-Signature=[redacted:credential]&x=1"),
         ("DB_PASS: w1nter", "DB_PASS: [redacted:credential]"),
@@ -161,6 +242,18 @@ def test_what_is_masked(text: str, masked: str) -> None:
     [
         "password=password",
         "mysql -p shop",
+        "def f(password: str = '', token: str = None, *, secret: Secret = Secret()) -> None:",
+        "password: string; token: string = getToken(), password: string = props.password",
+        "password: z.string().min(8), password: { type: String, required: true }",
+        '#define TOKEN_MAX 128 #define PASSWORD_FIELD "password"',
+        "name: password, value: form.value.password",
+        "env: [{name: DB_PASSWORD, valueFrom: {secretKeyRef: {name: db, key: password}}}]",
+        "- name: DB_PASSWORD\n  value: $(OTHER)\n- name: X",
+        "password%3D%24%7BPASSWORD%7D and token%3A%20yes",
+        "x = '\"password\": \"' + password + '\"'",
+        "the logo@2x.png, icons/home@3x.webp, q@k.transpose(-2, -1), h@self.attn.forward(x)",
+        "0x3f9A1c7Be204D85f6A1b2C3d4E5f6071" + "12345678",
+        f"pat-{UUID} asdk-{UUID} sdk-version task_a1b2c3d4e5f6 access-control-allow-origin sk_test_mode",
         "pwd=one;and=two",
         "<password>${DB_PASSWORD}</password>",
         "cookie: which one?",
@@ -274,6 +367,16 @@ def test_web_tokens() -> None:
     assert redact(f"cut {token[:40]}").text == f"cut {mask('jwt')}"
 
 
+def test_findings_take_time_as_the_text_is_long() -> None:
+    """What was masked was put into the middle of a list as long as the text: 720 KB took half a minute."""
+    text = "ada@corp.io " * 60_000
+    started = time.process_time()
+    found = findings(text)
+    assert time.process_time() - started < 15
+    assert [(start, end) for start, end, _ in found[:2]] == [(0, 11), (12, 23)]
+    assert found[-1][:2] == (len(text) - 12, len(text) - 1)
+
+
 def test_a_report_over_many_texts() -> None:
     redactor = Redactor()
     assert redactor("mail a@b.org and c@d.org") == "mail [redacted:email] and [redacted:email]"
@@ -384,7 +487,36 @@ HOSTILE += (
     "a8Q~",
     "re_A1",
     "xoxd-",
+    "password: a ",
+    "password: str = 'a\"b",
+    'password="\\\\',
+    "password='a\"a",
+    "#define ",
+    "#define password ",
+    "password%3D",
+    "password%3Da%20",
+    "name: password ",
+    'name="password" ',
+    "identified by ",
+    "role password ",
+    "[0m",
+    "a@b.cc.d",
 )
+
+
+@pytest.mark.parametrize("unit", ["\x1b[", "\x1b[1;", "\x1b]", "\x1b]8;;a", "\x1b[ !"])
+def test_sequences_of_a_terminal_are_found_in_linear_time(unit: str) -> None:
+    started = time.process_time()
+    visible(unit * (400_000 // len(unit)))
+    assert time.process_time() - started < 5
+
+
+def test_what_a_terminal_shows_is_what_is_looked_at() -> None:
+    """`grep --color` puts its sequences into the middle of what it found; their ends look like text."""
+    key = VENDOR["anthropic"]
+    coloured = f"\x1b[01;31m\x1b[K{key[:8]}\x1b[m\x1b[K{key[8:]}\x1b]8;;http://x\x07 ok\x1b]8;;\x1b\\"
+    assert visible(coloured) == f"{key} ok"
+    assert redact(visible(coloured)).text == "[redacted:api_key] ok"
 
 
 @pytest.mark.parametrize("unit", HOSTILE)

@@ -2,7 +2,11 @@
 
 import csv
 import json
+import os
 import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +206,41 @@ def test_the_branch_of_a_repository(repository: Path) -> None:
     message = "Make it blue\n\nEntire-Checkpoint: 0123456789ab"
     assert (commit.sha, commit.message) == (git(repository, "rev-parse", "main"), message)
     assert commit.at is not None
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from cursorbench.sessions import entire_branch
+from cursorbench.sessions.seen import Seen
+for _ in entire_branch.read_repository(Path(sys.argv[1]), Seen()):
+    print("read", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_transcripts_that_a_killed_reader_left_go_with_the_next(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lay in the clear in /tmp for ever."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    command, environment = (
+        [sys.executable, "-c", HOLDING, str(repository)],
+        os.environ | {"TMPDIR": str(place)},
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "read\n"
+        (left,) = place.iterdir()
+        os.utime(left, (time.time() - 3600,) * 2)
+        assert list(entire_branch.read_repository(repository, Seen()))
+        assert (left / "full.jsonl").is_file(), "somebody is reading it"
+        os.utime(left, (time.time() - 3600,) * 2)
+        reader.kill()
+    assert list(entire_branch.read_repository(repository, Seen()))
+    assert list(place.iterdir()) == []
 
 
 def test_the_branch_of_a_remote_and_both(repository: Path, tmp_path: Path) -> None:

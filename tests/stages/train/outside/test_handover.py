@@ -205,6 +205,11 @@ def test_folders_in_use_or_in_the_workspace_are_refused(world: TrainWorld, tmp_p
     (tmp_path / "link").symlink_to(world.workspace.root)
     with pytest.raises(UsageError, match="inside the workspace"):
         export(world, out=tmp_path / "link" / "out")
+    disk = tmp_path / "disk"  # where the spool lies; its backups must hold nothing unsealed either
+    world.workspace.spool_dir.rename(disk)
+    world.workspace.spool_dir.symlink_to(disk)
+    with pytest.raises(UsageError, match="inside the workspace"):
+        export(world, out=disk / "out")
     with pytest.raises(UsageError, match="no folder"):
         export(world, out=tmp_path / "no" / "where")
     with pytest.raises(UsageError, match="is no layout"):
