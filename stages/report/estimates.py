@@ -2,7 +2,8 @@
 
 The same numbers as `evals.stats.intervals.clustered`, which takes any labels; here users are codes and the
 sums per user are counted in numpy. Under MIN_USERS users no interval is given, so few people say nothing
-about the others; nor where it would be all that the figure can be.
+about the others; nor where it would be all that the figure can be; nor, of a mean without bounds, where no
+two users differ: nothing says then how far another one would be.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def interval(
         bounds: where the figure can lie; the interval is cut to it.
 
     Returns:
-        Ends are None under MIN_USERS users and where the data cannot say.
+        Ends are None under MIN_USERS users and where the data cannot say, as the module has it.
 
     Raises:
         ValueError: there is no case.
@@ -40,7 +41,7 @@ def interval(
     sums = np.bincount(codes, weights=linear, minlength=len(present)).astype(np.float64)
     sizes = np.bincount(codes, minlength=len(present)).astype(np.float64)
     data = ClusterSums(sums, sizes)
-    if data.clusters < MIN_USERS:
+    if data.clusters < MIN_USERS or (bounds is None and data.se == 0):
         return data.mean, None, None, data.clusters
     low, high = Inference(data, bounds).interval(LEVEL)
     if bounds is not None:

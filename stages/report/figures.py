@@ -11,7 +11,9 @@ value and says so:
 
   E: episodes with a change, U: those known to be 0 by rule.
 - `edit_rejected` needs changes that were told and stayed; refusals alone are no rate.
-- `dissatisfied_followup` needs messages or thumbs; interruptions and complaints alone are no rate.
+- `dissatisfied_followup` needs messages or thumbs; where behaviour said no each time (interruptions,
+  refusals, thumbs down, the same request again) there is no rate. A message that a model judged is one,
+  whatever it says.
 - `invalid_tool_calls` is of the tool calls whose source says whether they were valid. Broken calls alone,
   from a source that does not tell of the others, are no rate.
 """
@@ -25,7 +27,7 @@ import numpy as np
 
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.report.episodes import CALLS, LATER, TOLD_CALLS, Episodes, Floats
-from stages.report.estimates import interval
+from stages.report.estimates import MIN_USERS, interval
 
 SHARE = (0.0, 1.0)
 NONE_TOLD = "none is told"
@@ -70,8 +72,10 @@ def _reading(
     used = n > 0
     value, low, high, users = interval(y[used], n[used], episodes.user[used], bounds)
     if low is None and high is None:
-        few = f"{users} user{'s' if users > 1 else ''}: too few for an interval"
-        note = f"{note}; {few}" if note else few
+        why = f"{users} user{'s' if users > 1 else ''}: too few for an interval"
+        if bounds is None and users >= MIN_USERS:
+            why = "no two users differ: no interval"
+        note = f"{note}; {why}" if note else why
     return Reading(value, low, high, int(used.sum()), of, users, note)
 
 
@@ -127,7 +131,7 @@ def _dissatisfied(episodes: Episodes) -> Reading:
     known = ~np.isnan(value)
     if not known.any():
         return _untold("no follow-up is told", len(episodes))
-    if (value[known] >= EXPLICIT_NO).all():
+    if (value[known] == EXPLICIT_NO).all():
         return _untold(f"only complaints are told ({known.sum()})", len(episodes))
     return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, SHARE, len(episodes))
 
