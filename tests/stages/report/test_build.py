@@ -157,6 +157,26 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert alone.over_time.unit == "month"
 
 
+def test_a_teams_signals_may_be_called_as_the_report_calls_its_own_columns(world: World) -> None:
+    """Distill took them, and the report ended with "Can't unify schema with duplicate field names"."""
+    (world.workspace.root / "ours_named.py").write_text(
+        "def turns(seen):\n    return len(seen.generations)\n"
+    )
+    names = ("calls", "told_calls", "origin")
+    signals = [
+        f'[signals.{name}]\nfunction = "ours_named:turns"\nweight = 0.1\nunknown = 0.0\n' for name in names
+    ]
+    (world.workspace.root / "ours.toml").write_text(
+        'schema = "rtrl-reward/1"\nname = "ours"\n' + "".join(signals)
+    )
+    a_click(world)
+    distilled(world, "distill.spec=ours.toml")
+    found = build(world.workspace, world.store, resolve(world.store, None, "auto"))
+    assert [found.readings[name].value for name in names] == [2.0] * 3
+    assert found.readings["invalid_tool_calls"].note.startswith("0 of 1 calls")
+    assert found.best[0].reward == pytest.approx(0.6)
+
+
 def test_use_that_is_collected_again_is_told_once(world: World) -> None:
     """No candidate is deployed: each collect has all use since the beginning. Ten episodes come to the first
     three of four; of each collect the clock's own episode waits, and is ripe at the next."""
