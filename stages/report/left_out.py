@@ -5,7 +5,7 @@ Not for: deciding it (`stages/collect/plan.py`, `stages/distill/exits.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
+from stages.collect.logs.vanished import logs_of
 from stages.collect.plan import EVENT_REASONS, REASONS
 from stages.stage import Artifact
 
@@ -121,35 +122,46 @@ def _joined(rows: Sequence[Left]) -> list[Left]:
 def _collects(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
     """The interactions that they were made from, the newest first, of those that count the same use the last.
 
-    Collects for one checkpoint begin to read at one place, so a later one has counted again what the earlier
-    ones had. Their counts stay when gc has removed their bytes.
+    Collects for one checkpoint begin to read at one place, and those of the same logs read them anew, so a
+    later one has counted again what the earlier ones had. Their counts stay when gc has removed their bytes.
     """
     wanted = {digest for one in experiences for digest in one.meta["interactions"]}
     found: dict[tuple[object, ...], Artifact] = {}
     for one in store.all_of("interactions", removed=True):
         if one.digest in wanted:
-            checkpoint = one.meta.get("checkpoint")
-            rules = (one.line, checkpoint, one.meta.get("arm"), one.meta.get("max_lag"))
-            found.setdefault(rules if checkpoint else (one.digest,), one)
+            found.setdefault(_read(one), one)
     return list(found.values())
 
 
+def _read(collect: Artifact) -> tuple[object, ...]:
+    """What a collect read, and by which rules."""
+    meta = collect.meta
+    if checkpoint := meta.get("checkpoint"):
+        return collect.line, checkpoint, meta.get("arm"), meta.get("max_lag")
+    return (collect.line, *logs_of(meta["source"])) if meta.get("source") else (collect.digest,)
+
+
 def _metas(collects: Sequence[Artifact]) -> list[Mapping[str, Any]]:
-    """What each of them counts, the newest first; what waited at an earlier one, the next met again."""
+    """What each of them counts, the newest first.
+
+    What waited at an earlier one, the next met again. What a later one found trained on is of the earlier
+    ones, which are in the report, but for what the oldest found so.
+    """
+    whose = [(one.line, one.meta.get("arm")) for one in collects]
     found: list[Mapping[str, Any]] = []
-    met: set[tuple[object, ...]] = set()
-    for one in collects:
-        meta, whose = one.meta, (one.line, one.meta.get("arm"))
-        if meta.get("checkpoint") and whose in met:
+    for n, one in enumerate(collects):
+        meta = one.meta
+        if meta.get("checkpoint"):
+            again = {"immature"} if whose[n] in whose[:n] else set()
+            again |= {"consumed"} if whose[n] in whose[n + 1 :] else set()
             names = ("left_behind", "events_left_behind")
-            meta = {**meta, **{name: _without(meta.get(name), "immature") for name in names}}
+            meta = {**meta, **{name: _without(meta.get(name), again) for name in names}}
         found.append(meta)
-        met.add(whose)
     return found
 
 
-def _without(counts: Mapping[str, int] | None, name: str) -> dict[str, int]:
-    return {key: n for key, n in (counts or {}).items() if key != name}
+def _without(counts: Mapping[str, int] | None, names: Set[str]) -> dict[str, int]:
+    return {key: n for key, n in (counts or {}).items() if key not in names}
 
 
 def _of_collect(meta: Mapping[str, Any]) -> list[Left]:

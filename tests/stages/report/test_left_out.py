@@ -133,15 +133,16 @@ def test_of_several_collects_what_they_counted_together(experience: Artifact, tm
 
 
 def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifact, tmp_path: Path) -> None:
-    """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then."""
+    """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then, and
+    what was trained on is what j had, beside the ten that j found so."""
 
     def collect(name: str, version: int, checkpoint: str, waited: int, late: int) -> Artifact:
         made = artifact(
             tmp_path / name,
             checkpoint=checkpoint,
             counts={"episodes": 10 * version},
-            left_behind={"immature": waited, "lag": late},
-            events_left_behind={"no_generation": 1, "immature": 7},
+            left_behind={"immature": waited, "lag": late, "consumed": 10 * (version - 1)},
+            events_left_behind={"no_generation": 1, "immature": 7, "consumed": 20 * (version - 1)},
         )
         return replace(made, version=version)
 
@@ -156,6 +157,32 @@ def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifa
         ("quarantined by distill", "a"): 2,
         ("episodes left by collect", "immature"): 3,
         ("episodes left by collect", "lag"): 5,
+        ("episodes left by collect", "consumed"): 10,
         ("events left by collect", "no_generation"): 2,
         ("events left by collect", "immature"): 7,
+        ("events left by collect", "consumed"): 20,
+    }
+
+
+def test_what_is_in_the_same_logs_is_counted_once_however_often_they_are_collected(
+    experience: Artifact, tmp_path: Path
+) -> None:
+    """Each week the same folder, which has grown; and another user's. Three collects told of 2 + 3 + 4."""
+
+    def collect(name: str, user: str, commands: int) -> Artifact:
+        source = {"paths": ["/logs"], "kind": "", "user": user, "repository": "", "digest": f"sha256:{name}"}
+        said = {"automatic:command": commands}
+        return artifact(
+            tmp_path / name, checkpoint="", counts={"episodes": 10}, said=said, source=source, unknown_files=1
+        )
+
+    found = [collect("k", "ada", 4), collect("j", "ada", 3), collect("i", "ada", 2), collect("h", "ben", 7)]
+    experiences = [replace(experience, meta={"interactions": [f"sha256:{name}"]}) for name in "hijk"]
+    told = left_out(OneStore(*found), experiences, WHY_NOT, 0, 0)  # type: ignore[arg-type]
+    assert counts(told.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("quarantined by distill", "b"): 4,
+        ("quarantined by distill", "a"): 2,
+        ("of the logs", "automatic:command"): 11,
+        ("of the logs", "unknown files"): 2,
     }
