@@ -241,18 +241,26 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
 def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     """The session's next request, where no user_message event tells the user's next message.
 
-    Plain completions have no requests of people, and take no part.
+    Of an episode that begins once this one has made its last request: what an agent asks meanwhile under
+    another name (of its sub-agents) is no message to it. Plain completions have no requests of people, and
+    take no part.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
     if not n:
         return found
     chat = np.asarray(pc.equal(scan.generations["api"], "chat"), dtype=np.bool_)[first_row]
-    order = np.lexsort((first_row, scan.g_at[first_row], scan.g_session[first_row]))
-    order = order[chat[order]]
-    here, following = order[:-1], order[1:]
-    same = scan.g_session[first_row[here]] == scan.g_session[first_row[following]]
-    found[here[same]] = first_row[following[same]]
+    order = np.lexsort((scan.g_at, scan.g_session))  # of one time in capture order
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    last = np.full(n, -1)
+    np.maximum.at(last, scan.g_episode, place)
+    begins = np.sort(place[first_row[chat]])
+    following = np.searchsorted(begins, last, side="right")
+    here = np.flatnonzero(chat & (following < len(begins)))
+    rows = order[begins[following[here]]]
+    same = scan.g_session[first_row[here]] == scan.g_session[rows]
+    found[here[same]] = rows[same]
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
     return np.where(told | (found < 0) | ~readable[found], -1, found)

@@ -151,6 +151,23 @@ def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:
     assert told == {"chat": 2, "typed": -1, "again": -1, "typed more": -1}
 
 
+def test_what_an_agent_asks_its_sub_agents_is_no_message_to_it() -> None:
+    """Named episodes of one session: main works on while two sub-agents do. The prompt of the first was taken
+    for main's next message, and what the person then wrote for the second's alone."""
+    made = [
+        generation("1", "main", 0),
+        generation("2", "first", 1),
+        generation("3", "second", 1),
+        generation("4", "first", 2),
+        generation("5", "main", 3),
+        generation("6", "next", 9),
+        generation("7", "elsewhere", 4, session="another"),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"main": 5, "first": 5, "second": 5, "next": -1, "elsewhere": -1}
+
+
 def test_what_a_checkpoint_after_live_sampled_is_not_settled() -> None:
     """After a rollback it is too far from what is live, and near again when its own checkpoint is."""
     made = [generation("1", "e3", 0), generation("2", "below", 0, spans=(Span(0, 2, "c"),))]
