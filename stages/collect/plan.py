@@ -195,6 +195,20 @@ def events_after_horizon(scan: Scan, decided: Plan, horizon_ms: int) -> int:
     return int((scan.v_at[found] > ripe).sum())
 
 
+def events_too_late(scan: Scan, decided: Plan, read_to: int) -> int:
+    """Events that no collect has waited for: of episodes that were trained on, or settled, before they came.
+
+    Args:
+        read_to: the last seq that the collect before this one had, 0 without one. What came up to then about
+            such an episode was taken with it, or counted there.
+    """
+    late = (scan.v_generation < 0) & ~scan.v_elsewhere
+    known = np.flatnonzero(scan.v_own_key)
+    left = decided.left[scan.g_episode[scan.v_generation[known]]]
+    late[known] = left == list(REASONS).index("consumed")
+    return int((late & (scan.v_seq > read_to)).sum()) if read_to else 0
+
+
 def _sum(n: int, episode: Ints, values: Ints) -> exclusion.Floats:
     return np.bincount(episode, weights=values, minlength=n).astype(np.float64)
 

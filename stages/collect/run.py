@@ -179,7 +179,8 @@ def _outcome(
     damages: Iterable[Damage],
 ) -> Outcome:
     lost_events = sum(damage.events for damage in damages)
-    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s))
+    read_to = int(extra["resume"].get("read_to", 0))
+    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s), read_to)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": live.digest,
@@ -211,7 +212,7 @@ def _outcome(
 
 
 def _counts(
-    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int
+    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int, read_to: int
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """What was sealed, and what was not, by reason."""
     counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
@@ -219,6 +220,7 @@ def _counts(
         "left_behind": planning.left_behind(decided),
         "events_left_behind": planning.events_left_behind(found, decided),
         "events_after_horizon": planning.events_after_horizon(found, decided, horizon_ms),
+        "events_too_late": planning.events_too_late(found, decided, read_to),
         "quarantined": {
             name.removeprefix("quarantined:"): n
             for name, n in sorted(sealer.counts.items())

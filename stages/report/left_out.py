@@ -218,8 +218,9 @@ def _timing(metas: Sequence[Mapping[str, Any]], matured: int) -> Timing:
         matured=matured,
         waiting=total("left_behind", "immature"),
         too_late=total("left_behind", "lag"),
-        events_too_late=total("events_left_behind", "no_generation")
-        + sum(int(meta.get("events_after_horizon", 0)) for meta in metas),
+        events_too_late=sum(
+            int(meta.get("events_too_late", 0)) + int(meta.get("events_after_horizon", 0)) for meta in metas
+        ),
     )
 
 

@@ -55,6 +55,7 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
         left_behind={"immature": 6, "lag": 4},
         events_left_behind={"no_generation": 3, "immature": 1},
         events_after_horizon=2,
+        events_too_late=3,
         quarantined={"spool_checksum": 5},
         lost_events=7,
     )
@@ -142,6 +143,7 @@ def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifa
             checkpoint=checkpoint,
             counts={"episodes": 10 * version},
             left_behind={"immature": waited, "lag": late, "consumed": 10 * (version - 1)},
+            events_too_late=1,
             events_left_behind={"no_generation": 1, "immature": 7, "consumed": 20 * (version - 1)},
         )
         return replace(made, version=version)
