@@ -24,10 +24,6 @@ REASONS = {
     name: EXITS[name].what
     for name in ("no_train", "forgotten", "consumed", "arm", "unrelated", "lag", "immature")
 }
-EVENT_REASONS = {
-    "no_generation": "its generation is not in the window: settled before it, of another line, or deleted",
-    "foreign_key": "sent by another API key than the one that made the generation",
-}
 TAKEN = "taken"
 # what no later checkpoint changes: consumed, unrelated, not to be read, or too far from what comes after live
 _SETTLED = ("no_train", "forgotten", "consumed", "unrelated")
@@ -166,47 +162,6 @@ def audit(scan: Scan, decided: Plan) -> list[dict[str, Any]]:
         },
         kept=TAKEN,
     )
-
-
-def left_behind(decided: Plan) -> dict[str, int]:
-    """Episodes that are not taken, by reason."""
-    counts = np.bincount(decided.left[decided.left >= 0], minlength=len(REASONS))
-    return {name: int(n) for name, n in zip(REASONS, counts, strict=True) if n}
-
-
-def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
-    """Events that are not taken, by reason: their episode's, or one of `EVENT_REASONS`."""
-    names = (*REASONS, *EVENT_REASONS)
-    code = np.full(len(scan.v_seq), names.index("no_generation"))
-    known = scan.v_generation >= 0
-    code[known] = decided.left[scan.g_episode[scan.v_generation[known]]]
-    code[known & ~scan.v_own_key] = names.index("foreign_key")
-    counts = np.bincount(code[~decided.take_event], minlength=len(names))
-    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
-
-
-def events_after_horizon(scan: Scan, decided: Plan, horizon_ms: int) -> int:
-    """Events of taken episodes that happened when their training horizon had passed: no weight moves by them.
-
-    Measurements of what stands of an edit are left out, which are made at a horizon and have their own.
-    """
-    found = decided.take_event & (scan.v_type != EVENT_CODE["edit_survival"])
-    ripe = decided.ripe_at(horizon_ms)[scan.g_episode[scan.v_generation[found]]]
-    return int((scan.v_at[found] > ripe).sum())
-
-
-def events_too_late(scan: Scan, decided: Plan, read_to: int) -> int:
-    """Events that no collect has waited for: of episodes that were trained on, or settled, before they came.
-
-    Args:
-        read_to: the last seq that the collect before this one had, 0 without one. What came up to then about
-            such an episode was taken with it, or counted there.
-    """
-    late = (scan.v_generation < 0) & ~scan.v_elsewhere
-    known = np.flatnonzero(scan.v_own_key)
-    left = decided.left[scan.g_episode[scan.v_generation[known]]]
-    late[known] = left == list(REASONS).index("consumed")
-    return int((late & (scan.v_seq > read_to)).sum()) if read_to else 0
 
 
 def _sum(n: int, episode: Ints, values: Ints) -> exclusion.Floats:

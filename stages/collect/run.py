@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from stages import schemas
+from stages.collect import counted as counting
 from stages.collect import plan as planning
 from stages.collect import position, window
 from stages.collect.config import CollectConfig
@@ -217,10 +218,11 @@ def _counts(
     """What was sealed, and what was not, by reason."""
     counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     return counts, {
-        "left_behind": planning.left_behind(decided),
-        "events_left_behind": planning.events_left_behind(found, decided),
-        "events_after_horizon": planning.events_after_horizon(found, decided, horizon_ms),
-        "events_too_late": planning.events_too_late(found, decided, read_to),
+        "left_behind": counting.left_behind(decided),
+        "events_left_behind": counting.events_left_behind(found, decided),
+        "left_again": counting.left_again(found, decided, read_to),
+        "events_after_horizon": counting.events_after_horizon(found, decided, horizon_ms),
+        "events_too_late": counting.events_too_late(found, decided, read_to),
         "quarantined": {
             name.removeprefix("quarantined:"): n
             for name, n in sorted(sealer.counts.items())
@@ -271,7 +273,7 @@ def _refuse_too_few(
     n = len(decided.taken)
     if n >= config.min_episodes:
         return
-    left = planning.left_behind(decided)
+    left = counting.left_behind(decided)
     reasons = ", ".join(f"{count} {reason}" for reason, count in left.items()) or "no episode in the window"
     waiting = decided.ripe_at(rules.horizon_ms)[decided.left == list(planning.REASONS).index("immature")]
     hint = "there is nothing to wait for in the spool: more use is needed"

@@ -5,7 +5,7 @@ Not for: deciding it (`stages/collect/plan.py`, `stages/distill/exits.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
+from stages.collect.counted import EVENT_REASONS
 from stages.collect.logs.vanished import logs_of
-from stages.collect.plan import EVENT_REASONS, REASONS
+from stages.collect.plan import REASONS
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
@@ -144,24 +145,28 @@ def _read(collect: Artifact) -> tuple[object, ...]:
 def _metas(collects: Sequence[Artifact]) -> list[Mapping[str, Any]]:
     """What each of them counts, the newest first.
 
-    What waited at an earlier one, the next met again. What a later one found trained on is of the earlier
-    ones, which are in the report, but for what the oldest found so.
+    What waited at an earlier one, the next met again. What a later one met again for a lasting reason, the
+    one before it has told, or had in its episodes: trained on since, they are in the report.
     """
     whose = [(one.line, one.meta.get("arm")) for one in collects]
     found: list[Mapping[str, Any]] = []
     for n, one in enumerate(collects):
         meta = one.meta
-        if meta.get("checkpoint"):
-            again = {"immature"} if whose[n] in whose[:n] else set()
-            again |= {"consumed"} if whose[n] in whose[n + 1 :] else set()
-            names = ("left_behind", "events_left_behind")
-            meta = {**meta, **{name: _without(meta.get(name), again) for name in names}}
+        for name in ("left_behind", "events_left_behind") if meta.get("checkpoint") else ():
+            counts = dict(meta.get(name) or {})
+            if whose[n] in whose[:n]:
+                counts.pop("immature", None)
+            if whose[n] in whose[n + 1 :]:
+                older = {name: {"consumed": counts.get("consumed", 0)}}  # by a version that did not tell
+                counts = _less(counts, meta.get("left_again", older)[name])
+            meta = {**meta, name: counts}
         found.append(meta)
     return found
 
 
-def _without(counts: Mapping[str, int] | None, names: Set[str]) -> dict[str, int]:
-    return {key: n for key, n in (counts or {}).items() if key not in names}
+def _less(counts: Mapping[str, int], again: Mapping[str, int]) -> dict[str, int]:
+    left = {name: n - again.get(name, 0) for name, n in counts.items()}
+    return {name: n for name, n in left.items() if n}
 
 
 def _of_collect(meta: Mapping[str, Any]) -> list[Left]:

@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from stages.collect import columns
 from stages.collect.columns import Columns
-from stages.collect.plan import (
-    REASONS,
-    Plan,
-    Rules,
-    audit,
-    events_after_horizon,
-    events_left_behind,
-    left_behind,
-    plan,
-)
+from stages.collect.counted import events_after_horizon, events_left_behind, left_again, left_behind
+from stages.collect.plan import REASONS, Plan, Rules, audit, plan
 from stages.collect.scan import Scan, scan
 from stages.populations import Whose
 from stages.records import Event, Generation, Sampling, Span
@@ -249,6 +241,30 @@ def test_events_left_behind_by_hand() -> None:
     assert events_left_behind(found, decide(found)) == {
         "consumed": 2, "lag": 1, "immature": 1, "no_generation": 2, "foreign_key": 1,
     }  # fmt: skip
+
+
+def test_what_the_collect_before_told_too_by_hand() -> None:
+    """It had read the first four records: the third episode had a call by then, and was asked not to be kept
+    later; the fourth waited."""
+    made = [
+        generation("1", "e3", 0),
+        generation("2", "kept from us", 0, no_train=True),
+        generation("3", "then too", 0),
+        generation("4", "waiting", 10 * HOUR),
+        generation("5", "then too", 1, no_train=True),
+        generation("6", "since", 1, no_train=True),
+    ]
+    said = [event("a", "1", "thumbs", 1), event("b", "4", "thumbs", 1), event("c", "gone", "thumbs", 1)]
+    found = scanned(made, said)
+    decided = decide(found)
+    assert left_behind(decided) == {"no_train": 3, "consumed": 1, "immature": 1}
+    assert left_again(found, decided, 4) == {
+        "left_behind": {"no_train": 1, "consumed": 1}, "events_left_behind": {},
+    }  # fmt: skip
+    assert left_again(found, decided, 8) == {
+        "left_behind": {"no_train": 3, "consumed": 1}, "events_left_behind": {"consumed": 1},
+    }  # fmt: skip
+    assert left_again(found, decided, 0) == {"left_behind": {}, "events_left_behind": {}}
 
 
 @given(generation_lists, event_lists, st.randoms(use_true_random=False))

@@ -135,17 +135,28 @@ def test_of_several_collects_what_they_counted_together(experience: Artifact, tm
 
 def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifact, tmp_path: Path) -> None:
     """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then, and
-    what was trained on is what j had, beside the ten that j found so."""
+    what was trained on is what j had, beside the ten that j found so; of three not to be kept j had told two.
+    """
 
     def collect(name: str, version: int, checkpoint: str, waited: int, late: int) -> Artifact:
         made = artifact(
             tmp_path / name,
             checkpoint=checkpoint,
             counts={"episodes": 10 * version},
-            left_behind={"immature": waited, "lag": late, "consumed": 10 * (version - 1)},
+            left_behind={
+                "immature": waited,
+                "lag": late,
+                "consumed": 10 * (version - 1),
+                "no_train": version,
+            },
             events_too_late=1,
             events_left_behind={"no_generation": 1, "immature": 7, "consumed": 20 * (version - 1)},
         )
+        again = {
+            "left_behind": {"consumed": 20, "no_train": 2},
+            "events_left_behind": {"consumed": 40, "no_generation": 1},
+        }
+        made.meta.update({"left_again": again} if name == "k" else {})
         return replace(made, version=version)
 
     found = [collect("k", 3, "b", 3, 1), collect("j", 2, "a", 2, 4), collect("i", 1, "a", 6, 4)]
@@ -160,10 +171,26 @@ def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifa
         ("episodes left by collect", "immature"): 3,
         ("episodes left by collect", "lag"): 5,
         ("episodes left by collect", "consumed"): 10,
-        ("events left by collect", "no_generation"): 2,
+        ("episodes left by collect", "no_train"): 3,
+        ("events left by collect", "no_generation"): 1,
         ("events left by collect", "immature"): 7,
         ("events left by collect", "consumed"): 20,
     }
+
+
+def test_what_collects_of_older_versions_found_trained_on_is_of_the_earlier_ones(
+    experience: Artifact, tmp_path: Path
+) -> None:
+    found = [
+        artifact(
+            tmp_path / name, checkpoint=name, counts={"episodes": 5}, left_behind={"consumed": n, "lag": 1}
+        )
+        for name, n in (("k", 7), ("j", 2))
+    ]
+    experiences = [replace(experience, meta={"interactions": [f"sha256:{name}"]}) for name in "jk"]
+    told = counts(left_out(OneStore(*found), experiences, WHY_NOT, 0, 0).rows)  # type: ignore[arg-type]
+    assert told["episodes left by collect", "consumed"] == 2
+    assert told["episodes left by collect", "lag"] == 2
 
 
 def test_what_is_in_the_same_logs_is_counted_once_however_often_they_are_collected(
