@@ -181,7 +181,7 @@ def _left_out(report: Report) -> str:
     if timing := report.left_out.timing:
         parts.append(
             f"{timing.matured} episodes had matured, {timing.waiting} waited, {timing.too_late} came too "
-            f"late for the gradient; {timing.events_too_late} events came after their episode's horizon"
+            f"late for the gradient; {timing.events_too_late} events came too late for it"
         )
     if rows:
         parts.append(table(("LEFT OUT", "REASON", "COUNT", "SHARE", "WHAT THAT MEANS"), rows))

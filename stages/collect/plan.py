@@ -24,10 +24,6 @@ REASONS = {
     name: EXITS[name].what
     for name in ("no_train", "forgotten", "consumed", "arm", "unrelated", "lag", "immature")
 }
-EVENT_REASONS = {
-    "no_generation": "its generation is not in the window: settled before it, of another line, or deleted",
-    "foreign_key": "sent by another API key than the one that made the generation",
-}
 TAKEN = "taken"
 # what no later checkpoint changes: consumed, unrelated, not to be read, or too far from what comes after live
 _SETTLED = ("no_train", "forgotten", "consumed", "unrelated")
@@ -168,33 +164,6 @@ def audit(scan: Scan, decided: Plan) -> list[dict[str, Any]]:
     )
 
 
-def left_behind(decided: Plan) -> dict[str, int]:
-    """Episodes that are not taken, by reason."""
-    counts = np.bincount(decided.left[decided.left >= 0], minlength=len(REASONS))
-    return {name: int(n) for name, n in zip(REASONS, counts, strict=True) if n}
-
-
-def events_left_behind(scan: Scan, decided: Plan) -> dict[str, int]:
-    """Events that are not taken, by reason: their episode's, or one of `EVENT_REASONS`."""
-    names = (*REASONS, *EVENT_REASONS)
-    code = np.full(len(scan.v_seq), names.index("no_generation"))
-    known = scan.v_generation >= 0
-    code[known] = decided.left[scan.g_episode[scan.v_generation[known]]]
-    code[known & ~scan.v_own_key] = names.index("foreign_key")
-    counts = np.bincount(code[~decided.take_event], minlength=len(names))
-    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
-
-
-def events_after_horizon(scan: Scan, decided: Plan, horizon_ms: int) -> int:
-    """Events of taken episodes that happened when their training horizon had passed: no weight moves by them.
-
-    Measurements of what stands of an edit are left out, which are made at a horizon and have their own.
-    """
-    found = decided.take_event & (scan.v_type != EVENT_CODE["edit_survival"])
-    ripe = decided.ripe_at(horizon_ms)[scan.g_episode[scan.v_generation[found]]]
-    return int((scan.v_at[found] > ripe).sum())
-
-
 def _sum(n: int, episode: Ints, values: Ints) -> exclusion.Floats:
     return np.bincount(episode, weights=values, minlength=n).astype(np.float64)
 
@@ -241,18 +210,26 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
 def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     """The session's next request, where no user_message event tells the user's next message.
 
-    Plain completions have no requests of people, and take no part.
+    Of an episode that begins once this one has made its last request: what an agent asks meanwhile under
+    another name (of its sub-agents) is no message to it. Plain completions have no requests of people, and
+    take no part.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
     if not n:
         return found
     chat = np.asarray(pc.equal(scan.generations["api"], "chat"), dtype=np.bool_)[first_row]
-    order = np.lexsort((first_row, scan.g_at[first_row], scan.g_session[first_row]))
-    order = order[chat[order]]
-    here, following = order[:-1], order[1:]
-    same = scan.g_session[first_row[here]] == scan.g_session[first_row[following]]
-    found[here[same]] = first_row[following[same]]
+    order = np.lexsort((scan.g_at, scan.g_session))  # of one time in capture order
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    last = np.full(n, -1)
+    np.maximum.at(last, scan.g_episode, place)
+    begins = np.sort(place[first_row[chat]])
+    following = np.searchsorted(begins, last, side="right")
+    here = np.flatnonzero(chat & (following < len(begins)))
+    rows = order[begins[following[here]]]
+    same = scan.g_session[first_row[here]] == scan.g_session[rows]
+    found[here[same]] = rows[same]
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
     return np.where(told | (found < 0) | ~readable[found], -1, found)

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from stages import schemas
+from stages.collect import counted as counting
 from stages.collect import plan as planning
 from stages.collect import position, window
 from stages.collect.config import CollectConfig
@@ -179,7 +180,8 @@ def _outcome(
     damages: Iterable[Damage],
 ) -> Outcome:
     lost_events = sum(damage.events for damage in damages)
-    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s))
+    read_to = int(extra["resume"].get("read_to", 0))
+    counts, counted = _counts(found, decided, sealer, int(1000 * config.horizon_s), read_to)
     meta = {
         "schema": schemas.INTERACTIONS_SCHEMA,
         "checkpoint": live.digest,
@@ -211,14 +213,16 @@ def _outcome(
 
 
 def _counts(
-    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int
+    found: Scan, decided: planning.Plan, sealer: Sealer, horizon_ms: int, read_to: int
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """What was sealed, and what was not, by reason."""
     counts = {name: sealer.counts[name] for name in ("episodes", "generations", "events", "derived_messages")}
     return counts, {
-        "left_behind": planning.left_behind(decided),
-        "events_left_behind": planning.events_left_behind(found, decided),
-        "events_after_horizon": planning.events_after_horizon(found, decided, horizon_ms),
+        "left_behind": counting.left_behind(decided),
+        "events_left_behind": counting.events_left_behind(found, decided),
+        "left_again": counting.left_again(found, decided, read_to),
+        "events_after_horizon": counting.events_after_horizon(found, decided, horizon_ms),
+        "events_too_late": counting.events_too_late(found, decided, read_to),
         "quarantined": {
             name.removeprefix("quarantined:"): n
             for name, n in sorted(sealer.counts.items())
@@ -269,7 +273,7 @@ def _refuse_too_few(
     n = len(decided.taken)
     if n >= config.min_episodes:
         return
-    left = planning.left_behind(decided)
+    left = counting.left_behind(decided)
     reasons = ", ".join(f"{count} {reason}" for reason, count in left.items()) or "no episode in the window"
     waiting = decided.ripe_at(rules.horizon_ms)[decided.left == list(planning.REASONS).index("immature")]
     hint = "there is nothing to wait for in the spool: more use is needed"

@@ -28,7 +28,8 @@ class Scan:
     """Generations (G), events (V) and episodes (E) of a window, as they were committed.
 
     Times in ms. `g_*` arrays have length G, `v_*` length V. `v_generation` is the row of the event's
-    generation, -1 when it is not in the window; `g_base` the row of the prompt's base, -1 for none there.
+    generation, -1 when it is not in the window; `v_elsewhere`: it is there, and another line's. `g_base` is
+    the row of the prompt's base, -1 for none there.
     `generations` and `events` are the whole columns (`columns.GENERATIONS`, `columns.EVENTS`).
     """
 
@@ -51,6 +52,7 @@ class Scan:
     v_type: Ints
     v_at: Ints
     v_own_key: Bools
+    v_elsewhere: Bools
     episodes: list[str]
     users: list[str]
     arms: list[str]
@@ -69,6 +71,7 @@ def scan(columns: Columns, whose: Whose) -> Scan:
     sampler, samplers = _codes(g["samplers"])
     session = _together(_codes(g["key_id"])[0], user, _codes(g["session"])[0])
     rows = _positions(v["generation_id"], g["id"])
+    anywhere = _positions(v["generation_id"], columns.generations["id"])
     return Scan(
         generations=g,
         events=v,
@@ -89,6 +92,7 @@ def scan(columns: Columns, whose: Whose) -> Scan:
         v_type=_types(v["type"]),
         v_at=_ints(v["at"]),
         v_own_key=_own_key(g["key_id"], v["key_id"], rows),
+        v_elsewhere=(rows < 0) & (anywhere >= 0),
         episodes=episodes,
         users=users,
         arms=arms,

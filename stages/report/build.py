@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from cursorbench.redaction import Kind, by_kind
 from stages import schemas
 from stages.errors import UsageError
 from stages.forget.since import times_of
-from stages.report.chosen import not_here
+from stages.report.chosen import distill, in_order, not_here, reward_of
 from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
 from stages.report.figures import Figure, Reading, headline
@@ -184,7 +183,7 @@ def _over_time(
     """By experience of the line where there are several, else by calendar; and how many have no time.
 
     What was not trained on is collected again with what came after it: each window has the episodes that none
-    before it has.
+    before it has. One by another reward spec has no reward here.
     """
     only = experiences[0] if len(experiences) == 1 else None
     past = _line_of(store, only, last + 1) if only and only.meta["checkpoint"] else []
@@ -194,7 +193,7 @@ def _over_time(
         if one.meta.get("schema") != schemas.EXPERIENCE_SCHEMA
         for digest in one.meta["interactions"]
     ]
-    windows, again, seen = [], [], pa.array([], pa.string())
+    windows, again, others, seen = [], [], [], pa.array([], pa.string())
     for place, one in enumerate(past):
         if one.meta.get("schema") != schemas.EXPERIENCE_SCHEMA:
             continue
@@ -203,13 +202,29 @@ def _over_time(
         if place < len(past) - last:  # not shown; what it has is no news of the one after it
             continue
         if len(new):
-            windows.append(group(f"v{one.version}", new, figures_of(of, figures)))
+            told = figures_of(of, figures)
+            if only and reward_of(one) != reward_of(only):
+                told = [figure for figure in told if figure.name not in {"reward", *reward_of(only)[1]}]
+                others.append(one)
+            windows.append(group(f"v{one.version}", new, told))
         else:
             again.append(f"{one.ref} has no episode that those before it do not have")
     if len(windows) > 1:
-        return OverTime("experience", tuple(windows), (*skipped, *again)), 0
+        return OverTime("experience", tuple(windows), (*skipped, *again, *_of_other_specs(store, others))), 0
     unit, groups, not_shown = by_calendar(loaded.episodes, figures)
     return OverTime(unit, tuple(groups), tuple(skipped)), not_shown
+
+
+def _of_other_specs(store: Store, experiences: Sequence[Artifact]) -> list[str]:
+    """Says whose rewards are not comparable, and how they become so."""
+    if not experiences:
+        return []
+    named = ", ".join(one.ref for one in experiences[:_NAMED]) + (
+        ", ..." if len(experiences) > _NAMED else ""
+    )
+    found = [store.artifact(digest) for one in experiences for digest in one.meta["interactions"]]
+    again = distill([one for one in found if one is not None])
+    return [f"rewards of {named}: by another reward spec, whose horizons may be others, too: {again}"]
 
 
 def figures_of(loaded: Loaded, figures: Sequence[Figure]) -> list[Figure]:
@@ -219,10 +234,10 @@ def figures_of(loaded: Loaded, figures: Sequence[Figure]) -> list[Figure]:
 
 
 def _line_of(store: Store, experience: Artifact, last: int) -> list[Artifact]:
-    """The last experiences of the line up to this one, one for each interactions, oldest first."""
-    found: dict[tuple[str, ...], Artifact] = {}
+    """The last experiences of the line up to this one, one for each interactions, in the order of these."""
+    newest = {tuple(experience.meta["interactions"]): experience}
     for one in store.all_of("experience", experience.line):
-        made_from = tuple(one.meta["interactions"])
-        if one.version <= experience.version and one.meta["checkpoint"] and made_from not in found:
-            found[made_from] = one
-    return sorted(islice(found.values(), last), key=lambda one: one.version)
+        if one.meta["checkpoint"]:
+            newest.setdefault(tuple(one.meta["interactions"]), one)
+    found = in_order(store, newest.values())
+    return found[: found.index(experience) + 1][-last:]

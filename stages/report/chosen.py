@@ -5,7 +5,7 @@ Not for: reading them (`load.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -80,7 +80,7 @@ def choose(store: Store, refs: Sequence[str], line: str, *, everything: bool) ->
             if bool(one.meta["checkpoint"]) == served:
                 found.setdefault(tuple(one.meta["interactions"]), one)
         newest = list(found.values())
-    chosen = sorted({one.digest: one for one in newest}.values(), key=lambda one: _age(store, one))
+    chosen = in_order(store, {one.digest: one for one in newest}.values())
     _refuse_mixed(store, chosen)
     return chosen
 
@@ -110,7 +110,7 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
             untold.append(keys(_readable(read, one, gone), "id", "first_at"))
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
-        ("not distilled yet", untold, told, f"collected: {_distill(waiting)}, then rtrl report --all"),
+        ("not distilled yet", untold, told, f"collected: {distill(waiting)}, then rtrl report --all"),
     )
     return apart + [
         Left("not in this report", name, missing, None, about)
@@ -140,7 +140,8 @@ def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
     return [Left("experiences not in this report", name, count, None, about)]
 
 
-def _distill(interactions: Sequence[Artifact]) -> str:
+def distill(interactions: Sequence[Artifact]) -> str:
+    """The commands that distil these; of many the first ones."""
     named = [f"rtrl distill --input {one.ref}" for one in interactions[:_NAMED]]
     return ", ".join([*named, "..."] if len(interactions) > _NAMED else named)
 
@@ -161,9 +162,19 @@ def _made_from(store: Store, interactions: Artifact) -> Artifact | None:
     return next(made, None)
 
 
-def _age(store: Store, experience: Artifact) -> tuple[int, int]:
-    found = [store.artifact(digest) for digest in experience.meta["interactions"]]
-    return max((one.version for one in found if one is not None), default=0), experience.version
+def in_order(store: Store, experiences: Iterable[Artifact]) -> list[Artifact]:
+    """The oldest interactions first, whenever they were distilled; of the same the older experience."""
+    versions = {one.digest: one.version for one in store.all_of("interactions", removed=True)}
+    return sorted(
+        experiences,
+        key=lambda one: (max(versions.get(d, 0) for d in one.meta["interactions"]), one.version),
+    )
+
+
+def reward_of(experience: Artifact) -> tuple[str, dict[str, str]]:
+    """What its rewards are by: the reward spec, and the source of the team's own signals in it."""
+    own = experience.meta.get("own") or {}
+    return str(experience.meta["spec"]), {name: str(one["digest"]) for name, one in own.items()}
 
 
 def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
@@ -175,10 +186,11 @@ def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
         )
     newest = chosen[-1]
     for one in chosen:
-        if one.meta["spec"] != newest.meta["spec"]:
+        if reward_of(one) != reward_of(newest):
             made_from = (store.artifact(digest) for digest in one.meta["interactions"])
             ref = next((found.ref for found in made_from if found is not None), "interactions@vN")
             raise UsageError(
-                f"{one.ref} and {newest.ref} have other reward specs: their rewards cannot be compared",
+                f"{one.ref} and {newest.ref} have other reward specs, or other code of the signals in them: "
+                "their rewards cannot be compared",
                 hint=f"rtrl distill --input {ref}",
             )

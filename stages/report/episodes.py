@@ -25,8 +25,9 @@ SIGNALS = (
 )
 LATER = {"edit_persistence_24h": "a day", "edit_persistence_7d": "a week"}  # metric horizons
 LABELS = ("agent", "model", "repository", "work", "stratum", "arm", "checkpoint")
-CALLS = "calls"  # how many tool calls an episode made, from its interactions
-TOLD_CALLS = "told_calls"  # those of them of which the source says whether they were valid
+# columns of the report alone; no signal of a team can have such a name
+CALLS = "report.calls"  # how many tool calls an episode made, from its interactions
+TOLD_CALLS = "report.told_calls"  # those of them of which the source says whether they were valid
 _YEAR_9999 = 253_370_764_800_000  # ms
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

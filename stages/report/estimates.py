@@ -1,8 +1,10 @@
 """A ratio over episodes with its 95 % interval, clustered by user, without a Python loop per episode.
 
-The same numbers as `evals.stats.intervals.clustered`, which takes any labels; here users are codes and the
-sums per user are counted in numpy. Under MIN_USERS users no interval is given, so few people say nothing
-about the others; nor where it would be all that the figure can be.
+Shares as `evals/stats/shares.py` has them, as some are rare; other means the same numbers as
+`evals.stats.intervals.clustered`, which takes any labels: here users are codes and the sums per user are
+counted in numpy. Under MIN_USERS users no interval is given, so few people say nothing about the others; nor
+where it would be nearly all that a share can be; nor, of a mean without bounds, where no two users differ:
+nothing says then how far another one would be.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import numpy as np
 from evals.stats.clusters import ClusterSums
 from evals.stats.inference import Inference
 from evals.stats.paired import ratio_values
+from evals.stats.shares import share_interval
 from stages.report.episodes import Floats, Ints
 
 MIN_USERS = 5
 LEVEL = 0.95
+_MOST = 0.95  # an interval of a share that is wider says nothing
 
 
 def interval(
-    numerator: Floats, denominator: Floats, users: Ints, bounds: tuple[float, float] | None
+    numerator: Floats, denominator: Floats, users: Ints, *, share: bool
 ) -> tuple[float, float | None, float | None, int]:
     """(sum y / sum n, low, high, number of users) over cases [N].
 
@@ -27,10 +31,10 @@ def interval(
         numerator: y per case.
         denominator: n per case, over 0: what does not count is left out before.
         users: code per case.
-        bounds: where the figure can lie; the interval is cut to it.
+        share: y is 0 to n in every case; else it has no bounds.
 
     Returns:
-        Ends are None under MIN_USERS users and where the data cannot say.
+        Ends are None under MIN_USERS users and where the data cannot say, as the module has it.
 
     Raises:
         ValueError: there is no case.
@@ -40,13 +44,13 @@ def interval(
     sums = np.bincount(codes, weights=linear, minlength=len(present)).astype(np.float64)
     sizes = np.bincount(codes, minlength=len(present)).astype(np.float64)
     data = ClusterSums(sums, sizes)
-    if data.clusters < MIN_USERS:
-        return data.mean, None, None, data.clusters
-    low, high = Inference(data, bounds).interval(LEVEL)
-    if bounds is not None:
-        low, high = max(low, bounds[0]), min(high, bounds[1])
-        if (low, high) == bounds:
-            return data.mean, None, None, data.clusters
+    nothing = data.mean, None, None, data.clusters
+    if data.clusters < MIN_USERS or (not share and data.se == 0):
+        return nothing
+    if share:
+        low, high = share_interval(data, LEVEL)
+        return nothing if high - low > _MOST else (data.mean, low, high, data.clusters)
+    low, high = Inference(data).interval(LEVEL)
     return data.mean, _finite(low), _finite(high), data.clusters
 
 

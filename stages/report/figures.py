@@ -11,7 +11,9 @@ value and says so:
 
   E: episodes with a change, U: those known to be 0 by rule.
 - `edit_rejected` needs changes that were told and stayed; refusals alone are no rate.
-- `dissatisfied_followup` needs messages or thumbs; interruptions and complaints alone are no rate.
+- `dissatisfied_followup` needs messages or thumbs; where behaviour said no each time (interruptions,
+  refusals, thumbs down, the same request again) there is no rate. A message that a model judged is one,
+  whatever it says.
 - `invalid_tool_calls` is of the tool calls whose source says whether they were valid. Broken calls alone,
   from a source that does not tell of the others, are no rate.
 """
@@ -25,9 +27,8 @@ import numpy as np
 
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.report.episodes import CALLS, LATER, TOLD_CALLS, Episodes, Floats
-from stages.report.estimates import interval
+from stages.report.estimates import MIN_USERS, interval
 
-SHARE = (0.0, 1.0)
 NONE_TOLD = "none is told"
 UNKNOWN = "not known"
 
@@ -64,14 +65,16 @@ class Figure:
 
 
 def _reading(
-    y: Floats, n: Floats, episodes: Episodes, bounds: tuple[float, float] | None, of: int, note: str = ""
+    y: Floats, n: Floats, episodes: Episodes, of: int, note: str = "", *, share: bool = True
 ) -> Reading:
     """The ratio over the episodes where `n` is over 0."""
     used = n > 0
-    value, low, high, users = interval(y[used], n[used], episodes.user[used], bounds)
+    value, low, high, users = interval(y[used], n[used], episodes.user[used], share=share)
     if low is None and high is None:
-        few = f"{users} user{'s' if users > 1 else ''}: too few for an interval"
-        note = f"{note}; {few}" if note else few
+        why = f"{users} user{'s' if users > 1 else ''}: too few for an interval"
+        if not share and users >= MIN_USERS:
+            why = "no two users differ: no interval"
+        note = f"{note}; {why}" if note else why
     return Reading(value, low, high, int(used.sum()), of, users, note)
 
 
@@ -107,7 +110,7 @@ def _kept(episodes: Episodes, value: Floats) -> Reading:
         return _untold(f"not measured; {lost} of {of} undone or refused ({lost / of:.1%})", of)
     weight = by_rule + measured * (rest / measured.sum())
     note = "" if measured.sum() == rest else f"measured for {measured.sum()} of the {rest} not undone"
-    return _reading(np.nan_to_num(value) * weight * measured, weight, episodes, SHARE, of, note)
+    return _reading(np.nan_to_num(value) * weight * measured, weight, episodes, of, note)
 
 
 def _rejected(episodes: Episodes) -> Reading:
@@ -119,7 +122,7 @@ def _rejected(episodes: Episodes) -> Reading:
     if not edited.any():
         return _untold(f"only refusals are told ({of})", of)
     note = "" if undone.any() else f"{NONE_TOLD}: a source that never tells looks the same"
-    return _reading(undone.astype(np.float64), changed.astype(np.float64), episodes, SHARE, of, note)
+    return _reading(undone.astype(np.float64), changed.astype(np.float64), episodes, of, note)
 
 
 def _dissatisfied(episodes: Episodes) -> Reading:
@@ -127,9 +130,9 @@ def _dissatisfied(episodes: Episodes) -> Reading:
     known = ~np.isnan(value)
     if not known.any():
         return _untold("no follow-up is told", len(episodes))
-    if (value[known] >= EXPLICIT_NO).all():
+    if (value[known] == EXPLICIT_NO).all():
         return _untold(f"only complaints are told ({known.sum()})", len(episodes))
-    return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, SHARE, len(episodes))
+    return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, len(episodes))
 
 
 def _invalid(episodes: Episodes) -> Reading:
@@ -149,7 +152,7 @@ def _invalid(episodes: Episodes) -> Reading:
         return _untold(f"only broken calls are told ({calls.sum():.0f}, of {every.sum():.0f} calls)", of)
     note = f"{broken.sum():.0f} of {calls.sum():.0f} calls"
     note += f"; of {left} more it is {UNKNOWN}" if left else ""
-    return _reading(broken, calls, episodes, SHARE, of, note)
+    return _reading(broken, calls, episodes, of, note)
 
 
 def _share(name: str, none: str) -> Callable[[Episodes], Reading]:
@@ -161,7 +164,7 @@ def _share(name: str, none: str) -> Callable[[Episodes], Reading]:
         if not known.any():
             return _untold("not known", len(episodes))
         note = "" if (value[known] > 0).any() else none
-        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, SHARE, len(episodes), note)
+        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, len(episodes), note)
 
     return read
 
@@ -172,7 +175,7 @@ def _mean(name: str) -> Callable[[Episodes], Reading]:
         known = ~np.isnan(value)
         if not known.any():
             return _untold("not known", len(episodes))
-        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, None, len(episodes))
+        return _reading(np.nan_to_num(value), known.astype(np.float64), episodes, len(episodes), share=False)
 
     return read
 

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import schemas, tables
-from stages.collect.plan import EVENT_REASONS, REASONS
+from stages.collect.counted import EVENT_REASONS
+from stages.collect.logs.vanished import logs_of
+from stages.collect.plan import REASONS
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
@@ -121,35 +123,50 @@ def _joined(rows: Sequence[Left]) -> list[Left]:
 def _collects(store: Store, experiences: Sequence[Artifact]) -> list[Artifact]:
     """The interactions that they were made from, the newest first, of those that count the same use the last.
 
-    Collects for one checkpoint begin to read at one place, so a later one has counted again what the earlier
-    ones had. Their counts stay when gc has removed their bytes.
+    Collects for one checkpoint begin to read at one place, and those of the same logs read them anew, so a
+    later one has counted again what the earlier ones had. Their counts stay when gc has removed their bytes.
     """
     wanted = {digest for one in experiences for digest in one.meta["interactions"]}
     found: dict[tuple[object, ...], Artifact] = {}
     for one in store.all_of("interactions", removed=True):
         if one.digest in wanted:
-            checkpoint = one.meta.get("checkpoint")
-            rules = (one.line, checkpoint, one.meta.get("arm"), one.meta.get("max_lag"))
-            found.setdefault(rules if checkpoint else (one.digest,), one)
+            found.setdefault(_read(one), one)
     return list(found.values())
 
 
+def _read(collect: Artifact) -> tuple[object, ...]:
+    """What a collect read, and by which rules."""
+    meta = collect.meta
+    if checkpoint := meta.get("checkpoint"):
+        return collect.line, checkpoint, meta.get("arm"), meta.get("max_lag")
+    return (collect.line, *logs_of(meta["source"])) if meta.get("source") else (collect.digest,)
+
+
 def _metas(collects: Sequence[Artifact]) -> list[Mapping[str, Any]]:
-    """What each of them counts, the newest first; what waited at an earlier one, the next met again."""
+    """What each of them counts, the newest first.
+
+    What waited at an earlier one, the next met again. What a later one met again for a lasting reason, the
+    one before it has told, or had in its episodes: trained on since, they are in the report.
+    """
+    whose = [(one.line, one.meta.get("arm")) for one in collects]
     found: list[Mapping[str, Any]] = []
-    met: set[tuple[object, ...]] = set()
-    for one in collects:
-        meta, whose = one.meta, (one.line, one.meta.get("arm"))
-        if meta.get("checkpoint") and whose in met:
-            names = ("left_behind", "events_left_behind")
-            meta = {**meta, **{name: _without(meta.get(name), "immature") for name in names}}
+    for n, one in enumerate(collects):
+        meta = one.meta
+        for name in ("left_behind", "events_left_behind") if meta.get("checkpoint") else ():
+            counts = dict(meta.get(name) or {})
+            if whose[n] in whose[:n]:
+                counts.pop("immature", None)
+            if whose[n] in whose[n + 1 :]:
+                older = {name: {"consumed": counts.get("consumed", 0)}}  # by a version that did not tell
+                counts = _less(counts, meta.get("left_again", older)[name])
+            meta = {**meta, name: counts}
         found.append(meta)
-        met.add(whose)
     return found
 
 
-def _without(counts: Mapping[str, int] | None, name: str) -> dict[str, int]:
-    return {key: n for key, n in (counts or {}).items() if key != name}
+def _less(counts: Mapping[str, int], again: Mapping[str, int]) -> dict[str, int]:
+    left = {name: n - again.get(name, 0) for name, n in counts.items()}
+    return {name: n for name, n in left.items() if n}
 
 
 def _of_collect(meta: Mapping[str, Any]) -> list[Left]:
@@ -206,8 +223,9 @@ def _timing(metas: Sequence[Mapping[str, Any]], matured: int) -> Timing:
         matured=matured,
         waiting=total("left_behind", "immature"),
         too_late=total("left_behind", "lag"),
-        events_too_late=total("events_left_behind", "no_generation")
-        + sum(int(meta.get("events_after_horizon", 0)) for meta in metas),
+        events_too_late=sum(
+            int(meta.get("events_too_late", 0)) + int(meta.get("events_after_horizon", 0)) for meta in metas
+        ),
     )
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
 
 FORGOTTEN = "forgotten"
-ORIGIN = "origin"  # the place of a row's experience among those that were read
+ORIGIN = "report.origin"  # the place of a row's experience among those that were read; no signal's name
 _TOLD = ("episode_id", "key_id", "user", "session", "at", "reward", "why_not", *LABELS, *SIGNALS)
 _UNSHOWN = ("asking_price", "latency_first_token")  # the stabiliser's term, and a part of the latency
 

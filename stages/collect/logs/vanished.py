@@ -19,8 +19,6 @@ from stages.forget.since import lost, times_of
 if TYPE_CHECKING:
     from stages.registry.store import Store
 
-_SAME = ("paths", "kind", "user", "repository")
-
 
 @dataclass(frozen=True)
 class Vanished:
@@ -43,8 +41,7 @@ def vanished(
         keys_dir: of the vault that knows who was forgotten.
     """
     for one in store.all_of("interactions", line):
-        told = one.meta.get("source") or {}
-        if one.meta["checkpoint"] or any(told.get(name) != facts.get(name) for name in _SAME):
+        if one.meta["checkpoint"] or logs_of(one.meta.get("source") or {}) != logs_of(facts):
             continue
         before, now = _episodes(one.path), _episodes(folder)["session"].unique()
         missing = before.filter(pc.invert(pc.is_in(before["session"], value_set=now)))
@@ -53,6 +50,12 @@ def vanished(
         missed = missing.filter(pc.invert(sealed))["session"]
         return Vanished(one.ref, len(missed.unique()), len(missed)) if len(missed) else None
     return None
+
+
+def logs_of(source: Mapping[str, Any]) -> tuple[object, ...]:
+    """Which logs a collect read, by the facts of its source: of two that are equal one read them again."""
+    paths = tuple(source.get("paths") or ())
+    return paths, *(source.get(name) for name in ("kind", "user", "repository")), "received" in source
 
 
 def _episodes(interactions: Path) -> pa.Table:

@@ -15,6 +15,7 @@ nothing was changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from cursorbench.sessions.lines import Kept, persistence
@@ -38,14 +39,16 @@ def edit_persistence(events: Sequence[Event], horizon_ms: int, edits: Edits) -> 
     total = Kept()
     for path, changes in edits.changes.items():
         total += _kept(changes, measured.get(path))
-    told = set()  # refusals that are about what was measured
+    kinds = {kind for event in edits.refused for kind in _kinds(event)}
+    told: set[tuple[str, str | None]] = set()  # the kinds of refusals that are about what was measured
     for path in measured.keys() - edits.changes.keys():
-        about = [e.id for e in edits.refused if _is_about(e, measured[path])]
-        told.update(about)
+        generation = measured[path].generation_id
+        about = kinds & {*product(("", path), (generation, None))}
+        told |= about
         kept = _kept_by_itself(measured[path].data)
         total += (kept or _SEEN_NOWHERE).lost() if about else (kept or Kept())
     for event in edits.refused:
-        total += Kept() if event.id in told else _proposed(event).lost()
+        total += _proposed(event).lost() if told.isdisjoint(_kinds(event)) else Kept()
     return total.rate
 
 
@@ -80,10 +83,13 @@ def _counts(data: Mapping[str, Any]) -> Kept | None:
     return Kept(added, min(added, added_kept), deleted, min(deleted, deleted_kept))
 
 
-def _is_about(refusal: Event, survival: Event) -> bool:
-    """Whether what was measured, and never told as applied, is what was refused or reverted."""
-    same = refusal.generation_id == survival.generation_id or refusal.type == "edit_reverted"
-    return same and path_of(refusal) in ("", path_of(survival))
+def _kinds(refusal: Event) -> set[tuple[str, str | None]]:
+    """(file, generation) of what it is about, when that was measured and never told as applied.
+
+    A file "" is any, a generation None too: what is reverted may be another generation's.
+    """
+    path = path_of(refusal)
+    return {(path, refusal.generation_id)} | ({(path, None)} if refusal.type == "edit_reverted" else set())
 
 
 def _proposed(refusal: Event) -> Kept:

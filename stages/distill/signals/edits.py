@@ -22,9 +22,10 @@ away, count in neither.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from cursorbench.sessions.lines import changed, sides_of_diff
 from stages.distill.order import in_order
@@ -73,6 +74,39 @@ class _Edit:
     whole: bool
 
 
+@dataclass
+class _Pile:
+    """Edits that a revert or refusal can be about. `at`: of the last; `waiting`: those that none was yet."""
+
+    at: int
+    waiting: list[_Edit]
+
+    def take(self) -> list[_Edit]:
+        """Those that none was about yet; what becomes of an edit, the first one says for good."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
+class _SoFar:
+    """The edits applied so far, by file and generation and by either alone: an episode may have thousands."""
+
+    def __init__(self) -> None:
+        self._piles: dict[tuple[str | None, str | None], _Pile] = {}
+
+    def add(self, edit: _Edit) -> None:
+        """One more."""
+        for key in product((edit.path, None), (edit.generation_id, None)):
+            pile = self._piles.setdefault(key, _Pile(edit.at, []))
+            pile.at = max(pile.at, edit.at)
+            pile.waiting.append(edit)
+
+    def about(self, event: Event) -> _Pile | None:
+        """Those that a revert or refusal is about; None for a refused proposal."""
+        path = path_of(event) or None
+        own = self._piles.get((path, event.generation_id))
+        return self._piles.get((path, None)) if event.type == "edit_reverted" and own is None else own
+
+
 def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edits:
     """What became of the edits of one episode.
 
@@ -83,22 +117,25 @@ def edits_of(events: Sequence[Event], answered_at: int, horizon_ms: int) -> Edit
     """
     events = in_order(events)
     applied = _applied(events)
+    last = {edit.path: edit.place for edit in applied}
     undone: set[_Edit] = set()
     made_good: set[_Edit] = set()
     refused: dict[tuple[object, ...], Event] = {}
     ever_undone = False
+    so_far, to_come = _SoFar(), deque(applied)
     for place, event in enumerate(events):
         if event.type not in UNDOING:
             continue
-        about = _about(event, [edit for edit in applied if edit.place < place])
-        if event.at > max((edit.at for edit in about), default=answered_at) + horizon_ms:
+        while to_come and to_come[0].place < place:
+            so_far.add(to_come.popleft())
+        about = so_far.about(event)
+        if event.at > (about.at if about else answered_at) + horizon_ms:
             continue
         ever_undone = True
         path = path_of(event)
-        later = {edit.path for edit in applied if edit.place > place}
-        undone.update(edit for edit in about if edit.path not in later)
-        made_good.update(edit for edit in about if edit.path in later)
-        if not about and not (path in later if path else later):
+        for edit in about.take() if about else ():
+            (made_good if last[edit.path] > place else undone).add(edit)
+        if not about and not (last.get(path, -1) > place if path else to_come):
             refused[event.generation_id, path, sides_of(event)] = event  # told twice, it counts once
     undone -= made_good
     return Edits(
@@ -139,13 +176,6 @@ def _applied(events: Sequence[Event]) -> list[_Edit]:
         for n, e in enumerate(events)
         if e.type == "edit_applied" and (sides := sides_of(e)) is not None and changed(*sides)
     ]
-
-
-def _about(event: Event, applied: Sequence[_Edit]) -> list[_Edit]:
-    """The edits that a revert or refusal is about, of those before it; none for a refused proposal."""
-    there = [edit for edit in applied if path_of(event) in ("", edit.path)]
-    own = [edit for edit in there if edit.generation_id == event.generation_id]
-    return there if event.type == "edit_reverted" and not own else own
 
 
 def _changes(edits: Sequence[_Edit], undone: set[_Edit]) -> dict[str, tuple[Change, ...]]:

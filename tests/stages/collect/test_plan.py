@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from stages.collect import columns
 from stages.collect.columns import Columns
-from stages.collect.plan import (
-    REASONS,
-    Plan,
-    Rules,
-    audit,
-    events_after_horizon,
-    events_left_behind,
-    left_behind,
-    plan,
-)
+from stages.collect.counted import events_after_horizon, events_left_behind, left_again, left_behind
+from stages.collect.plan import REASONS, Plan, Rules, audit, plan
 from stages.collect.scan import Scan, scan
 from stages.populations import Whose
 from stages.records import Event, Generation, Sampling, Span
@@ -151,6 +143,23 @@ def test_a_plain_completion_is_nobodys_next_message_and_has_none() -> None:
     assert told == {"chat": 2, "typed": -1, "again": -1, "typed more": -1}
 
 
+def test_what_an_agent_asks_its_sub_agents_is_no_message_to_it() -> None:
+    """Named episodes of one session: main works on while two sub-agents do. The prompt of the first was taken
+    for main's next message, and what the person then wrote for the second's alone."""
+    made = [
+        generation("1", "main", 0),
+        generation("2", "first", 1),
+        generation("3", "second", 1),
+        generation("4", "first", 2),
+        generation("5", "main", 3),
+        generation("6", "next", 9),
+        generation("7", "elsewhere", 4, session="another"),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"main": 5, "first": 5, "second": 5, "next": -1, "elsewhere": -1}
+
+
 def test_what_a_checkpoint_after_live_sampled_is_not_settled() -> None:
     """After a rollback it is too far from what is live, and near again when its own checkpoint is."""
     made = [generation("1", "e3", 0), generation("2", "below", 0, spans=(Span(0, 2, "c"),))]
@@ -232,6 +241,30 @@ def test_events_left_behind_by_hand() -> None:
     assert events_left_behind(found, decide(found)) == {
         "consumed": 2, "lag": 1, "immature": 1, "no_generation": 2, "foreign_key": 1,
     }  # fmt: skip
+
+
+def test_what_the_collect_before_told_too_by_hand() -> None:
+    """It had read the first four records: the third episode had a call by then, and was asked not to be kept
+    later; the fourth waited."""
+    made = [
+        generation("1", "e3", 0),
+        generation("2", "kept from us", 0, no_train=True),
+        generation("3", "then too", 0),
+        generation("4", "waiting", 10 * HOUR),
+        generation("5", "then too", 1, no_train=True),
+        generation("6", "since", 1, no_train=True),
+    ]
+    said = [event("a", "1", "thumbs", 1), event("b", "4", "thumbs", 1), event("c", "gone", "thumbs", 1)]
+    found = scanned(made, said)
+    decided = decide(found)
+    assert left_behind(decided) == {"no_train": 3, "consumed": 1, "immature": 1}
+    assert left_again(found, decided, 4) == {
+        "left_behind": {"no_train": 1, "consumed": 1}, "events_left_behind": {},
+    }  # fmt: skip
+    assert left_again(found, decided, 8) == {
+        "left_behind": {"no_train": 3, "consumed": 1}, "events_left_behind": {"consumed": 1},
+    }  # fmt: skip
+    assert left_again(found, decided, 0) == {"left_behind": {}, "events_left_behind": {}}
 
 
 @given(generation_lists, event_lists, st.randoms(use_true_random=False))

@@ -160,6 +160,7 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     assert lag == {"e2": 0, f"tick-{HOUR}": 1}
     assert second.meta["window"]["resume_seq"] == 2  # seq 1 is e1: consumed for good
     assert second.meta["events_left_behind"] == {"consumed": 1}
+    assert second.meta["events_too_late"] == 1
     world.promote(world.checkpoint(parent=world.live, consumed=["e1", "e2"]))
     world.generation("c", "e3", 4 * HOUR, session="s3")
     world.tick(5 * HOUR)
@@ -167,6 +168,32 @@ def test_consumed_episodes_stay_out_and_the_scan_resumes_after_them(world: World
     assert {row["id"] for row in episodes(third)} == {f"tick-{3 * HOUR}", "e3"}
     assert third.meta["left_behind"] == {"consumed": 1, "lag": 1, "immature": 1}
     assert third.meta["events_left_behind"] == {"no_generation": 1}
+    assert third.meta["events_too_late"] == 0  # the second has counted it
+
+
+def test_what_came_in_time_is_not_told_as_too_late(world: World) -> None:
+    """A collect begins with what waited at the one before it, amid events of what was taken then: a's message
+    had been taken with it. Of a and b the reverted edits came when they had been trained on; the last message
+    is another line's."""
+    world.generation("a", "e1", 0)
+    world.generation("b", "e2", 50 * 60_000, session="s2")
+    world.event("a", "user_message", 55 * 60_000, text="thanks")
+    world.tick(HOUR)
+    assert world.collect().outputs["interactions"].meta["events_too_late"] == 0
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1"]))
+    world.tick(2 * HOUR)
+    second = world.collect().outputs["interactions"]
+    assert second.meta["events_left_behind"] == {"consumed": 1}
+    assert second.meta["events_too_late"] == 0
+    world.promote(world.checkpoint(parent=world.live, consumed=["e1", "e2", f"tick-{HOUR}"]))
+    world.event("a", "edit_reverted", 2 * HOUR, path="a.py")
+    world.event("b", "edit_reverted", 2 * HOUR, path="a.py")
+    world.generation("other", "e9", 2 * HOUR, session="s9", line="another")
+    world.event("other", "user_message", 2 * HOUR, text="thanks")
+    world.tick(3 * HOUR)
+    third = world.collect().outputs["interactions"]
+    assert third.meta["events_left_behind"] == {"consumed": 1, "no_generation": 3}
+    assert third.meta["events_too_late"] == 2
 
 
 def test_a_rejected_candidate_leaves_its_data_usable(world: World) -> None:

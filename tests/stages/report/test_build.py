@@ -157,6 +157,73 @@ def test_a_served_line_over_its_experiences(world: World) -> None:
     assert alone.over_time.unit == "month"
 
 
+def test_rewards_of_another_spec_are_not_shown_beside_these(world: World) -> None:
+    """The same click twice, the spec made kinder in between: that is no better agent. Distilled again, as the
+    report says, the first stands before the second, though it is the newer experience."""
+    spec = 'schema = "rtrl-reward/1"\nname = "{}"\n[signals.edited]\nweight = {}\nunknown = 0.0\n'
+    for name, weight in (("first", 1.0), ("second", 2.0)):
+        (world.workspace.root / f"{name}.toml").write_text(spec.format(name, weight))
+    a_click(world)
+    distilled(world, "distill.spec=first.toml")
+    world.promote(world.checkpoint(world.live, ["e1", f"tick-{3 * HOUR}"]))
+    world.generation("g9", "e9", 8 * HOUR, session="s2")
+    world.event("g9", "edit_applied", 8 * HOUR, path="a.py", before="one = 1\n", after="another = 2\n")
+    world.tick(12 * HOUR)
+    world.collect()
+    world.run(DistillStage(), "distill.spec=second.toml")
+
+    second = build(world.workspace, world.store, resolve(world.store, None, "auto"))
+    before, now = second.over_time.windows
+    assert "reward" not in before.readings
+    assert before.readings["edited"].value == 1.0
+    assert now.readings["reward"].value == pytest.approx(2.0)
+    (said,) = second.over_time.skipped
+    assert said.startswith("rewards of experience@v1: by another reward spec")
+    assert said.endswith("rtrl distill --input interactions@v1")
+
+    world.run(DistillStage(), "distill.spec=second.toml", refs={"interactions": "interactions@v1"})
+    again = build(world.workspace, world.store, resolve(world.store, "interactions@v2", "auto"))
+    assert [one.label for one in again.over_time.windows] == ["v3", "v2"]
+    assert [one.readings["reward"].value for one in again.over_time.windows] == [pytest.approx(2.0)] * 2
+    assert again.over_time.skipped == ()
+    older = build(world.workspace, world.store, resolve(world.store, "experience@v3", "auto"))
+    assert older.over_time.unit == "month"  # of the first interactions: there is nothing before them
+
+
+def test_rewards_by_other_code_of_a_teams_signal_are_not_joined(world: World) -> None:
+    code = "def turns(seen):\n    return {} * len(seen.generations)\n"
+    spec = 'schema = "rtrl-reward/1"\nname = "ours"\n[signals.n]\nfunction = "ours_changed:turns"\n'
+    (world.workspace.root / "ours.toml").write_text(spec + "weight = 1.0\nunknown = 0.0\n")
+    for n in (1, 2):
+        (world.workspace.root / "ours_changed.py").write_text(code.format(n))
+        world.generation(f"g{n}", f"e{n}", 4 * n * HOUR, session=f"s{n}")
+        world.tick((4 * n + 3) * HOUR)
+        world.collect()
+        world.run(DistillStage(), "distill.spec=ours.toml")
+    with pytest.raises(UsageError, match="other code of the signals in them"):
+        choose(world.store, (), "auto", everything=True)
+
+
+def test_a_teams_signals_may_be_called_as_the_report_calls_its_own_columns(world: World) -> None:
+    """Distill took them, and the report ended with "Can't unify schema with duplicate field names"."""
+    (world.workspace.root / "ours_named.py").write_text(
+        "def turns(seen):\n    return len(seen.generations)\n"
+    )
+    names = ("calls", "told_calls", "origin")
+    signals = [
+        f'[signals.{name}]\nfunction = "ours_named:turns"\nweight = 0.1\nunknown = 0.0\n' for name in names
+    ]
+    (world.workspace.root / "ours.toml").write_text(
+        'schema = "rtrl-reward/1"\nname = "ours"\n' + "".join(signals)
+    )
+    a_click(world)
+    distilled(world, "distill.spec=ours.toml")
+    found = build(world.workspace, world.store, resolve(world.store, None, "auto"))
+    assert [found.readings[name].value for name in names] == [2.0] * 3
+    assert found.readings["invalid_tool_calls"].note.startswith("0 of 1 calls")
+    assert found.best[0].reward == pytest.approx(0.6)
+
+
 def test_use_that_is_collected_again_is_told_once(world: World) -> None:
     """No candidate is deployed: each collect has all use since the beginning. Ten episodes come to the first
     three of four; of each collect the clock's own episode waits, and is ripe at the next."""

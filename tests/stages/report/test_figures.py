@@ -76,6 +76,8 @@ def test_complaints_alone_are_no_rate_of_dissatisfaction() -> None:
     complaint, message = {"dissatisfied_followup": 0.95}, {"dissatisfied_followup": 0.15}
     only = read("dissatisfied_followup", episodes(complaint, complaint, {}))
     assert (only.value, only.note) == (None, "only complaints are told (2)")
+    written = read("dissatisfied_followup", episodes({"dissatisfied_followup": 0.99}, complaint))
+    assert written.value == pytest.approx(0.97)  # a model has read one of them: messages are told
     found = read("dissatisfied_followup", episodes(complaint, message, {}))
     assert (found.value, found.n, found.of) == (pytest.approx(0.55), 2, 3)
     assert read("dissatisfied_followup", episodes({})).note == "no follow-up is told"
@@ -118,6 +120,12 @@ def test_few_users_have_a_value_and_no_interval() -> None:
     assert many.low is not None
     assert many.high is not None
     assert many.low < 0.5 < many.high
+
+
+def test_a_mean_of_users_who_do_not_differ_says_why_it_has_no_interval() -> None:
+    alike = read("reward", episodes(*[{"reward": -0.2}] * 6))
+    assert (alike.value, alike.low, alike.high) == (pytest.approx(-0.2), None, None)
+    assert alike.note == "no two users differ: no interval"
 
 
 def test_latency_is_a_factor_and_a_teams_own_signal_a_mean() -> None:

@@ -55,6 +55,7 @@ def test_of_a_served_line_with_what_waited_matured_and_came_too_late(
         left_behind={"immature": 6, "lag": 4},
         events_left_behind={"no_generation": 3, "immature": 1},
         events_after_horizon=2,
+        events_too_late=3,
         quarantined={"spool_checksum": 5},
         lost_events=7,
     )
@@ -133,16 +134,29 @@ def test_of_several_collects_what_they_counted_together(experience: Artifact, tm
 
 
 def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifact, tmp_path: Path) -> None:
-    """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then."""
+    """A candidate was rejected between i and j; k came after a deploy: what had waited was ripe by then, and
+    what was trained on is what j had, beside the ten that j found so; of three not to be kept j had told two.
+    """
 
     def collect(name: str, version: int, checkpoint: str, waited: int, late: int) -> Artifact:
         made = artifact(
             tmp_path / name,
             checkpoint=checkpoint,
             counts={"episodes": 10 * version},
-            left_behind={"immature": waited, "lag": late},
-            events_left_behind={"no_generation": 1, "immature": 7},
+            left_behind={
+                "immature": waited,
+                "lag": late,
+                "consumed": 10 * (version - 1),
+                "no_train": version,
+            },
+            events_too_late=1,
+            events_left_behind={"no_generation": 1, "immature": 7, "consumed": 20 * (version - 1)},
         )
+        again = {
+            "left_behind": {"consumed": 20, "no_train": 2},
+            "events_left_behind": {"consumed": 40, "no_generation": 1},
+        }
+        made.meta.update({"left_again": again} if name == "k" else {})
         return replace(made, version=version)
 
     found = [collect("k", 3, "b", 3, 1), collect("j", 2, "a", 2, 4), collect("i", 1, "a", 6, 4)]
@@ -156,6 +170,48 @@ def test_collects_for_one_checkpoint_count_the_same_use_again(experience: Artifa
         ("quarantined by distill", "a"): 2,
         ("episodes left by collect", "immature"): 3,
         ("episodes left by collect", "lag"): 5,
-        ("events left by collect", "no_generation"): 2,
+        ("episodes left by collect", "consumed"): 10,
+        ("episodes left by collect", "no_train"): 3,
+        ("events left by collect", "no_generation"): 1,
         ("events left by collect", "immature"): 7,
+        ("events left by collect", "consumed"): 20,
+    }
+
+
+def test_what_collects_of_older_versions_found_trained_on_is_of_the_earlier_ones(
+    experience: Artifact, tmp_path: Path
+) -> None:
+    found = [
+        artifact(
+            tmp_path / name, checkpoint=name, counts={"episodes": 5}, left_behind={"consumed": n, "lag": 1}
+        )
+        for name, n in (("k", 7), ("j", 2))
+    ]
+    experiences = [replace(experience, meta={"interactions": [f"sha256:{name}"]}) for name in "jk"]
+    told = counts(left_out(OneStore(*found), experiences, WHY_NOT, 0, 0).rows)  # type: ignore[arg-type]
+    assert told["episodes left by collect", "consumed"] == 2
+    assert told["episodes left by collect", "lag"] == 2
+
+
+def test_what_is_in_the_same_logs_is_counted_once_however_often_they_are_collected(
+    experience: Artifact, tmp_path: Path
+) -> None:
+    """Each week the same folder, which has grown; and another user's. Three collects told of 2 + 3 + 4."""
+
+    def collect(name: str, user: str, commands: int) -> Artifact:
+        source = {"paths": ["/logs"], "kind": "", "user": user, "repository": "", "digest": f"sha256:{name}"}
+        said = {"automatic:command": commands}
+        return artifact(
+            tmp_path / name, checkpoint="", counts={"episodes": 10}, said=said, source=source, unknown_files=1
+        )
+
+    found = [collect("k", "ada", 4), collect("j", "ada", 3), collect("i", "ada", 2), collect("h", "ben", 7)]
+    experiences = [replace(experience, meta={"interactions": [f"sha256:{name}"]}) for name in "hijk"]
+    told = left_out(OneStore(*found), experiences, WHY_NOT, 0, 0)  # type: ignore[arg-type]
+    assert counts(told.rows) == {
+        ("from the gradient", "no_tokens"): 2,
+        ("quarantined by distill", "b"): 4,
+        ("quarantined by distill", "a"): 2,
+        ("of the logs", "automatic:command"): 11,
+        ("of the logs", "unknown files"): 2,
     }
