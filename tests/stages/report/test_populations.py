@@ -25,6 +25,7 @@ def test_the_largest_group_first_and_the_smallest_counted_together() -> None:
 
 
 def test_a_name_is_redacted_cut_and_on_one_line() -> None:
+    """A terminal's colours go whole; `[31m` stayed when only the escape before it was taken out."""
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     rows = [
         {"repository": name} for name in ("/home/ada/shop", f"x\n{secret}", "r" * 500, "a\u202eb\x1b[31m")
@@ -34,7 +35,7 @@ def test_a_name_is_redacted_cut_and_on_one_line() -> None:
     assert secret not in labels[1]
     assert "\n" not in labels[1]
     assert len(labels[2]) <= 61
-    assert labels[3] == "ab[31m"
+    assert labels[3] == "ab"
 
 
 def test_days_weeks_by_monday_and_months_and_what_has_no_time() -> None:
