@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evals.cases import Attempt, SuiteSpec, pair
-from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
-from evals.stats.paired import paired_values
+from evals.stats.paired import paired_sums
 
 DISAGREE_P = 0.001  # two-sided, per gated metric
 
@@ -25,6 +24,6 @@ def disagreement(again: Sequence[Attempt], stored: Sequence[Attempt], spec: Suit
         arms = paired.candidate[name].columns, paired.baseline[name].columns
         if any(not arm[1].sum() > 0 for arm in arms):
             continue
-        test = Inference(cluster_sums(paired_values(*arms), paired.clusters), limits[name])
+        test = Inference(paired_sums(*arms, paired.clusters), limits[name])
         smallest = min(smallest, 2 * min(test.p_greater(0.0), test.p_less(0.0)))
     return smallest

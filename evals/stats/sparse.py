@@ -13,7 +13,7 @@ Where none differs there is nothing to add to: `inference.py` says what is concl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -37,15 +37,22 @@ def padded(data: ClusterSums) -> ClusterSums:
     return ClusterSums(np.append(data.sums, [most, -most]), np.append(data.sizes, [size, size]))
 
 
-def aligned(data: Sequence[tuple[ClusterSums, bool]]) -> list[ClusterSums]:
-    """Metrics over the same clusters, those that may be padded (the second value) as they are tested.
+def aligned(data: Sequence[ClusterSums]) -> list[ClusterSums]:
+    """Metrics over the same clusters in one order, as they are tested, and two clusters more.
 
-    Where any is, all have two clusters more, the others without a case in them.
+    A cluster that says nothing of a metric has no case in it there, nor have the two more of one that is
+    not padded.
     """
-    tested = [padded(one) if bounded else one for one, bounded in data]
-    most = max(one.clusters for one in tested)
-    return [_longer(one, most - one.clusters) for one in tested]
+    places: dict[Hashable, int] = {}
+    for one in data:
+        for label in one.labels or range(one.clusters):
+            places.setdefault(label, len(places))
+    return [_placed(one, padded(one), places) for one in data]
 
 
-def _longer(data: ClusterSums, more: int) -> ClusterSums:
-    return ClusterSums(np.append(data.sums, np.zeros(more)), np.append(data.sizes, np.zeros(more)))
+def _placed(data: ClusterSums, tested: ClusterSums, places: Mapping[Hashable, int]) -> ClusterSums:
+    own = [places[label] for label in data.labels or range(data.clusters)]
+    own += range(len(places), len(places) + tested.clusters - data.clusters)
+    sums, sizes = np.zeros(len(places) + 2), np.zeros(len(places) + 2)
+    sums[own], sizes[own] = tested.sums, tested.sizes
+    return ClusterSums(sums, sizes)

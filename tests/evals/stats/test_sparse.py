@@ -52,6 +52,21 @@ def test_a_loss_of_the_margin_passes_as_seldom_as_it_should(
     assert level < 0.07 < before
 
 
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize(("count", "before"), [(60, 0.19), (100, 0.11), (200, 0.12)])
+def test_a_metric_without_chance_or_bounds_passes_no_loss_more_often(
+    count: int, before: float, sampled: bool
+) -> None:
+    """Likelihoods are the same every time, documents are not; and a share need not be called one."""
+    metric = Metric("prompt_level_strict_acc", "higher", 0.05, "", "", sampled=sampled)
+    level = sum(
+        stats.binom.pmf(losses, count, 0.05)
+        for losses in range(count + 1)
+        if Comparison(tasks(losses, 0, count), metric, 0.05).p_noninferior <= 0.05
+    )
+    assert level < 0.07 < before
+
+
 def test_by_hand() -> None:
     data = ClusterSums(np.array([0.0, 0, 0, -3.0]), np.array([2.0, 2, 2, 6]))
     assert sparse(data)
@@ -62,10 +77,11 @@ def test_by_hand() -> None:
 
 
 def test_metrics_side_by_side_keep_the_same_clusters() -> None:
+    """That a metric without bounds kept its nine was what this said too: such metrics are padded as well."""
     one, other = tasks(1, 0, 9), tasks(5, 4, 9)
-    assert [found.clusters for found in aligned([(one, True), (other, True)])] == [11, 11]
-    assert [found.clusters for found in aligned([(one, False), (other, True)])] == [9, 9]
-    assert aligned([(one, True), (other, True)])[1].se == pytest.approx(other.se)
+    assert [found.clusters for found in aligned([one, other])] == [11, 11]
+    assert aligned([one, other])[1].se == pytest.approx(other.se)
+    assert aligned([one, other])[0].se == pytest.approx(padded(one).se)
     known = joint_identical_pass([(one, solved(0.5)), (other, solved(0.9))], 0.05)
     assert known is not None
     assert 0 < known <= 1
