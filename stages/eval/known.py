@@ -3,6 +3,9 @@
 A report's meta lists its attempt files by suite and checkpoint, and the conditions they were made under.
 Here the newest is never taken for its newness: a rerun of the same eval has to find the same report,
 or it would be a new run.
+
+What a checkpoint did as a candidate is never used again. It is live because that went well, so it went
+better than the checkpoint does on average, and equal candidates would pass it less often cycle by cycle.
 """
 
 from __future__ import annotations
@@ -137,7 +140,7 @@ def conditions(workspace: Workspace, config: EvalConfig) -> str:
 
 
 def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:
-    """The oldest report that holds attempts of `checkpoint` made under equal conditions.
+    """The oldest report with attempts of `checkpoint`, not as candidate, made under equal conditions.
 
     Args:
         under: digest of the conditions.
@@ -147,9 +150,14 @@ def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides
     for report in store.all_of("report", line, {"conditions": under}):
         if report.meta.get("candidate") == besides:
             continue
-        if any(row["checkpoint"] == checkpoint for row in report.meta.get("attempts", ())):
+        if any(stands_in(row, checkpoint) for row in report.meta.get("attempts", ())):
             found = report
     return found
+
+
+def stands_in(row: Mapping[str, Any], checkpoint: str) -> bool:
+    """Whether the attempts of a row of a report's meta may be used for `checkpoint`."""
+    return bool(row["checkpoint"] == checkpoint and row["role"] != "candidate")
 
 
 def _digest(file: Path) -> str:

@@ -18,6 +18,7 @@ from stages.eval import arms, report
 from stages.eval import attempts as files
 from stages.eval.config import EvalConfig
 from stages.eval.kept import Kept, kept_name
+from stages.eval.known import stands_in
 from stages.eval.subjects import Engines
 from stages.eval.suites import with_margins
 from stages.stage import Artifact, RunContext
@@ -149,7 +150,7 @@ class Work:
             return None
         numbers = range((look - 1) * spec.attempts, look * spec.attempts)
         for row in kept_in.meta["attempts"]:
-            if row["suite"] == spec.name and row["checkpoint"] == self.inputs[role].digest:
+            if row["suite"] == spec.name and stands_in(row, self.inputs[role].digest):
                 every = files.read(kept_in.path / str(row["file"]), spec)
                 found = [one for one in every if one.attempt in numbers]
                 return found if {one.case for one in found} == set(suite.cases()) else None

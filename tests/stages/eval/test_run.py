@@ -66,6 +66,25 @@ def test_the_next_eval_reuses_the_live_attempts_and_checks_a_tenth(bench: Bench)
     assert equal.digest != third.digest
 
 
+def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(bench: Bench) -> None:
+    """It is live because these went well: equal candidates passed less often cycle by cycle."""
+    second = bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    for alias in ("live", "anchor"):
+        bench.store.move_alias("auto", alias, second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2002, second.digest)
+    report = bench.eval(STEADY, checkpoint=third.digest)
+    assert "baseline_attempts" not in report.inputs
+    assert bench.engines[-1].asked == 480
+    fourth = bench.checkpoint(0.1, 0.2003, second.digest)
+    again = bench.eval(STEADY, checkpoint=fourth.digest)
+    assert again.inputs["baseline_attempts"].digest == report.outputs["report"].digest
+    bench.store.move_alias("auto", "live", bench.live.digest, reason="test")
+    fifth = bench.checkpoint(0.1, 0.2004, bench.live.digest)
+    drift = bench.eval(STEADY, checkpoint=fifth.digest)
+    assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
+
+
 def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
     bench.eval(STEADY)
