@@ -14,6 +14,7 @@ from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
 from evals.gate import Rules, decide
 from evals.stats.sequential import Look
+from evals.suites.harness import HarnessSuite
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
@@ -215,6 +216,31 @@ def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Be
         )
     assert (found, account.reused) == (None, False)
     assert "could be made again as a check" in account.note
+
+
+def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -> None:
+    """Five stored cases, of which a tenth was one: whatever that did, it agreed."""
+    suite = HarnessSuite(5, 0)
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+        subject = engines.subject(bench.live)
+        whole = suite.run(subject, suite.cases(), lambda _: None)
+
+        def reused(share: float) -> arms.Reuse:
+            return arms.reuse(
+                suite,
+                subject,
+                suite.spec,
+                whole,
+                "report@v1",
+                share=share,
+                seed=0,
+                kept=Kept(tmp_path / f"again-{share}", pytest.fail),
+                progress=Silent(),
+            )[1]
+
+        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 5)
+        assert "only 5 cases of report@v1 could be made again" in reused(0.1).note
+        assert reused(0.0).reused, "that is what it asks for"
 
 
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
