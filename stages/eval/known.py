@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import InputMissingError, UsageError
+from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
+from stages.eval.own_tasks import digests
 from stages.identity import code_version
 from stages.registry.canonical import digest
 from stages.stage import Artifact
@@ -82,7 +83,7 @@ def own_files(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
     """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return {
-        "tasks": _folder(include) if include else {},
+        "tasks": digests(include) if include else {},
         "repositories": _tips(workspace.root, config),
         "probes": _digest(workspace.root / config.probes) if config.probes else "",
     }
@@ -167,17 +168,3 @@ def _digest(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise InputMissingError(f"eval.probes: {file}: {error.strerror}") from error
-
-
-def _folder(folder: Path) -> dict[str, str]:
-    import hashlib
-
-    if not folder.is_dir():
-        raise UsageError(
-            f"eval.lm_eval_include: {folder} is no folder", hint="a path below the workspace, or absolute"
-        )
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }

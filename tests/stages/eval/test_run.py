@@ -120,6 +120,37 @@ def test_a_changed_task_of_ones_own_is_another_eval(bench: Bench) -> None:
     assert runs[0] != runs[1] == runs[2]
 
 
+def test_changed_documents_of_ones_own_task_are_another_eval(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be anywhere. The same run was done already, and live was held against other documents."""
+    folder, elsewhere = bench.workspace.root / "tasks", tmp_path / "elsewhere"
+    folder.mkdir()
+    (elsewhere / "parts").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    one, two, three = elsewhere / "one.jsonl", elsewhere / "two.jsonl", elsewhere / "parts" / "three.jsonl"
+    settings = {
+        "one": f"dataset_path: json\ndataset_kwargs:\n  data_files: {{test: ['{one}']}}\n",
+        "two": "dataset_path: elsewhere\ndataset_kwargs:\n  data_files: two.*\n",
+        "three": "dataset_path: json\nprocess_results: !function code.go\ndataset_kwargs:\n  data_dir: "
+        "elsewhere/parts\n",
+        "four": "dataset_path: nobody/has-this\n",
+        "five": "no: [yaml\n",
+    }
+    for name, text in settings.items():
+        (folder / f"{name}.yaml").write_text(f"task: {name}\n{text}")
+    here = bench.workspace.with_overrides(["eval.lm_eval_include=tasks"])
+    known = set()
+    for path in (one, two, three):
+        path.write_text("{}\n")
+    for path in (one, two, three):
+        known.add(conditions(here, here.settings.eval))
+        path.write_text('{"q": 1}\n')
+    known.add(conditions(here, here.settings.eval))
+    assert len(known) == 4
+    assert conditions(here, here.settings.eval) in known
+
+
 def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr("stages.engine.inprocess.InProcessEngine", lambda *_, **given: made.append(given))
