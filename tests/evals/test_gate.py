@@ -163,6 +163,7 @@ def test_a_candidate_cannot_void_its_own_gate() -> None:
     assert (more.p_more > 0.05, "allowed 1%" in more.objection) == (True, True)
     assert infrastructure(lose(base, range(80)), lose(base, range(80)), Rules()).objection
     assert not infrastructure(lose(base, range(3)), lose(base, range(4)), Rules()).objection
+    assert more.objection.endswith("most often: engine down")
     assert infrastructure([], base, Rules()).objection == "the candidate has no attempts"
 
 
