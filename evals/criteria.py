@@ -6,7 +6,7 @@ Not here: the verdict over all metrics (`evals/gate.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 
 from evals.cases import Arm, Metric, Paired, refuse_out_of_bounds
+from evals.comparison import Comparison
 from evals.stats import power
 from evals.stats.clusters import ClusterSums
-from evals.stats.inference import Inference
 from evals.stats.intervals import Estimate, clustered
-from evals.stats.paired import paired_sums, sampling_variance
-from evals.stats.sequential import ONCE, Look, nominal, sequential_p
-from evals.stats.sparse import aligned, padded
+from evals.stats.paired import Columns, paired_sums, sampling_variance
+from evals.stats.sequential import ONCE, Look
+from evals.stats.sparse import aligned, with_few
 
 State = Literal["pass", "regressed", "inconclusive"]
 
@@ -122,7 +122,7 @@ class Criterion:
 def criterion(
     suite: str, metric: Metric, paired: Paired, alpha: float, look: Look = ONCE, family: int = 1
 ) -> tuple[Criterion, ClusterSums | None]:
-    """Compare one metric. The second value holds the gains' cluster sums, None when undefined.
+    """Compare one metric. The second value holds the gains' cluster sums as tested, None when undefined.
 
     `family` is the number of gated metrics that Holm goes over.
 
@@ -134,9 +134,11 @@ def criterion(
     candidate, baseline = (clustered(*arm.columns, paired.clusters, bounds=metric.bounds) for arm in arms)
     if candidate.value is None or baseline.value is None:
         return _undefined(suite, metric, candidate, baseline, paired, alpha), None
-    data = paired_sums(arms[0].columns, arms[1].columns, paired.clusters)
-    data = replace(data, sums=metric.sign * data.sums)
-    test = Comparison(data, metric, alpha, look)
+    data = _gains(metric, arms[0].columns, arms[1].columns, paired.clusters)
+    tested = data
+    if metric.bounds is not None:
+        tested = _gains(metric, *with_few(arms[0].columns, arms[1].columns, paired.clusters, metric.bounds))
+    test = Comparison(tested, metric, alpha, look)
     known = test.inference
     tell = _tell(known.data, metric, alpha, paired, arms, family) if known.decidable else None
     found = Criterion(
@@ -160,53 +162,14 @@ def criterion(
         attempts=paired.attempts,
         tell=tell,
     )
-    return found, data
+    return found, tested
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What is tested of one metric's gains, from their cluster sums alone.
-
-    A deterministic metric is the same at every look, so that looking again costs nothing.
-    """
-
-    data: ClusterSums
-    metric: Metric
-    alpha: float
-    look: Look = ONCE
-
-    @property
-    def inference(self) -> Inference:
-        """Bounds and p values as if looked at once; padded where hardly any case differs."""
-        return Inference(padded(self.data), self.metric.limits)
-
-    @property
-    def p_noninferior(self) -> float:
-        """Of gain <= -margin; where values without chance are all equal, there is nothing to test."""
-        if self.inference.method == "equal" and self.metric.limits is None:
-            return 0.0 if self.data.mean >= -self.metric.margin else 1.0
-        return self._over_looks(self.inference.p_greater(-self.metric.margin))
-
-    @property
-    def p_regressed(self) -> float:
-        """Of gain >= 0."""
-        return self._over_looks(self.inference.p_less(0.0))
-
-    @property
-    def bound(self) -> float:
-        """Lower end of the one-sided 1 - alpha interval."""
-        return self.inference.lower(self._level(self.alpha))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Two-sided 1 - alpha interval."""
-        return self.inference.interval(1 - 2 * self._level(self.alpha / 2))
-
-    def _over_looks(self, p: float) -> float:
-        return sequential_p(p, self.look.number, self.look.planned) if self.metric.sampled else p
-
-    def _level(self, alpha: float) -> float:
-        return nominal(alpha, self.look.number, self.look.planned) if self.metric.sampled else alpha
+def _gains(
+    metric: Metric, candidate: Columns, baseline: Columns, clusters: Sequence[Hashable]
+) -> ClusterSums:
+    data = paired_sums(candidate, baseline, clusters)
+    return replace(data, sums=metric.sign * data.sums)
 
 
 def _undefined(

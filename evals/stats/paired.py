@@ -24,6 +24,8 @@ from numpy.typing import ArrayLike
 
 from evals.stats.clusters import ClusterSums, Floats, cluster_sums
 
+Columns = tuple[ArrayLike, ArrayLike]  # numerators and denominators [N]
+
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> float:
     """sum y / sum n; nan when nothing is in the denominator."""
@@ -46,7 +48,7 @@ def ratio_values(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     return linear
 
 
-def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayLike, ArrayLike]) -> Floats:
+def paired_values(candidate: Columns, baseline: Columns) -> Floats:
     """Per-case values [N] of the difference candidate - baseline; see the module's formula.
 
     Args:
@@ -63,11 +65,7 @@ def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayL
     return difference
 
 
-def paired_sums(
-    candidate: tuple[ArrayLike, ArrayLike],
-    baseline: tuple[ArrayLike, ArrayLike],
-    clusters: Sequence[Hashable],
-) -> ClusterSums:
+def paired_sums(candidate: Columns, baseline: Columns, clusters: Sequence[Hashable]) -> ClusterSums:
     """`paired_values` by cluster, over the cases that say something in one arm at least.
 
     Args:
@@ -82,7 +80,7 @@ def paired_sums(
     return cluster_sums(paired_values(left, right), [clusters[place] for place in told])
 
 
-def sampling_variance(means: tuple[ArrayLike, ArrayLike], spread: Floats) -> float | None:
+def sampling_variance(means: Columns, spread: Floats) -> float | None:
     """The part of the variance of sum y / sum n that more attempts at the same cases would take away.
 
     With s the variance of a case's mean over repeated attempts, linearised as in the module's formula:

@@ -371,3 +371,14 @@ def test_metrics_over_different_cases_are_judged_together() -> None:
     assert [one.clusters for one in found.criteria] == [80, 40]
     assert found.identical_pass is not None
     assert 0.5 < found.identical_pass <= 1.0
+
+
+def test_a_few_edits_that_all_stay_are_no_pass() -> None:
+    """A ratio of 1 without any spread, of four edits in a thousand requests."""
+    few = [Attempt(f"c{n}", f"c{n}", 0, {"success": (float(n < 4), float(n < 4))}) for n in range(1000)]
+    many = [Attempt(f"c{n}", f"c{n}", 0, {"success": (float(n % 5 > 0), 1.0)}) for n in range(1000)]
+    found = decide([(suite(SUCCESS), (few, many))], Rules())
+    assert found.verdict == "inconclusive"
+    assert found.criteria[0].gain == pytest.approx(0.2)
+    assert found.criteria[0].bound is not None
+    assert found.criteria[0].bound < -0.05

@@ -9,9 +9,11 @@ import pytest
 from scipy import stats
 
 from evals.cases import Metric
-from evals.criteria import Comparison, joint_identical_pass
+from evals.comparison import Comparison
+from evals.criteria import joint_identical_pass
 from evals.stats.clusters import ClusterSums
-from evals.stats.sparse import aligned, padded, sparse
+from evals.stats.paired import paired_sums
+from evals.stats.sparse import aligned, padded, sparse, with_few
 
 
 def tasks(losses: int, gains: int, count: int) -> ClusterSums:
@@ -91,3 +93,37 @@ def test_one_gain_more_is_no_reason_to_pass() -> None:
     """Twelve tasks alike do not pass a margin of 2 points; nor do they with a gain in one of them."""
     assert not passes(0, 0, 12, 0.02)
     assert not passes(0, 1, 12, 0.02)
+
+
+def test_two_cases_more_by_hand() -> None:
+    candidate = [1.0, 0, 0, 0], [2.0, 0, 0, 0]
+    baseline = [1.0, 1, 2, 0], [1.0, 2, 2, 0]
+    left, right, clusters = with_few(candidate, baseline, list("abcd"), (0, 1))
+    assert (list(left[0]), list(left[1])) == ([1, 0, 0, 0, 0, 2], [2, 0, 0, 0, 2, 2])
+    assert (list(right[0]), list(right[1])) == (
+        [1, 1, 2, 0, 0, 0],
+        [1, 2, 2, 0, 0, 0],
+    )  # what it lacks, both do
+    assert clusters == [*"abcd", ("low",), ("high",)]
+    alike = [1.0, 0, 1, 1], [1.0, 1, 1, 0]
+    assert with_few(alike, alike, list("abcd"), (0, 1)) == (alike, alike, list("abcd"))
+
+
+@pytest.mark.parametrize(("share", "before"), [(0.003, 0.25), (0.006, 0.11)])
+def test_a_candidate_that_hardly_edits_has_not_shown_that_its_edits_stay(share: float, before: float) -> None:
+    """1,500 requests of 250 people, the live checkpoint edits in half of them. A loss of the margin."""
+    kept = Metric("edit_persistence", "higher", 0.07, "share", "", bounds=(0, 1))
+    users = [str(place // 6) for place in range(1500)]
+    random = np.random.default_rng(0)
+    passed = np.zeros(2)
+    for _ in range(300):
+        edits = [(random.random(1500) < rate).astype(float) for rate in (share, 0.5)]
+        left, right = (
+            (made * (random.random(1500) < stays), made)
+            for made, stays in zip(edits, (0.73, 0.8), strict=True)
+        )
+        if edits[0].any():
+            plain = paired_sums(left, right, users)
+            tested = paired_sums(*with_few(left, right, users, (0, 1)))
+            passed += [Comparison(one, kept, 0.05).p_noninferior <= 0.05 for one in (plain, tested)]
+    assert passed[1] / 300 < 0.06 < before < passed[0] / 300
