@@ -86,6 +86,17 @@ def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(ben
     assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
 
 
+def test_the_anchors_stored_attempts_are_checked_where_no_others_are(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    first = bench.eval(STEADY).outputs["report"]
+    second = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    bench.store.move_alias("auto", "live", second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2003, second.digest)
+    result = bench.eval(STEADY, checkpoint=third.digest)
+    assert result.inputs["anchor_attempts"].digest == first.digest
+    assert bench.engines[-1].asked == 480 + 24
+
+
 def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
     bench.eval(STEADY)
