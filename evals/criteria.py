@@ -111,7 +111,7 @@ class Criterion:
 
     def _would_tell(self) -> str:
         if self.clusters < 2:
-            return "all cases are of one cluster, which tells nothing of others"
+            return "all cases that tell are of one cluster, which says nothing of others"
         tell = self.tell
         ways = [f"{tell.cases_if_equal} cases"] if tell and tell.cases_if_equal else []
         if tell and tell.attempts_if_equal:
