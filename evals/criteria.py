@@ -6,20 +6,21 @@ Not here: the verdict over all metrics (`evals/gate.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from evals.cases import Arm, Metric, Paired, refuse_out_of_bounds
+from evals.comparison import Comparison
 from evals.stats import power
-from evals.stats.clusters import ClusterSums, cluster_sums
-from evals.stats.inference import Inference
+from evals.stats.clusters import ClusterSums
 from evals.stats.intervals import Estimate, clustered
-from evals.stats.paired import paired_values, sampling_variance
-from evals.stats.sequential import ONCE, Look, nominal, sequential_p
-from evals.stats.sparse import aligned, padded
+from evals.stats.paired import Columns, paired_sums, sampling_variance
+from evals.stats.sequential import ONCE, Look
+from evals.stats.sparse import aligned, with_few
 
 State = Literal["pass", "regressed", "inconclusive"]
 
@@ -110,7 +111,7 @@ class Criterion:
 
     def _would_tell(self) -> str:
         if self.clusters < 2:
-            return "all cases are of one cluster, which tells nothing of others"
+            return "all cases that tell are of one cluster, which says nothing of others"
         tell = self.tell
         ways = [f"{tell.cases_if_equal} cases"] if tell and tell.cases_if_equal else []
         if tell and tell.attempts_if_equal:
@@ -121,7 +122,7 @@ class Criterion:
 def criterion(
     suite: str, metric: Metric, paired: Paired, alpha: float, look: Look = ONCE, family: int = 1
 ) -> tuple[Criterion, ClusterSums | None]:
-    """Compare one metric. The second value holds the gains' cluster sums, None when undefined.
+    """Compare one metric. The second value holds the gains' cluster sums as tested, None when undefined.
 
     `family` is the number of gated metrics that Holm goes over.
 
@@ -133,9 +134,13 @@ def criterion(
     candidate, baseline = (clustered(*arm.columns, paired.clusters, bounds=metric.bounds) for arm in arms)
     if candidate.value is None or baseline.value is None:
         return _undefined(suite, metric, candidate, baseline, paired, alpha), None
-    gains = metric.sign * paired_values(*(arm.columns for arm in arms))
-    data = cluster_sums(gains, paired.clusters)
-    test = Comparison(data, metric, alpha, look)
+    data = _gains(metric, arms[0].columns, arms[1].columns, paired.clusters)
+    tested = data
+    if metric.bounds is not None:
+        tested = _gains(metric, *with_few(arms[0].columns, arms[1].columns, paired.clusters, metric.bounds))
+    test = Comparison(tested, metric, alpha, look)
+    known = test.inference
+    tell = _tell(known.data, metric, alpha, paired, arms, family) if known.decidable else None
     found = Criterion(
         suite=suite,
         metric=metric,
@@ -143,7 +148,7 @@ def criterion(
         candidate=candidate,
         baseline=baseline,
         gain=data.mean,
-        se=test.inference.data.se if test.inference.decidable else None,
+        se=known.data.se if known.decidable else None,
         alpha=alpha,
         low=_finite(test.interval[0]),
         high=_finite(test.interval[1]),
@@ -151,62 +156,20 @@ def criterion(
         p_noninferior=test.p_noninferior,
         p_regressed=test.p_regressed,
         p_holm=None,
-        method=test.inference.method,
-        cases=data.cases,
+        method=known.method,
+        cases=len(paired.cases),
         clusters=data.clusters,
         attempts=paired.attempts,
-        tell=_tell(test.inference.data, metric, alpha, paired, arms, family)
-        if test.inference.decidable
-        else None,
+        tell=tell,
     )
-    return found, data
+    return found, tested
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What is tested of one metric's gains, from their cluster sums alone.
-
-    A deterministic metric is the same at every look, so that looking again costs nothing.
-    """
-
-    data: ClusterSums
-    metric: Metric
-    alpha: float
-    look: Look = ONCE
-
-    @property
-    def inference(self) -> Inference:
-        """Bounds and p values as if looked at once; padded where hardly any case differs."""
-        data = self.data if self.metric.limits is None else padded(self.data)
-        return Inference(data, self.metric.limits)
-
-    @property
-    def p_noninferior(self) -> float:
-        """Of gain <= -margin; where values without chance are all equal, there is nothing to test."""
-        if self.inference.method == "equal" and self.metric.limits is None:
-            return 0.0 if self.data.mean >= -self.metric.margin else 1.0
-        return self._over_looks(self.inference.p_greater(-self.metric.margin))
-
-    @property
-    def p_regressed(self) -> float:
-        """Of gain >= 0."""
-        return self._over_looks(self.inference.p_less(0.0))
-
-    @property
-    def bound(self) -> float:
-        """Lower end of the one-sided 1 - alpha interval."""
-        return self.inference.lower(self._level(self.alpha))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Two-sided 1 - alpha interval."""
-        return self.inference.interval(1 - 2 * self._level(self.alpha / 2))
-
-    def _over_looks(self, p: float) -> float:
-        return sequential_p(p, self.look.number, self.look.planned) if self.metric.sampled else p
-
-    def _level(self, alpha: float) -> float:
-        return nominal(alpha, self.look.number, self.look.planned) if self.metric.sampled else alpha
+def _gains(
+    metric: Metric, candidate: Columns, baseline: Columns, clusters: Sequence[Hashable]
+) -> ClusterSums:
+    data = paired_sums(candidate, baseline, clusters)
+    return replace(data, sums=metric.sign * data.sums)
 
 
 def _undefined(
@@ -238,15 +201,20 @@ def _undefined(
 def _tell(
     data: ClusterSums, metric: Metric, alpha: float, paired: Paired, arms: tuple[Arm, Arm], family: int
 ) -> Tell:
-    margin = metric.margin
-    if data.se == 0 and metric.limits is not None:
-        span = metric.limits[1]
+    margin, span = metric.margin, metric.limits[1] if metric.limits else 0.0
+    told = np.count_nonzero(arms[0].denominators + arms[1].denominators)  # cases that say something of it
+
+    def of_all(count: int | None) -> int | None:
+        return None if count is None else math.ceil(count * len(paired.cases) / told)
+
+    if data.se == 0 and span:
+        unseen = partial(power.cases_needed_unseen, data, margin, span, alpha=alpha)
         return Tell(
             identical_pass=float(_identical_passes(data, metric, alpha)),
             loss_caught=power.rare_loss(data, span, alpha=alpha / 2 / family),
-            cases_if_equal=power.cases_needed_unseen(data, margin, span, alpha=alpha),
+            cases_if_equal=of_all(unseen()),
             attempts_if_equal=None,
-            cases_if_observed=power.cases_needed_unseen(data, margin, span, delta=data.mean, alpha=alpha),
+            cases_if_observed=of_all(unseen(delta=data.mean)),
         )
     sampling = [sampling_variance(arm.columns, arm.spread) for arm in arms]
     known = sum(one for one in sampling if one is not None)
@@ -255,9 +223,9 @@ def _tell(
     return Tell(
         identical_pass=power.pass_probability(data.se, data.freedom, margin, alpha=alpha),
         loss_caught=power.detectable_loss(data.se, data.freedom, alpha=alpha / 2 / family),
-        cases_if_equal=power.cases_needed(data, margin, alpha=alpha),
+        cases_if_equal=of_all(power.cases_needed(data, margin, alpha=alpha)),
         attempts_if_equal=attempts,
-        cases_if_observed=power.cases_needed(data, margin, delta=data.mean, alpha=alpha),
+        cases_if_observed=of_all(power.cases_needed(data, margin, delta=data.mean, alpha=alpha)),
     )
 
 
@@ -270,15 +238,15 @@ def joint_identical_pass(
     """
     if not sums:
         return 1.0
-    known = [(one, metric) for one, metric in sums if one is not None and one.clusters >= 2]
+    known = [one for one, _ in sums if one is not None and one.clusters >= 2]
+    metrics = [metric for _, metric in sums]
     if len(known) < len(sums):
         return None
-    if not all(_identical_passes(one, metric, alpha) for one, metric in known if one.se == 0):
+    if not all(_identical_passes(*of, alpha) for of in zip(known, metrics, strict=True) if not of[0].se):
         return 0.0
-    data = aligned([(one, metric.limits is not None) for one, metric in known])
-    margins = [metric.margin for _, metric in sums]
+    data, margins = aligned(known), [metric.margin for metric in metrics]
     means, errors = power.identical_worlds(data, draws, seed=0)
-    return power.share_passing(means, errors, margins, data[0].freedom, alpha)
+    return power.share_passing(means, errors, margins, [one.freedom for one in data], alpha)
 
 
 def _identical_passes(data: ClusterSums, metric: Metric, alpha: float) -> bool:

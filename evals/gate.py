@@ -22,6 +22,7 @@ Not here: running suites, one metric's comparison (`evals/criteria.py`), exit co
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -33,6 +34,7 @@ from evals.criteria import Criterion, State, criterion, joint_identical_pass
 from evals.stats.holm import holm
 from evals.stats.sequential import ONCE, Look
 
+SHOWN = 200  # characters of why the infrastructure failed
 Arms = tuple[Sequence[Attempt], Sequence[Attempt]]
 
 
@@ -201,9 +203,11 @@ def infrastructure(candidate: Sequence[Attempt], baseline: Sequence[Attempt], ru
     elif alone := {one.case for one in candidate} ^ {one.case for one in baseline}:
         objection = f"{len(alone)} cases were tried on one side only, such as {min(alone)}"
     elif max(bad_c / all_c, bad_b / all_b) > rules.infra_limit or p_more <= rules.alpha:
+        why = Counter(one.failure for one in (*candidate, *baseline) if one.failure).most_common(1)[0][0]
         objection = (
             f"the infrastructure lost {bad_c} of {all_c} attempts of the candidate and {bad_b} of {all_b} "
-            f"of the baseline (allowed {rules.infra_limit:.0%}; more by the candidate: p = {p_more:.2g})"
+            f"of the baseline (allowed {rules.infra_limit:.0%}; more by the candidate: p = {p_more:.2g}), "
+            f"most often: {why[:SHOWN]}"
         )
     return Infra(bad_c, all_c, bad_b, all_b, p_more, objection)
 

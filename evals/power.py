@@ -15,7 +15,8 @@ import numpy as np
 from scipy import stats
 
 from evals.cases import Metric
-from evals.criteria import Comparison, State
+from evals.comparison import Comparison
+from evals.criteria import State
 from evals.gate import overall, state_of
 from evals.stats.clusters import ClusterSums, Floats
 from evals.stats.holm import holm

@@ -40,11 +40,7 @@ def open(task: Task, kept: Path) -> Environment:
         InputMissingError, DependencyDownError: as `venv.build`.
     """
     spec = task.environment
-    if spec.kind == "docker":
-        raise SandboxError(
-            f"{task.name} needs Docker: it came with an image of its own",
-            hint="run it with Harbor, or leave it out",
-        )
+    require_here(task)
     mounts: dict[str, Path] = {}
     if spec.kind == "python":
         built, python = venv.build(task.lock, spec.python, kept)
@@ -64,6 +60,15 @@ def open(task: Task, kept: Path) -> Environment:
         image=spec.image,
         workdir=spec.workdir,
     )
+
+
+def require_here(task: Task) -> None:
+    """Raise SandboxError (exit 13) when a task's environment can never be made on this machine."""
+    if task.environment.kind == "docker":
+        raise SandboxError(
+            f"{task.name} needs Docker: it came with an image of its own",
+            hint="run it with Harbor, or leave it out",
+        )
 
 
 @cache

@@ -14,18 +14,23 @@ explains: y_u - m n_u becomes its residual on x_u (one slope for both arms), and
 by that of the arms in x (Deng et al. 2013, "Improving the Sensitivity of Online Controlled
 Experiments by Utilizing Pre-Experiment Data"). Users without a past have the mean one.
 
+With n_u / sum n = f_u the variance is too small where a few users make most of the episodes, and a
+normal quantile too short: `cautious_error` has CR2's 1 / (1 - f_u) in place of c, `freedom` are
+Satterthwaite's degrees of freedom of each arm (`evals/stats/clusters.py`), joined as Welch does.
+
 Not here: when to look (`confidence_sequence.py`), what is decided (`decision.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from evals.stats.clusters import ClusterSums, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,17 @@ class Users:
         total = float(self.counts.sum())
         return float(self.sums.sum()) / total if total else math.nan
 
+    def with_pair(self, span: float) -> Users:
+        """These users and two more of the mean count, one at 0 and one at `span` in every episode.
+
+        Few users show too little of what is rare: a loss as large as its margin could not be excluded by
+        60 users of whom none broke a call, and was by 60 of whom one did (Agresti & Caffo 2000 do so for two
+        proportions; Bonett & Price 2012, as in `evals/stats/sparse.py`).
+        """
+        each = float(self.counts.mean())
+        before = None if self.before is None else np.append(self.before, [math.nan] * 2)
+        return Users(np.append(self.sums, [0.0, span * each]), np.append(self.counts, [each] * 2), before)
+
     def unseen_variance(self, span: float) -> float:
         """Variance of one user where no two differ, by at most `span`; 0 where they do.
 
@@ -84,6 +100,7 @@ class Difference:
         standard_error: nan below two users an arm.
         control, treated: the arms' figures, unadjusted.
         variance_left: share of the variance that the past did not explain; 1 without one.
+        cautious_error, freedom: of what is decided once; nan below two users an arm.
     """
 
     value: float
@@ -92,6 +109,8 @@ class Difference:
     treated: float
     users: tuple[int, int]
     variance_left: float = 1.0
+    cautious_error: float = math.nan
+    freedom: float = math.nan
 
     @property
     def information(self) -> float:
@@ -119,8 +138,9 @@ def difference(control: Users, treated: Users) -> Difference:
         adjusted = [e - slope * x for e, x in zip(residuals, covariates, strict=True)]
         shifts = [slope * float(x.sum()) / total for x, total in zip(covariates, totals, strict=True)]
         value -= shifts[1] - shifts[0]
-        centred = [e - e.mean() if len(e) else e for e in adjusted]
-        variance = sum(_variance(e, total) for e, total in zip(centred, totals, strict=True))
+        residuals = [e - e.mean() if len(e) else e for e in adjusted]
+        variance = sum(_variance(e, total) for e, total in zip(residuals, totals, strict=True))
+    cautious_error, freedom = _cautious(residuals, [arm.counts for arm in arms])
     return Difference(
         value=value,
         standard_error=math.sqrt(variance),
@@ -128,6 +148,8 @@ def difference(control: Users, treated: Users) -> Difference:
         treated=treated.mean,
         users=(control.users, treated.users),
         variance_left=variance / plain if plain > 0 else 1.0,
+        cautious_error=cautious_error,
+        freedom=freedom,
     )
 
 
@@ -148,6 +170,19 @@ def _variance(residuals: Floats, total: float) -> float:
     if users < 2:
         return math.nan
     return float(residuals @ residuals) / total**2 * users / (users - 1)
+
+
+def _cautious(residuals: Sequence[Floats], counts: Sequence[Floats]) -> tuple[float, float]:
+    """The error by CR2 and its degrees of freedom; nan below two users an arm."""
+    if min(map(len, counts)) < 2:
+        return math.nan, math.nan
+    arms = [
+        (ClusterSums(e, n).freedom, float((e**2 / (1 - n / n.sum())).sum() / n.sum() ** 2))
+        for e, n in zip(residuals, counts, strict=True)
+    ]
+    variance = sum(one for _, one in arms)
+    joined = sum(one**2 / freedom for freedom, one in arms)
+    return math.sqrt(variance), variance**2 / joined if joined else math.inf
 
 
 def _centred(control: Floats, treated: Floats) -> tuple[Floats, Floats]:

@@ -31,10 +31,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
-    """What every clustered statistic of a mean needs: per-cluster sums and sizes, both [G] float64."""
+    """What every clustered statistic of a mean needs: per-cluster sums and sizes, both [G] float64.
+
+    `labels` say which clusters these are, where that matters.
+    """
 
     sums: Floats
     sizes: Floats
+    labels: tuple[Hashable, ...] = ()
 
     @property
     def clusters(self) -> int:
@@ -89,4 +93,4 @@ def cluster_sums(values: ArrayLike, clusters: Sequence[Hashable]) -> ClusterSums
     where = np.array([index.setdefault(label, len(index)) for label in clusters], dtype=np.intp)
     sums = np.bincount(where, weights=array, minlength=len(index)).astype(np.float64)
     sizes = np.bincount(where, minlength=len(index)).astype(np.float64)
-    return ClusterSums(sums, sizes)
+    return ClusterSums(sums, sizes, tuple(index))

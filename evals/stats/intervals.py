@@ -47,7 +47,7 @@ def clustered(
     bounds: tuple[float, float] | None = None,
     level: float = 0.95,
 ) -> Estimate:
-    """Ratio sum y / sum n over cases [N] with an interval clustered by user.
+    """Ratio sum y / sum n over cases [N] with an interval clustered by user. A case without n says nothing.
 
     Args:
         numerator: y per case.
@@ -56,11 +56,12 @@ def clustered(
         bounds: where the figure can lie, e.g. (0, 1); the interval is cut to it.
         level: two-sided level.
     """
-    n = np.asarray(denominator, dtype=np.float64)
-    used = int(np.count_nonzero(n))
+    y, n = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    told = np.flatnonzero(n)
+    used = len(told)
     if used == 0:
         return Estimate(None, None, None, 0, 0)
-    data = cluster_sums(ratio_values(numerator, n), clusters)
+    data = cluster_sums(ratio_values(y[told], n[told]), [clusters[place] for place in told])
     low, high = Inference(data, bounds).interval(level)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])

@@ -9,14 +9,22 @@ Metric Analytics", section 4) case i moves the difference R_c - R_b by
 
 whose mean is the difference and whose clustered standard error is that of the difference. For
 n = 1 this is the plain paired difference y_ic - y_ib.
+
+A case that has nothing in its denominator in either arm says nothing: its v_i is the difference of the
+others, without any spread. It is left out before clusters are counted, or a suite with one case that
+tells and thirty that do not would have thirty-one that agree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evals.stats.clusters import Floats
+from evals.stats.clusters import ClusterSums, Floats, cluster_sums
+
+Columns = tuple[ArrayLike, ArrayLike]  # numerators and denominators [N]
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> float:
@@ -40,7 +48,7 @@ def ratio_values(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     return linear
 
 
-def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayLike, ArrayLike]) -> Floats:
+def paired_values(candidate: Columns, baseline: Columns) -> Floats:
     """Per-case values [N] of the difference candidate - baseline; see the module's formula.
 
     Args:
@@ -57,7 +65,22 @@ def paired_values(candidate: tuple[ArrayLike, ArrayLike], baseline: tuple[ArrayL
     return difference
 
 
-def sampling_variance(means: tuple[ArrayLike, ArrayLike], spread: Floats) -> float | None:
+def paired_sums(candidate: Columns, baseline: Columns, clusters: Sequence[Hashable]) -> ClusterSums:
+    """`paired_values` by cluster, over the cases that say something in one arm at least.
+
+    Args:
+        clusters: label per case.
+
+    Raises:
+        ValueError: as `paired_values`.
+    """
+    arms = [(np.asarray(y), np.asarray(n)) for y, n in (candidate, baseline)]
+    told = np.flatnonzero((arms[0][1] > 0) | (arms[1][1] > 0))
+    left, right = ((y[told], n[told]) for y, n in arms)
+    return cluster_sums(paired_values(left, right), [clusters[place] for place in told])
+
+
+def sampling_variance(means: Columns, spread: Floats) -> float | None:
     """The part of the variance of sum y / sum n that more attempts at the same cases would take away.
 
     With s the variance of a case's mean over repeated attempts, linearised as in the module's formula:

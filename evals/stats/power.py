@@ -163,11 +163,11 @@ def identical_worlds(data: list[ClusterSums], draws: int, seed: int) -> tuple[Fl
 
 
 def share_passing(
-    means: Floats, errors: Floats, margins: Sequence[float], freedom: float, alpha: float
+    means: Floats, errors: Floats, margins: Sequence[float], freedoms: Sequence[float], alpha: float
 ) -> float:
     """Share of worlds [draws, metrics] in which every metric's lower bound clears its margin."""
-    quantile = float(stats.t.isf(alpha, freedom))
-    cleared = means + np.asarray(margins)[None, :] >= quantile * errors
+    quantiles = stats.t.isf(alpha, np.asarray(freedoms))
+    cleared = means + np.asarray(margins)[None, :] >= quantiles[None, :] * errors
     return float(np.mean(np.all(cleared, axis=1)))
 
 

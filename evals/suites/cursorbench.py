@@ -125,6 +125,11 @@ class CursorBenchSuite:
         kinds = {(task.environment.kind, task.environment.python) for task in self._tasks.values()}
         return sorted({environments.of_machine(*one) for one in kinds})
 
+    def require_here(self) -> None:
+        """Raise SandboxError (exit 13) when a task can never be tried on this machine."""
+        for task in self._tasks.values():
+            environments.require_here(task)
+
     def cases(self) -> Sequence[str]:
         """The tasks' names."""
         return list(self._tasks)

@@ -14,6 +14,7 @@ from lm_eval import utils
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import handle_stop_sequences, maybe_truncate, normalize_gen_kwargs
 
+from cursorbench.errors import UsageError
 from evals.suites.base import Subject, TextRequest
 
 MAX_NEW_TOKENS = 256  # where a task names no limit
@@ -34,7 +35,7 @@ class EngineLM(TemplateLM):  # type: ignore[misc]
         """The token that ends a text; stands before a text without context."""
         found = self.tokenizer.eos_token_id
         if found is None:
-            raise ValueError("the checkpoint's tokenizer has no end-of-text token")
+            raise UsageError("the checkpoint's tokenizer has no end-of-text token")
         return int(found)
 
     @property

@@ -22,7 +22,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from cursorbench.errors import DependencyDownError, InputMissingError, IntegrityError, RtrlError, UsageError
 from evals.cases import Attempt, Direction, Metric, SuiteSpec
 from evals.suites.base import Advance, Subject
 
@@ -95,7 +95,8 @@ class LmEvalSuite:
         return [f"{self._task_name}:{index}" for index in range(len(self._documents))]
 
     def run(self, subject: Subject, cases: Sequence[str], advance: Advance, first: int = 0) -> list[Attempt]:
-        """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number."""
+        """Score the documents. Raises IntegrityError (12) when the checkpoint gives no finite number, and
+        UsageError (2) when the task's own code fails."""
         indices = sorted(int(case.rpartition(":")[2]) for case in cases)
         with _quiet() as said:
             samples = _of_first_filter(self._evaluate(subject, indices))
@@ -125,7 +126,7 @@ class LmEvalSuite:
 
         from evals.suites.engine_lm import EngineLM
 
-        with _undescribed():
+        with _undescribed(), self._told("fails"):
             results = simple_evaluate(
                 model=EngineLM(subject, self.batch),
                 tasks=[self._task_name],
@@ -153,13 +154,33 @@ class LmEvalSuite:
 
     @cached_property
     def _task(self) -> Any:
-        with _quiet():
+        with _quiet(), self._told("cannot be loaded"):
             found = self._manager.load([self._task_name])["tasks"]
         return found[self._task_name]
 
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Whose matter it is when a task's own settings, code or documents raise.
+
+        Raises:
+            UsageError: (exit 2) they did.
+            DependencyDownError: (exit 13) its documents could not be fetched.
+        """
+        try:
+            yield
+        except RtrlError:
+            raise
+        except Exception as error:
+            why = f"lm-eval task {self._task_name!r} {what}: {type(error).__name__}: {error}"[:500]
+            if isinstance(error, ConnectionError | TimeoutError):
+                raise DependencyDownError(why, hint="the network, or documents that are here") from error
+            hint = "its YAML, its code or its documents; --debug shows where"
+            raise UsageError(why.removesuffix(": "), hint=hint) from error
+
     @cached_property
     def _documents(self) -> list[Any]:
-        documents = list(self._task.eval_docs)
+        with self._told("cannot be loaded"):
+            documents = list(self._task.eval_docs)
         if not documents:
             raise InputMissingError(f"lm-eval task {self._task_name!r} has no documents")
         return documents[: self._limit]

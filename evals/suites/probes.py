@@ -21,6 +21,7 @@ from cursorbench.errors import InputMissingError, UsageError
 
 SHIPPED = Path(__file__).with_name("probes.jsonl")
 FIELDS = ("id", "prompt", "files", "kind")
+LONGEST = 255  # bytes of a file's name
 HINT = '{"prompt": "...", "files": {"path": "text"}, "kind": "clear" or "ambiguous"}, one a line'
 
 Kind = Literal["clear", "ambiguous", ""]
@@ -63,6 +64,7 @@ def read(path: Path = SHIPPED) -> list[Probe]:
 def _probe(line: str, number: int, where: str) -> Probe:
     try:
         row: Any = json.loads(line)
+        json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: no JSON: {error}", hint=HINT) from error
     if not isinstance(row, dict) or not set(row) <= set(FIELDS):
@@ -72,10 +74,19 @@ def _probe(line: str, number: int, where: str) -> Probe:
         raise UsageError(f"{where}: `prompt` is no text", hint=HINT)
     if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
         raise UsageError(f"{where}: `files` is no table of texts by path", hint=HINT)
-    for name in files:
-        parts = PurePosixPath(name).parts
-        if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
-            raise UsageError(f"{where}: {name!r} is no path below a folder")
+    _require_files(files, where)
     if kind not in ("clear", "ambiguous", ""):
         raise UsageError(f"{where}: kind {kind!r}", hint="clear or ambiguous")
     return Probe(str(row.get("id", number)), prompt, files, cast(Kind, kind))
+
+
+def _require_files(files: Mapping[str, str], where: str) -> None:
+    """Whether these files can all be made in one folder."""
+    paths = [PurePosixPath(name) for name in files]
+    for name, path in zip(files, paths, strict=True):
+        parts = path.parts
+        too_long = max(map(len, map(str.encode, parts)), default=0) > LONGEST
+        if not parts or parts[0] == "/" or ".." in parts or "\0" in name or too_long:
+            raise UsageError(f"{where}: {name[:80]!r} is no path below a folder")
+        if paths.count(path) > 1 or set(path.parents) & set(paths):
+            raise UsageError(f"{where}: {name!r} stands there twice, or below a file")

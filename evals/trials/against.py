@@ -18,10 +18,9 @@ import msgspec
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
 from evals.cases import Attempt, Metric, pair
 from evals.gate import Rules, infrastructure
-from evals.stats.clusters import cluster_sums
 from evals.stats.inference import Inference
 from evals.stats.intervals import Estimate
-from evals.stats.paired import paired_values
+from evals.stats.paired import paired_sums
 from evals.trials.conditions import Conditions
 from evals.trials.plan import Plan, task_digests
 from evals.trials.record import Folder, Record, key
@@ -85,7 +84,7 @@ def compare(plan: Plan, records: Sequence[Record], folder: Path) -> Against:
         columns = paired.candidate[metric.name].columns, paired.baseline[metric.name].columns
         if not all(column[1].sum() > 0 for column in columns):
             continue
-        data = cluster_sums(paired_values(*columns), paired.clusters)
+        data = paired_sums(*columns, paired.clusters)
         low, high = Inference(data, metric.limits).interval()
         ends = [None if abs(end) == float("inf") else end for end in (low, high)]
         differences[metric.name] = Estimate(data.mean, ends[0], ends[1], data.cases, data.clusters)

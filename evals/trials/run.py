@@ -20,7 +20,7 @@ from cursorbench.errors import DependencyDownError, RtrlError
 from cursorbench.graders import rubric as rubrics
 from cursorbench.graders.rubric import Rubric
 from evals.cases import Attempt, Metric, SuiteSpec
-from evals.reuse import DISAGREE_P, disagreement
+from evals.reuse import DISAGREE_P, disagreement, least
 from evals.trials import attempt as trials
 from evals.trials import causes, workers
 from evals.trials.attempt import Job
@@ -148,15 +148,18 @@ class _Run:
         if not stored:
             return 0
         names = sorted(stored)
-        count = math.ceil(self._plan.rerun_share * len(names))
+        wanted = least(SOLVED, self._plan.rerun_share)
+        count = min(len(names), max(math.ceil(self._plan.rerun_share * len(names)), wanted))
         chosen = set(Random(self._plan.seed).sample(names, count))
         again = self._again([job for job in self._jobs if job.key in chosen])
         pairs = [(record, stored[record.key]) for record in again if not record.infrastructure]
         p = disagreement([_attempt(one) for one, _ in pairs], [_attempt(one) for _, one in pairs], SOLVED)
-        unchecked = bool(chosen) and not pairs
+        unchecked = len(pairs) < wanted
         if unchecked or p <= DISAGREE_P:
-            why = "could not be made again" if unchecked else f"made again did not agree (p = {p:.2g})"
-            self._notes.append(f"{len(again)} trials of the cache {why}: none is reused")
+            why = f"{len(again)} trials of the cache made again did not agree (p = {p:.2g})"
+            if unchecked:
+                why = f"{len(pairs)} trials of the cache could be made again, and {wanted} have to be"
+            self._notes.append(f"{why}: none is reused")
             for record in again:
                 self._keep(record)
             return 0

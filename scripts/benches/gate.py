@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evals.criteria import Comparison
+from evals.comparison import Comparison
 from evals.gate import Rules
 from evals.population.replay import heldout
 from evals.power import Rate, Rates, rates, success, tasks_needed, verdict

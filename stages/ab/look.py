@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from evals.ab.arms import Difference, Users, difference
-from evals.ab.decision import AbMetric, AbRules, Action, Look, look, planned_information
+from evals.ab.decision import AbMetric, AbMetricLook, AbRules, Action, Look, look, planned_information
 from stages.ab.config import GUARDS, METRICS, AbConfig
 from stages.ab.ended import no_canary
 from stages.ab.observe import ArmSeen, observe
@@ -180,7 +180,7 @@ def _direction(name: str) -> Any:
     return METRICS[name][0]
 
 
-def _row(found: Difference, each: Any) -> dict[str, Any]:
+def _row(found: Difference, each: AbMetricLook) -> dict[str, Any]:
     return _plain(found) | {
         "harm": each.metric.harm,
         "margin": each.metric.margin,
@@ -188,6 +188,18 @@ def _row(found: Difference, each: Any) -> dict[str, Any]:
         "harm_bound": number(each.harm_bound),
         "promote_bound": number(each.promote_bound),
         "alike": each.alike,
+        "promote": None if each.promoted is None else _once(each),
+    }
+
+
+def _once(each: AbMetricLook) -> dict[str, Any]:
+    """What `promote_bound` is made of."""
+    once = each.promoted
+    assert once is not None
+    return {
+        "gain": number(each.metric.sign * once.value),
+        "standard_error": number(once.cautious_error),
+        "freedom": number(once.freedom),
     }
 
 

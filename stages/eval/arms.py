@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from evals.cases import Attempt, SuiteSpec
-from evals.reuse import DISAGREE_P, disagreement
+from evals.reuse import DISAGREE_P, disagreement, least
 from evals.suites.base import Subject, Suite
 from stages.eval.kept import Kept
 from stages.stage import Progress
@@ -77,20 +77,26 @@ def reuse(
     kept: Kept,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
-    """Stored attempts, if a share of them made again agrees; None when they do not, or none could be made.
+    """Stored attempts, if a share of them made again agrees; None when they do not, or too few could be made
+    to tell.
 
     Cases that the infrastructure lost then are tried again and count with what comes of it now. What
     was made again is in `kept`, as in `make`.
     """
     cases = list(suite.cases())
     lost = sorted({one.case for one in stored if one.failure})
-    count = math.ceil(share * len(cases))
+    wanted = least(spec, share)
+    count = min(len(cases), max(math.ceil(share * len(cases)), wanted))
     chosen = set(Random(f"{seed}:{spec.name}").sample(cases, count)) | set(lost)
     again = make(suite, subject, [case for case in cases if case in chosen], kept, progress, what="again")
     p = disagreement(again, stored, spec)
-    if chosen and all(one.failure for one in again):
-        note = f"none of {len(chosen)} attempts of {report} could be made again as a check: all made again"
-        return None, Reuse(report, False, 0, p, note)
+    checked = len({one.case for one in again if not one.failure})
+    if chosen and checked < max(1, wanted):
+        note = (
+            f"only {checked} cases of {report} could be made again as a check, and {max(1, wanted)} have to "
+            "be: all made again"
+        )
+        return None, Reuse(report, False, checked, p, note)
     if p <= DISAGREE_P:
         note = (
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"

@@ -49,12 +49,17 @@ class EvalConfig(BaseModel):
         True,
         description="reuse the baseline's stored attempts under equal digests of harness, engine and tasks",
     )
-    rerun_share: float = Field(0.1, ge=0, le=1, description="share of reused attempts run again as a check")
+    rerun_share: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="share of reused attempts run again as a check; above 0, six cases at least",
+    )
     infra_limit: float = Field(
         0.01,
         ge=0,
         lt=1,
-        description="share of attempts the infrastructure may lose; above it nothing is concluded",
+        description="share of attempts the infrastructure may lose; above it no candidate passes",
     )
     lm_eval_include: str = Field("", description="folder with further lm-eval task files (YAML)")
     lm_eval_limit: int | None = Field(None, ge=1, description="documents of each lm-eval task, at most")

@@ -3,6 +3,9 @@
 A report's meta lists its attempt files by suite and checkpoint, and the conditions they were made under.
 Here the newest is never taken for its newness: a rerun of the same eval has to find the same report,
 or it would be a new run.
+
+What a checkpoint did as a candidate is never used again. It is live because that went well, so it went
+better than the checkpoint does on average, and equal candidates would pass it less often cycle by cycle.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import InputMissingError, UsageError
+from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
+from stages.eval.own_tasks import digests
 from stages.identity import code_version
 from stages.registry.canonical import digest
 from stages.stage import Artifact
@@ -79,7 +83,7 @@ def own_files(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
     """
     include = workspace.root / config.lm_eval_include if config.lm_eval_include else None
     return {
-        "tasks": _folder(include) if include else {},
+        "tasks": digests(include) if include else {},
         "repositories": _tips(workspace.root, config),
         "probes": _digest(workspace.root / config.probes) if config.probes else "",
     }
@@ -137,7 +141,7 @@ def conditions(workspace: Workspace, config: EvalConfig) -> str:
 
 
 def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides: str) -> Artifact | None:
-    """The oldest report that holds attempts of `checkpoint` made under equal conditions.
+    """The oldest report with attempts of `checkpoint`, not as candidate, made under equal conditions.
 
     Args:
         under: digest of the conditions.
@@ -147,9 +151,14 @@ def report_with(store: Store, line: str, checkpoint: str, under: str, *, besides
     for report in store.all_of("report", line, {"conditions": under}):
         if report.meta.get("candidate") == besides:
             continue
-        if any(row["checkpoint"] == checkpoint for row in report.meta.get("attempts", ())):
+        if any(stands_in(row, checkpoint) for row in report.meta.get("attempts", ())):
             found = report
     return found
+
+
+def stands_in(row: Mapping[str, Any], checkpoint: str) -> bool:
+    """Whether the attempts of a row of a report's meta may be used for `checkpoint`."""
+    return bool(row["checkpoint"] == checkpoint and row["role"] != "candidate")
 
 
 def _digest(file: Path) -> str:
@@ -159,17 +168,3 @@ def _digest(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise InputMissingError(f"eval.probes: {file}: {error.strerror}") from error
-
-
-def _folder(folder: Path) -> dict[str, str]:
-    import hashlib
-
-    if not folder.is_dir():
-        raise UsageError(
-            f"eval.lm_eval_include: {folder} is no folder", hint="a path below the workspace, or absolute"
-        )
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }

@@ -25,6 +25,7 @@ _NEXT = {
     "regressed": "next: nothing is deployed, its data stays usable; `rtrl cycle` goes on from the live one",
     "inconclusive": "next: more cases (--set eval.requests=N), more attempts, or the next cycle",
 }
+_AGAIN = "next: mend what failed, then `rtrl eval --force`: without it what is known is told again"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ def summary(verdict: Verdict, facts: Facts) -> str:
         lines.append(f"baseline of {name}: {reuse.note}")
     if verdict.drift and facts.anchor is not None:
         lines.append(f"since the anchor ({facts.anchor.ref}): {_drift(verdict.drift)}")
-    lines += [*facts.notes, _NEXT[verdict.verdict]]
+    lost = verdict.verdict == "inconclusive" and any(one.infra.objection for one in verdict.suites)
+    lines += [*facts.notes, _AGAIN if lost else _NEXT[verdict.verdict]]
     return "\n".join(lines) + "\n"
 
 

@@ -58,6 +58,7 @@ class EvalStage:
         Raises:
             UsageError: (exit 2) an unknown suite, or a margin for a metric nobody measures.
             InputMissingError: (exit 5) there is no repository, suite of tasks or file of probes of that name.
+            DependencyDownError: (exit 13) a task of a suite needs what this machine lacks.
         """
         from stages.eval.known import own_files
         from stages.eval.suites import check

@@ -41,13 +41,16 @@ def build(config: EvalConfig, root: Path, tips: Mapping[str, str]) -> list[tuple
 
 
 def check(config: EvalConfig, root: Path) -> None:
-    """Raise as `build` would, and where there is no such task, folder or probe.
+    """Raise as `build` would, and where there is no such task, folder or probe, or one that cannot be tried
+    here (SandboxError, exit 13).
 
     What a task of lm-eval measures, which takes seconds and may have to be downloaded, is asked for only
     where a margin names one of its metrics.
     """
     for suite in _named(config, root, {}):
-        if not isinstance(suite, LmEvalSuite):
+        if isinstance(suite, CursorBenchSuite):
+            suite.require_here()
+        elif not isinstance(suite, LmEvalSuite):
             _ = suite.spec
         elif suite.name != "snippets":
             suite.require_known()

@@ -18,6 +18,7 @@ from stages.eval import arms, report
 from stages.eval import attempts as files
 from stages.eval.config import EvalConfig
 from stages.eval.kept import Kept, kept_name
+from stages.eval.known import stands_in
 from stages.eval.subjects import Engines
 from stages.eval.suites import with_margins
 from stages.stage import Artifact, RunContext
@@ -117,30 +118,38 @@ class Work:
             return self._made("baseline", suite, spec, look)
         if look > 1:
             return stored  # checked at the first look
-        found, account = arms.reuse(
-            suite,
-            self._engines.subject(self.inputs["baseline"]),
-            spec,
-            stored,
-            self.inputs[STORED["baseline"]].ref,
-            share=self.config.rerun_share,
-            seed=self.ctx.seed,
-            kept=self._kept(spec, "baseline-again"),
-            progress=self.ctx.progress,
-        )
-        self._reuse[spec.name] = account
-        if found is None:
-            self.notes.append(account.note)
-            return self._made("baseline", suite, spec, look)
-        return found
+        found, self._reuse[spec.name] = self._checked("baseline", suite, spec, stored)
+        return found or self._made("baseline", suite, spec, look)
 
     def _anchor(self, suite: Suite, spec: SuiteSpec) -> list[Attempt]:
-        """Stored attempts, unless the live checkpoint's showed that answers are others now."""
+        """Stored attempts, unless the live checkpoint's showed that answers are others now; where none of
+        these were held against new ones, the anchor's are."""
         stored = self._stored("anchor", suite, spec, 1)
         known = self._reuse.get(spec.name)
         if stored is None or (known is not None and not known.reused):
             return self._made("anchor", suite, spec, 1)
-        return stored
+        if known is not None:
+            return stored
+        return self._checked("anchor", suite, spec, stored)[0] or self._made("anchor", suite, spec, 1)
+
+    def _checked(
+        self, role: str, suite: Suite, spec: SuiteSpec, stored: list[Attempt]
+    ) -> tuple[list[Attempt] | None, arms.Reuse]:
+        """Stored attempts after a share of them was made again; None, and a note, where these disagree."""
+        found, account = arms.reuse(
+            suite,
+            self._engines.subject(self.inputs[role]),
+            spec,
+            stored,
+            self.inputs[STORED[role]].ref,
+            share=self.config.rerun_share,
+            seed=self.ctx.seed,
+            kept=self._kept(spec, f"{role}-again"),
+            progress=self.ctx.progress,
+        )
+        if found is None:
+            self.notes.append(account.note)
+        return found, account
 
     def _stored(self, role: str, suite: Suite, spec: SuiteSpec, look: int) -> list[Attempt] | None:
         """A look's attempts of a checkpoint in the report found for it; None unless there for all cases."""
@@ -149,7 +158,7 @@ class Work:
             return None
         numbers = range((look - 1) * spec.attempts, look * spec.attempts)
         for row in kept_in.meta["attempts"]:
-            if row["suite"] == spec.name and row["checkpoint"] == self.inputs[role].digest:
+            if row["suite"] == spec.name and stands_in(row, self.inputs[role].digest):
                 every = files.read(kept_in.path / str(row["file"]), spec)
                 found = [one for one in every if one.attempt in numbers]
                 return found if {one.case for one in found} == set(suite.cases()) else None

@@ -163,6 +163,7 @@ def test_a_candidate_cannot_void_its_own_gate() -> None:
     assert (more.p_more > 0.05, "allowed 1%" in more.objection) == (True, True)
     assert infrastructure(lose(base, range(80)), lose(base, range(80)), Rules()).objection
     assert not infrastructure(lose(base, range(3)), lose(base, range(4)), Rules()).objection
+    assert more.objection.endswith("most often: engine down")
     assert infrastructure([], base, Rules()).objection == "the candidate has no attempts"
 
 
@@ -310,10 +311,11 @@ def test_cases_of_one_side_only_object() -> None:
 
 
 def test_one_cluster_asks_for_others() -> None:
+    """Of "all cases" it spoke, also where others are there that say nothing of the metric."""
     arms = (attempts([0.0] * 50, per_user=50), attempts([1.0] * 50, per_user=50))
     found = decide([(suite(SUCCESS), arms)], Rules())
     assert found.verdict == "inconclusive"
-    assert "all cases are of one cluster" in found.reasons[0]
+    assert "all cases that tell are of one cluster" in found.reasons[0]
 
 
 @pytest.mark.parametrize(("candidate", "baseline", "beyond"), [(1.7, 0.5, "1.7"), (0.5, -0.2, "-0.2")])
@@ -322,3 +324,62 @@ def test_a_figure_out_of_its_bounds_decides_nothing(candidate: float, baseline: 
     with pytest.raises(IntegrityError, match=f"demo.success of case .* is {beyond}: it lies between 0 and 1"):
         verdict([*ones, candidate], [*ones, baseline])
     assert verdict([*ones, 1 + 1e-12], [*ones, 1.0]) == "pass"
+
+
+def probes(clear: float, *, others: int, count: int = 1) -> list[Attempt]:
+    """So many cases that say something, in clusters of their own, beside others that say nothing."""
+    told = [Attempt(f"clear{n}", f"clear{n}", 0, {"success": (clear, 1.0)}) for n in range(count)]
+    return told + [Attempt(f"other{n}", f"other{n}", 0, {"success": (0.0, 0.0)}) for n in range(others)]
+
+
+def test_cases_that_say_nothing_are_no_evidence() -> None:
+    """One clear probe beside thirty ambiguous ones: thirty-one that agreed, said the gate, with p = 2e-19."""
+    for candidate in (0.0, 1.0):
+        arms = probes(candidate, others=30), probes(1.0, others=30)
+        found = decide([(suite(SUCCESS), arms)], Rules())
+        assert found.verdict == "inconclusive"
+        assert (found.criteria[0].clusters, found.criteria[0].cases) == (1, 31)
+        assert found.criteria[0].candidate.clusters == 1
+
+
+def test_cases_that_say_nothing_change_no_test() -> None:
+    """The same figures, p values and power with them and without; more of them are wanted in proportion."""
+    rng = np.random.default_rng(3)
+    here, there = coins(rng, 0.6, 40), coins(rng, 0.6, 40)
+    rest = [Attempt(f"other{n}", f"other{n}", 0, {"success": (0.0, 0.0)}) for n in range(40)]
+    plain = decide([(suite(SUCCESS), (attempts(here), attempts(there)))], Rules()).criteria[0]
+    beside = decide([(suite(SUCCESS), (attempts(here) + rest, attempts(there) + rest))], Rules()).criteria[0]
+    for name in ("gain", "se", "low", "bound", "p_noninferior", "p_regressed", "clusters", "method"):
+        assert getattr(beside, name) == getattr(plain, name), name
+    assert plain.tell is not None
+    assert plain.tell.cases_if_equal is not None
+    assert beside.tell is not None
+    assert beside.tell.cases_if_equal == 2 * plain.tell.cases_if_equal
+
+
+def test_metrics_over_different_cases_are_judged_together() -> None:
+    """Their clusters are matched by name, each with its own degrees of freedom."""
+    kept = Metric("kept", "higher", 0.5, "share", "", bounds=(0, 1))
+
+    def arm(seed: int) -> list[Attempt]:
+        luck = np.random.default_rng(seed).random(80) < 0.5
+        return [
+            Attempt(f"c{n}", f"c{n}", 0, {"success": (1.0, 1.0), "kept": (float(n % 2 and won), n % 2)})
+            for n, won in enumerate(luck)
+        ]
+
+    found = decide([(suite(SUCCESS, kept), (arm(1), arm(2)))], Rules())
+    assert [one.clusters for one in found.criteria] == [80, 40]
+    assert found.identical_pass is not None
+    assert 0.5 < found.identical_pass <= 1.0
+
+
+def test_a_few_edits_that_all_stay_are_no_pass() -> None:
+    """A ratio of 1 without any spread, of four edits in a thousand requests."""
+    few = [Attempt(f"c{n}", f"c{n}", 0, {"success": (float(n < 4), float(n < 4))}) for n in range(1000)]
+    many = [Attempt(f"c{n}", f"c{n}", 0, {"success": (float(n % 5 > 0), 1.0)}) for n in range(1000)]
+    found = decide([(suite(SUCCESS), (few, many))], Rules())
+    assert found.verdict == "inconclusive"
+    assert found.criteria[0].gain == pytest.approx(0.2)
+    assert found.criteria[0].bound is not None
+    assert found.criteria[0].bound < -0.05

@@ -10,7 +10,7 @@ from scipy import stats
 
 from cursorbench.errors import InputMissingError, UsageError
 from evals.cases import Attempt, SuiteSpec
-from evals.criteria import Comparison
+from evals.comparison import Comparison
 from evals.gate import Rules, decide
 from evals.power import Rate, rates, success, tasks_needed, verdict
 from evals.stats.clusters import ClusterSums

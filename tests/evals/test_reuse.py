@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from evals.cases import Attempt, Metric, SuiteSpec
-from evals.reuse import DISAGREE_P, disagreement
+from evals.reuse import DISAGREE_P, disagreement, least
 
 SPEC = SuiteSpec("s", (Metric("solved", "higher", 0.05, "share", "", bounds=(0, 1)),), 1, "task")
 
@@ -22,3 +24,15 @@ def test_a_few_that_all_moved_alike_are_no_proof() -> None:
     assert disagreement(attempts(*[1.0] * 40), attempts(*[0.0] * 40), SPEC) <= DISAGREE_P
     assert disagreement(attempts(1.0, 0.0, 1.0), attempts(1.0, 0.0, 1.0), SPEC) == 1.0
     assert disagreement([], attempts(1.0), SPEC) == 1.0
+
+
+def test_a_check_of_few_cases_can_disagree() -> None:
+    """Ten tasks of one repository: one was made again, and whatever it did, they agreed (p = 1)."""
+    count = least(SPEC, 0.1)
+    same = [replace(one, cluster="repository") for one in attempts(*[1.0] * count)]
+    other = [replace(one, cluster="repository") for one in attempts(*[0.0] * count)]
+    assert disagreement(other, same, SPEC) <= DISAGREE_P
+    assert disagreement(other[1:], same[1:], SPEC) > DISAGREE_P
+    exact = replace(SPEC, metrics=(replace(SPEC.metrics[0], sampled=False),))
+    assert disagreement(other[:2], same[:2], exact) <= DISAGREE_P
+    assert (least(exact, 0.1), least(SPEC, 0.0)) == (2, 0)

@@ -113,3 +113,19 @@ def test_users_without_a_past_are_average_and_all_without_one_change_nothing() -
     found = difference(Users.of([1, 2, 3, 4], ones, nothing), Users.of([2, 2, 3, 3], ones, nothing))
     assert found.value == plain.value
     assert found.standard_error == pytest.approx(plain.standard_error)
+
+
+def test_two_users_more_and_the_cautious_error_by_hand() -> None:
+    # 3 of 4 in users (2 of 2), (1 of 2), and two more of 2 episodes: 0 of 2 and 2 of 2; in all 5 of 8
+    arm = Users.of([2, 1], [2, 2], [0.5, math.nan]).with_pair(1.0)
+    assert arm.sums.tolist() == [2, 1, 0, 2]
+    assert arm.counts.tolist() == [2, 2, 2, 2]
+    assert arm.before is not None
+    assert arm.before.tolist()[0] == 0.5
+    assert np.isnan(arm.before[1:]).all()
+    arm = Users.of(arm.sums, arm.counts)
+    found = difference(arm, arm)
+    # residuals .75, -.25, -1.25, .75: sum of squares 2.75, each f 1/4: 2.75 / (3/4) / 64 in either arm
+    assert found.cautious_error == pytest.approx(math.sqrt(2 * 2.75 / 0.75 / 64))
+    assert found.freedom == pytest.approx(6.0)  # three in either
+    assert found.cautious_error == pytest.approx(found.standard_error)  # users of one size: CR2 is CR1

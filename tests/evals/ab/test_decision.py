@@ -179,6 +179,72 @@ def test_users_who_are_all_alike_are_as_many_as_they_are(users: int, action: str
     assert found.metrics[0].promote_bound == pytest.approx(-(1 - 0.05 ** (1 / users)))
 
 
+HEAVY = AbMetric("edit_persistence", "higher", harm=0.0, margin=0.03, span=1.0)
+RARE = AbMetric("invalid_calls", "lower", harm=0.0, margin=0.02, span=1.0)
+
+
+def _promoted(metric: AbMetric, rate: float, users: int, share: float, tail: float, loss: float) -> float:
+    """How often of 600 worlds it is promoted. A user's chance is of Beta (intraclass correlation 0.3), how
+    much somebody does is of Pareto, the heavier the lower its tail."""
+    ok = 0
+    for world in range(600):
+        random = np.random.default_rng(world)
+        chance = random.beta(rate / 0.3 * 0.7, (1 - rate) / 0.3 * 0.7, users)
+        counts = np.minimum(np.ceil((random.pareto(tail, users) + 1) * 2), 2000).astype(int)
+        treated = random.random(users) < share
+        sums = random.binomial(counts, np.clip(chance - metric.sign * loss * treated, 0, 1))
+        arms = [Users.of(sums[arm], counts[arm]) for arm in (~treated, treated)]
+        found = look(
+            [metric],
+            {metric.name: (arms[0], arms[1])},
+            (arms[0].users, arms[1].users),
+            (1 - share, share),
+            AbRules(min_users=10),
+            planned={metric.name: 1000.0},
+            at_horizon=True,
+        )
+        ok += found.metrics[0].non_inferior
+    return ok / 600
+
+
+@pytest.mark.parametrize(
+    ("metric", "rate", "users", "tail", "before"),
+    [
+        (HEAVY, 0.6, 2000, 1.1, 0.12),
+        (HEAVY, 0.9, 600, 1.5, 0.12),
+        (HEAVY, 0.9, 2000, 1.1, 0.15),
+        (RARE, 0.01, 600, 1.5, 0.14),
+    ],
+)
+def test_a_loss_of_the_margin_is_seldom_promoted(
+    metric: AbMetric, rate: float, users: int, tail: float, before: float
+) -> None:
+    """A canary of a tenth. `before` is what it was with a normal quantile of the users that were there."""
+    assert _promoted(metric, rate, users, 0.1, tail, metric.margin) < 0.1 < before
+
+
+def test_what_is_no_worse_is_promoted_still() -> None:
+    assert _promoted(HEAVY, 0.9, 2000, 0.5, 3.0, 0.0) > 0.8
+    assert _promoted(RARE, 0.01, 2000, 0.5, 3.0, 0.0) > 0.95
+
+
+def test_one_broken_call_is_no_reason_to_promote() -> None:
+    """Sixty users of whom none broke a call were held, and promoted where one of them did."""
+    good = Users.of(np.zeros(2000), np.full(2000, 5))
+    for broken in range(3):
+        treated = Users.of([1.0] * broken + [0.0] * (60 - broken), np.full(60, 5))
+        found = look(
+            [RARE],
+            {RARE.name: (good, treated)},
+            (2000, 60),
+            (0.97, 0.03),
+            AbRules(),
+            planned={RARE.name: 1000.0},
+            at_horizon=True,
+        )
+        assert found.action == "hold"
+
+
 def test_a_metric_that_no_client_tells_of_neither_helps_nor_hinders() -> None:
     nothing = Users.of([], [])
     good = _arm(0.6, 1000, 1)

@@ -9,9 +9,11 @@ import pytest
 from scipy import stats
 
 from evals.cases import Metric
-from evals.criteria import Comparison, joint_identical_pass
+from evals.comparison import Comparison
+from evals.criteria import joint_identical_pass
 from evals.stats.clusters import ClusterSums
-from evals.stats.sparse import aligned, padded, sparse
+from evals.stats.paired import paired_sums
+from evals.stats.sparse import aligned, padded, sparse, with_few
 
 
 def tasks(losses: int, gains: int, count: int) -> ClusterSums:
@@ -52,6 +54,21 @@ def test_a_loss_of_the_margin_passes_as_seldom_as_it_should(
     assert level < 0.07 < before
 
 
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize(("count", "before"), [(60, 0.19), (100, 0.11), (200, 0.12)])
+def test_a_metric_without_chance_or_bounds_passes_no_loss_more_often(
+    count: int, before: float, sampled: bool
+) -> None:
+    """Likelihoods are the same every time, documents are not; and a share need not be called one."""
+    metric = Metric("prompt_level_strict_acc", "higher", 0.05, "", "", sampled=sampled)
+    level = sum(
+        stats.binom.pmf(losses, count, 0.05)
+        for losses in range(count + 1)
+        if Comparison(tasks(losses, 0, count), metric, 0.05).p_noninferior <= 0.05
+    )
+    assert level < 0.07 < before
+
+
 def test_by_hand() -> None:
     data = ClusterSums(np.array([0.0, 0, 0, -3.0]), np.array([2.0, 2, 2, 6]))
     assert sparse(data)
@@ -62,10 +79,11 @@ def test_by_hand() -> None:
 
 
 def test_metrics_side_by_side_keep_the_same_clusters() -> None:
+    """That a metric without bounds kept its nine was what this said too: such metrics are padded as well."""
     one, other = tasks(1, 0, 9), tasks(5, 4, 9)
-    assert [found.clusters for found in aligned([(one, True), (other, True)])] == [11, 11]
-    assert [found.clusters for found in aligned([(one, False), (other, True)])] == [9, 9]
-    assert aligned([(one, True), (other, True)])[1].se == pytest.approx(other.se)
+    assert [found.clusters for found in aligned([one, other])] == [11, 11]
+    assert aligned([one, other])[1].se == pytest.approx(other.se)
+    assert aligned([one, other])[0].se == pytest.approx(padded(one).se)
     known = joint_identical_pass([(one, solved(0.5)), (other, solved(0.9))], 0.05)
     assert known is not None
     assert 0 < known <= 1
@@ -75,3 +93,37 @@ def test_one_gain_more_is_no_reason_to_pass() -> None:
     """Twelve tasks alike do not pass a margin of 2 points; nor do they with a gain in one of them."""
     assert not passes(0, 0, 12, 0.02)
     assert not passes(0, 1, 12, 0.02)
+
+
+def test_two_cases_more_by_hand() -> None:
+    candidate = [1.0, 0, 0, 0], [2.0, 0, 0, 0]
+    baseline = [1.0, 1, 2, 0], [1.0, 2, 2, 0]
+    left, right, clusters = with_few(candidate, baseline, list("abcd"), (0, 1))
+    assert (list(left[0]), list(left[1])) == ([1, 0, 0, 0, 0, 2], [2, 0, 0, 0, 2, 2])
+    assert (list(right[0]), list(right[1])) == (
+        [1, 1, 2, 0, 0, 0],
+        [1, 2, 2, 0, 0, 0],
+    )  # what it lacks, both do
+    assert clusters == [*"abcd", ("low",), ("high",)]
+    alike = [1.0, 0, 1, 1], [1.0, 1, 1, 0]
+    assert with_few(alike, alike, list("abcd"), (0, 1)) == (alike, alike, list("abcd"))
+
+
+@pytest.mark.parametrize(("share", "before"), [(0.003, 0.25), (0.006, 0.11)])
+def test_a_candidate_that_hardly_edits_has_not_shown_that_its_edits_stay(share: float, before: float) -> None:
+    """1,500 requests of 250 people, the live checkpoint edits in half of them. A loss of the margin."""
+    kept = Metric("edit_persistence", "higher", 0.07, "share", "", bounds=(0, 1))
+    users = [str(place // 6) for place in range(1500)]
+    random = np.random.default_rng(0)
+    passed = np.zeros(2)
+    for _ in range(300):
+        edits = [(random.random(1500) < rate).astype(float) for rate in (share, 0.5)]
+        left, right = (
+            (made * (random.random(1500) < stays), made)
+            for made, stays in zip(edits, (0.73, 0.8), strict=True)
+        )
+        if edits[0].any():
+            plain = paired_sums(left, right, users)
+            tested = paired_sums(*with_few(left, right, users, (0, 1)))
+            passed += [Comparison(one, kept, 0.05).p_noninferior <= 0.05 for one in (plain, tested)]
+    assert passed[1] / 300 < 0.06 < before < passed[0] / 300

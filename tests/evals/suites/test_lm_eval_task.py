@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cursorbench.errors import IntegrityError, UsageError
+from cursorbench.errors import DependencyDownError, IntegrityError, UsageError
 from evals.suites.lm_eval_task import LmEvalSuite
 from evals.suites.tasks import snippets
 from tests.evals.suites.forward import checkpoint, subject
@@ -213,3 +214,53 @@ def _perplexity_task(folder: Path) -> Path:
         "test_split: test\ndoc_to_text: ''\ndoc_to_target: text\nmetric_list:\n  - metric: bits_per_byte\n"
     )
     return tasks
+
+
+DOCUMENTS = b'{"q": "a", "a": 0}\n{"q": "b", "a": 1}\n'
+
+
+def _file_task(folder: Path, documents: bytes, rest: str = "", code: str = "") -> Path:
+    """A folder with a task over documents in a file of JSON lines."""
+    folder.mkdir()
+    (folder / "documents.jsonl").write_bytes(documents)
+    (folder / "code.py").write_text(code)
+    (folder / "rtrl_file.yaml").write_text(
+        "task: rtrl_file\ndataset_path: json\ndataset_kwargs:\n"
+        f"  data_files: {{test: {folder / 'documents.jsonl'}}}\n"
+        "output_type: multiple_choice\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n"
+        "doc_to_choice: ['x', 'y']\nmetric_list:\n  - metric: acc\n    aggregation: mean\n"
+        "    higher_is_better: true\n" + rest
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("documents", "code", "said"),
+    [
+        (b"hello\n", "", "'rtrl_file' cannot be loaded: DatasetGenerationError"),
+        (b'{"q": "\xff", "a": 0}\n', "", "'rtrl_file' cannot be loaded: UnicodeDecodeError"),
+        (b"", "", "'rtrl_file' cannot be loaded: StopIteration"),
+        (b'{"q": "a", "a": 7}\n', "", "'rtrl_file' cannot be loaded: IndexError"),
+        (DOCUMENTS, "def go(doc, results):\n    raise KeyError('solved')\n", "fails: KeyError: 'solved'"),
+        (DOCUMENTS, "def go(doc, results):\n    return {'acc': 'yes'}\n", "'rtrl_file' fails: TypeError"),
+    ],
+)
+def test_what_a_task_itself_raises_is_its_own(
+    random_model: Path, tmp_path: Path, documents: bytes, code: str, said: str
+) -> None:
+    """It was a bug of rtrl (exit 1), and no word of which task."""
+    rest = "process_results: !function code.go\n" if code else ""
+    suite = LmEvalSuite("rtrl_file", include=_file_task(tmp_path / "tasks", documents, rest, code))
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        suite.run(subject(random_model), suite.cases(), lambda n: None)
+    assert "documents" in caught.value.hint
+    assert caught.value.code == 2
+
+
+def test_documents_that_cannot_be_fetched_are_nobodys_mistake(tmp_path: Path) -> None:
+    folder = _file_task(tmp_path / "tasks", DOCUMENTS)
+    task = folder / "rtrl_file.yaml"
+    task.write_text(task.read_text().replace("dataset_path: json", "custom_dataset: !function code.load"))
+    (folder / "code.py").write_text("def load(**_):\n    raise ConnectionError('no route')\n")
+    with pytest.raises(DependencyDownError, match="no route"):
+        _ = LmEvalSuite("rtrl_file", include=folder).spec

@@ -1,4 +1,8 @@
-"""A look's row is enough to decide again: by the table of docs/ab.md, without the code that decided."""
+"""A look's row is enough to decide again: by the table of docs/ab.md, without the code that decided.
+
+The bound of promotion was a normal quantile of the look's own error here; how often that promoted a loss
+is in tests/evals/ab/test_decision.py.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +52,11 @@ def bounds(row: dict[str, Any], each: dict[str, Any], planned: float | None) -> 
             lambda log_r: critical(math.exp(log_r), level), bounds=(-3, 8), method="bounded"
         )
         harm = each["gain"] + critical(math.exp(best.x) / s**2 / planned, level) * s
-    width = float(stats.norm.ppf(1 - rules["alpha_promote"])) * s
     if each["alike"]:
-        width = 1 - rules["alpha_promote"] ** (1 / min(each["users"]))
-    return harm, each["gain"] - width
+        return harm, each["gain"] - (1 - rules["alpha_promote"] ** (1 / min(each["users"])))
+    once = each["promote"]
+    width = float(stats.t.ppf(1 - rules["alpha_promote"], once["freedom"])) * once["standard_error"]
+    return harm, once["gain"] - width
 
 
 def decided(row: dict[str, Any]) -> str:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.errors import SandboxError
 from stages.errors import InputMissingError
 from stages.eval import suites
 from stages.eval.attempts import file_name, read
 from stages.eval.known import conditions
+from stages.runner import run_stage
 from tests.cursorbench.suites import CHANGES, make_suite
 from tests.stages.eval.bench import Bench
 
@@ -68,3 +70,15 @@ def test_a_suite_that_is_not_there(bench: Bench) -> None:
     nowhere = bench.workspace.with_overrides(['eval.suites=["cursorbench:../nowhere"]'])
     with pytest.raises(InputMissingError, match=r"suite\.toml"):
         conditions(nowhere, nowhere.settings.eval)
+
+
+def test_tasks_that_cannot_be_tried_here_are_told_before_anything_runs(bench: Bench) -> None:
+    """Each was an attempt that the infrastructure lost: inconclusive, after a training, without a why."""
+    bench.checkpoint(0.0, 0.1, parent=bench.live.digest)
+    settings = next((bench.root / "words" / "tasks" / "word-feature").glob("task.toml"))
+    text = settings.read_text()
+    assert 'kind = "host"' in text
+    settings.write_text(text.replace('kind = "host"', 'kind = "docker"'))
+    with pytest.raises(SandboxError, match="word-feature needs Docker") as caught:
+        run_stage(bench.workspace.with_overrides(SUITE), bench.store, bench.stage, dry_run=True)
+    assert caught.value.code == 13

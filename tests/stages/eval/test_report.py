@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +48,17 @@ def test_five_suites_fit_a_screen() -> None:
         assert any(line.startswith(f"  {metric.name}") for line in lines)
     assert "gains not gated: edit_rate" in text
     assert max(map(len, lines[:30])) <= 110
+
+
+def test_what_the_infrastructure_lost_is_not_mended_by_more_cases() -> None:
+    """More cases, it said; and the same command again told the same verdict."""
+    metrics = SUITES["snippets"]
+    whole = arm(metrics, np.random.default_rng(0))
+    broken = [
+        replace(one, values={}, failure="engine_down: gone") if n < 40 else one for n, one in enumerate(whole)
+    ]
+    facts = Facts("auto", artifact(2), artifact(1))
+    text = summary(decide([(SuiteSpec("s", metrics, 1, "user"), (broken, whole))], Rules()), facts)
+    assert text.startswith("INCONCLUSIVE")
+    assert "most often: engine_down: gone" in text
+    assert text.splitlines()[-1].startswith("next: mend what failed, then `rtrl eval --force`")

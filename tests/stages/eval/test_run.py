@@ -14,6 +14,7 @@ from cursorbench.harness.chat import ChatRequest
 from evals.cases import Attempt
 from evals.gate import Rules, decide
 from evals.stats.sequential import Look
+from evals.suites.harness import HarnessSuite
 from stages.errors import InputMissingError, UsageError
 from stages.eval import arms
 from stages.eval import attempts as files
@@ -66,6 +67,36 @@ def test_the_next_eval_reuses_the_live_attempts_and_checks_a_tenth(bench: Bench)
     assert equal.digest != third.digest
 
 
+def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(bench: Bench) -> None:
+    """It is live because these went well: equal candidates passed less often cycle by cycle."""
+    second = bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    bench.eval(STEADY)
+    for alias in ("live", "anchor"):
+        bench.store.move_alias("auto", alias, second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2002, second.digest)
+    report = bench.eval(STEADY, checkpoint=third.digest)
+    assert "baseline_attempts" not in report.inputs
+    assert bench.engines[-1].asked == 480
+    fourth = bench.checkpoint(0.1, 0.2003, second.digest)
+    again = bench.eval(STEADY, checkpoint=fourth.digest)
+    assert again.inputs["baseline_attempts"].digest == report.outputs["report"].digest
+    bench.store.move_alias("auto", "live", bench.live.digest, reason="test")
+    fifth = bench.checkpoint(0.1, 0.2004, bench.live.digest)
+    drift = bench.eval(STEADY, checkpoint=fifth.digest)
+    assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
+
+
+def test_the_anchors_stored_attempts_are_checked_where_no_others_are(bench: Bench) -> None:
+    bench.checkpoint(0.1, 0.2001, bench.live.digest)
+    first = bench.eval(STEADY).outputs["report"]
+    second = bench.checkpoint(0.1, 0.2002, bench.live.digest)
+    bench.store.move_alias("auto", "live", second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2003, second.digest)
+    result = bench.eval(STEADY, checkpoint=third.digest)
+    assert result.inputs["anchor_attempts"].digest == first.digest
+    assert bench.engines[-1].asked == 480 + 24
+
+
 def test_changed_conditions_reuse_nothing(bench: Bench) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
     bench.eval(STEADY)
@@ -98,6 +129,37 @@ def test_a_changed_task_of_ones_own_is_another_eval(bench: Bench) -> None:
         task.write_text(text)
         runs.append(bench.eval(include).run_id)
     assert runs[0] != runs[1] == runs[2]
+
+
+def test_changed_documents_of_ones_own_task_are_another_eval(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be anywhere. The same run was done already, and live was held against other documents."""
+    folder, elsewhere = bench.workspace.root / "tasks", tmp_path / "elsewhere"
+    folder.mkdir()
+    (elsewhere / "parts").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    one, two, three = elsewhere / "one.jsonl", elsewhere / "two.jsonl", elsewhere / "parts" / "three.jsonl"
+    settings = {
+        "one": f"dataset_path: json\ndataset_kwargs:\n  data_files: {{test: ['{one}']}}\n",
+        "two": "dataset_path: elsewhere\ndataset_kwargs:\n  data_files: two.*\n",
+        "three": "dataset_path: json\nprocess_results: !function code.go\ndataset_kwargs:\n  data_dir: "
+        "elsewhere/parts\n",
+        "four": "dataset_path: nobody/has-this\n",
+        "five": "no: [yaml\n",
+    }
+    for name, text in settings.items():
+        (folder / f"{name}.yaml").write_text(f"task: {name}\n{text}")
+    here = bench.workspace.with_overrides(["eval.lm_eval_include=tasks"])
+    known = set()
+    for path in (one, two, three):
+        path.write_text("{}\n")
+    for path in (one, two, three):
+        known.add(conditions(here, here.settings.eval))
+        path.write_text('{"q": 1}\n')
+    known.add(conditions(here, here.settings.eval))
+    assert len(known) == 4
+    assert conditions(here, here.settings.eval) in known
 
 
 def test_the_gate_samples_as_users_are_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +258,31 @@ def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Be
         )
     assert (found, account.reused) == (None, False)
     assert "could be made again as a check" in account.note
+
+
+def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -> None:
+    """Five stored cases, of which a tenth was one: whatever that did, it agreed."""
+    suite = HarnessSuite(5, 0)
+    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+        subject = engines.subject(bench.live)
+        whole = suite.run(subject, suite.cases(), lambda _: None)
+
+        def reused(share: float) -> arms.Reuse:
+            return arms.reuse(
+                suite,
+                subject,
+                suite.spec,
+                whole,
+                "report@v1",
+                share=share,
+                seed=0,
+                kept=Kept(tmp_path / f"again-{share}", pytest.fail),
+                progress=Silent(),
+            )[1]
+
+        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 5)
+        assert "only 5 cases of report@v1 could be made again" in reused(0.1).note
+        assert reused(0.0).reused, "that is what it asks for"
 
 
 def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_path: Path) -> None:
