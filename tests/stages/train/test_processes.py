@@ -73,6 +73,17 @@ def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: Trai
     assert far_apart(world.weights(undisturbed), world.weights(resumed)) < 1e-6
 
 
+def test_a_process_that_dies_before_it_has_joined_is_named_as_well(world: TrainWorld) -> None:
+    """Rank 0 waited for it where it heard nothing, and ended with SIGKILL and without a word."""
+    world.experience(world.episodes(8))
+    fault = {"RTRL_FAULT": "train.rank1.join.before"}
+    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env=fault)
+    assert dead.returncode == 13, dead.stderr
+    error = json.loads(dead.stdout)["error"]
+    assert "rank 1 ended with -9: it said nothing" in error["message"]
+    assert "goes on" in error["hint"]
+
+
 class OneProcess:
     """A process group of one, as `compute_dtype = "bfloat16"` makes it."""
 
