@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from stages import exclusion
-from stages.errors import IntegrityError, RtrlError
+from stages.errors import DependencyDownError, IntegrityError, RtrlError
 from stages.stage import Artifact, Outcome, RunContext
 from stages.train import crew, exits, ranks, routing
 from stages.train.advantage import is_degenerate
@@ -42,9 +42,10 @@ def train(
     """One update from `batch`; `table` describes it. Writes checkpoint and line state under `out_dir`.
 
     Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
-    stop being finite; InconclusiveError (exit 4) when it teaches nothing.
+    stop being finite; InconclusiveError (exit 4) when it teaches nothing; DependencyDownError (exit 13)
+    when there is not enough memory.
     """
-    with _deterministic(), _joined(batch, config, inputs, extra, ctx):
+    with _deterministic(), _joined(batch, config, inputs, extra, ctx), _in_memory():
         run = Phases(config, inputs, extra, ctx)
         model, proven, objective, updated = run.trained(batch)
         finished = run.models.finished(model)
@@ -72,7 +73,7 @@ def follow_run(
     ctx: RunContext,
 ) -> None:
     """The same on the other ranks, which write nothing."""
-    with _deterministic():
+    with _deterministic(), _in_memory():
         run = Phases(config, inputs, extra, ctx)
         model, _, _, updated = run.trained(batch)
         run.models.finished(model)
@@ -116,7 +117,7 @@ def prepare(
 ) -> tuple[Evidence, Objective, list[str]]:
     """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
     problems: list[str] = []
-    with _deterministic():
+    with _deterministic(), _in_memory():
         run = Phases(config, inputs, extra, ctx)
         run.check(batch)
         try:
@@ -200,3 +201,20 @@ def _deterministic() -> Iterator[None]:
     finally:
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1])
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Torch's errors of memory that is not there are told with what makes a run need less."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        said = str(error).partition("\n")[0]
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in said
+        if not known:
+            raise
+        raise DependencyDownError(
+            f"there is not enough memory to train: {said or 'allocation failed'}",
+            hint="lower train.micro_batch_tokens and train.logits_mib (on a CPU train.model_copies), compute "
+            "layers again (train.activation_checkpointing), train an adapter or in more processes",
+        ) from error

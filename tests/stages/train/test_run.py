@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from stages import served_fingerprint
-from stages.errors import InconclusiveError, InputMissingError
+from stages.errors import DependencyDownError, InconclusiveError, InputMissingError
 from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState, consumed_episodes
 from stages.records import Sampling
+from stages.train import update
 from tests.stages.train import naive
 from tests.stages.train.world import SPEC, TrainWorld, Turn, other_model
 
@@ -343,3 +345,27 @@ def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
     result = world.train(*settings)
     assert result.metrics["trained_episodes"] == 209
     assert any("1 episode left out" in warning for warning in result.warnings)
+
+
+def test_too_little_memory_is_no_bug_and_the_next_run_goes_on(world: TrainWorld, monkeypatch: Any) -> None:
+    world.experience(world.episodes(12))
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "policy_loss", lambda *_, **__: torch.empty(1 << 45))  # 128 TiB
+        with pytest.raises(DependencyDownError, match="not enough memory") as met:
+            world.train()
+    assert met.value.code == 13
+    assert "train.micro_batch_tokens" in met.value.hint
+    assert world.train().status == "succeeded"
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), MemoryError()])
+def test_memory_of_a_gpu_and_pythons_own_are_told_alike(
+    world: TrainWorld, monkeypatch: Any, error: Exception
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    world.experience(world.episodes(8))
+    monkeypatch.setattr(update, "policy_loss", full)
+    with pytest.raises(DependencyDownError, match="not enough memory"):
+        world.train()
