@@ -336,15 +336,19 @@ def test_masters_are_carried_when_the_checkpoint_is_rounded(world: TrainWorld) -
     assert world.train("train.export_dtype=bfloat16").status == "succeeded"
 
 
-def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
+@pytest.mark.parametrize(("off", "settings"), [(0.05, ("train.proof_mean_tolerance=0.001",)), (1.0, ())])
+def test_a_broken_sequence_among_many_is_left_out(
+    world: TrainWorld, off: float, settings: tuple[str, ...]
+) -> None:
+    """One that was off by more than 200 times the tolerance made the mean of all the others fail."""
     told = world.episodes(210)
     turn = told[7].turns[0]
-    told[7].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs - 0.05, turn.checkpoint)
+    told[7].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs - off, turn.checkpoint)
     world.experience(told)
-    settings = ("train.proof_mean_tolerance=0.001",)
     result = world.train(*settings)
     assert result.metrics["trained_episodes"] == 209
     assert any("1 episode left out" in warning for warning in result.warnings)
+    assert result.metrics["proof"]["checkpoint@v1"]["mean"] < 1e-5
 
 
 def test_too_little_memory_is_no_bug_and_the_next_run_goes_on(world: TrainWorld, monkeypatch: Any) -> None:
