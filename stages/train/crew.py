@@ -112,6 +112,18 @@ def together(job: Job, processes: int, device: str, log: Path) -> Iterator[None]
         _end(children)
 
 
+@contextmanager
+def alone(device: str) -> Iterator[None]:
+    """This process in a group of one for the length of the block, whoever else was started."""
+    import torch.distributed as dist
+
+    join(dist.HashStore(), 0, 1, device)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
 def await_job() -> tuple[Job, dist.Store] | None:
     """On a worker: what rank 0 wants trained; None when nothing."""
     store = _meeting_point()

@@ -6,7 +6,7 @@ Not here: the phases (`phases.py`); the runner's view (`run.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def _joined(
 ) -> Iterator[None]:
     """With the other processes of the run; a small float32 model on a CPU trains without a group."""
     count, device = process_count(config), device_of(config)
-    if count == 1 and not crew.from_torchrun() and compute_dtype(config) == "float32" and device == "cpu":
+    if count == 1 and not crew.from_torchrun() and _needs_no_group(config):
         yield
         return
     job = crew.Job(
@@ -108,6 +108,10 @@ def _joined(
         yield
 
 
+def _needs_no_group(config: TrainConfig) -> bool:
+    return compute_dtype(config) == "float32" and device_of(config) == "cpu"
+
+
 def prepare(
     batch: Batch,
     config: TrainConfig,
@@ -115,9 +119,13 @@ def prepare(
     extra: Mapping[str, Any],
     ctx: RunContext,
 ) -> tuple[Evidence, Objective, list[str]]:
-    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
+    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing.
+
+    In the dtype of a run, and in this process alone.
+    """
     problems: list[str] = []
-    with _deterministic(), _in_memory():
+    group = nullcontext() if _needs_no_group(config) else crew.alone(device_of(config))
+    with _deterministic(), group, _in_memory():
         run = Phases(config, inputs, extra, ctx)
         run.check(batch)
         try:
