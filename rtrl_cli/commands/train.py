@@ -66,11 +66,11 @@ def command(
         workspace, inputs or (), as_json, dry_run, force, settings, lock_timeout, quiet, from_run, seed
     )
     outside = {"import_dir": import_dir, "parent": parent, "consumed": tuple(consumed or ())}
-    if explain is not None:
-        _explain(explain, flags, any(outside.values()))
-        return
     with crew.leading():
-        run_command("train", flags, text=train_text, **outside)
+        if explain is not None:
+            _explain(explain, flags, any(outside.values()))
+        else:
+            run_command("train", flags, text=train_text, **outside)
 
 
 def _explain(episode: str, flags: StageFlags, outside: bool) -> None:

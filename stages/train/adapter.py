@@ -49,18 +49,26 @@ class Shape:
         targets = tuple(name.strip() for name in config.lora_targets.split(",") if name.strip())
         return cls(config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, targets)
 
-    @property
-    def wanted(self) -> str | list[str]:
-        """`target_modules` of PEFT."""
-        return ALL_LINEAR if self.targets == (ALL_LINEAR,) else list(self.targets)
+    def layers_of(self, model: PreTrainedModel) -> list[str]:
+        """`target_modules` of PEFT: names of layers, or ends of them."""
+        if self.targets != (ALL_LINEAR,):
+            return list(self.targets)
+        from transformers.pytorch_utils import Conv1D
+
+        kinds, head = (torch.nn.Linear, Conv1D), model.get_output_embeddings()
+        return [name for name, each in model.named_modules() if isinstance(each, kinds) and each is not head]
 
 
 def attach(model: PreTrainedModel, shape: Shape, seed: int) -> None:
     """Give `model` an adapter in place; nothing else stays trainable. The same seed, the same values.
 
+    The linear layers of a mixture-of-experts model have one, its router and the matrices of all experts in
+    one have none: PEFT would give them some, in place of linear layers that are called alike, if it knew
+    what kind of model it has before it.
+
     Raises UsageError when no layer has one of the names, or the rank is above every layer's own.
     """
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, inject_adapter_in_model
 
     largest = max((min(each.shape) for each in model.parameters() if each.ndim == 2), default=0)
     if shape.rank > largest:
@@ -71,13 +79,13 @@ def attach(model: PreTrainedModel, shape: Shape, seed: int) -> None:
     config: Any = LoraConfig(
         r=shape.rank,
         lora_alpha=shape.alpha,
-        target_modules=shape.wanted,
-        task_type="CAUSAL_LM",
+        target_modules=shape.layers_of(model),
     )
+    unknown = torch.nn.ModuleDict({"model": model})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            get_peft_model(model, config, adapter_name=NAME)
+            inject_adapter_in_model(config, unknown, adapter_name=NAME)
         except ValueError as error:
             raise UsageError(f"train.lora_targets: {error}", hint='"all-linear" suits any model') from error
     model.eval()
@@ -116,8 +124,6 @@ def detach(model: PreTrainedModel) -> None:
         layer.merge()
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, layer.get_base_layer())
-    if hasattr(model, "peft_config"):
-        del model.peft_config
     for parameter in model.parameters():
         parameter.requires_grad_(True)
 

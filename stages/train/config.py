@@ -154,7 +154,7 @@ class TrainConfig(BaseModel):
 
     # Machine
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes CUDA where there is any")
-    threads: int = Field(0, ge=0, description="CPU threads, 0 for all cores")
+    threads: int = Field(0, ge=0, description="CPU threads of each process; 0: all cores, shared")
     processes: int = Field(
         1,
         ge=0,

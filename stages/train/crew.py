@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 JOB_KEY = "job"
+HERE_KEY = "here/{}"  # of a rank: it is about to join
 PATIENCE = timedelta(hours=12)  # of a rank for the others; one that is dead is noticed at once
 NOTICE_S = 20.0  # in which rank 0 has noticed by itself that another one is dead
 END_S = 20.0  # in which the others end by themselves once rank 0 has failed
@@ -100,6 +101,7 @@ def together(job: Job, processes: int, device: str, log: Path) -> Iterator[None]
     try:
         threading.Thread(target=_guard, args=(children, log, over), daemon=True).start()
         with _explained(children, log), _environment(count if children else None):
+            _await_all(children, store, log)
             join(store, 0, count, device)
             try:
                 yield
@@ -108,6 +110,18 @@ def together(job: Job, processes: int, device: str, log: Path) -> Iterator[None]
     finally:
         over.set()
         _end(children)
+
+
+@contextmanager
+def alone(device: str) -> Iterator[None]:
+    """This process in a group of one for the length of the block, whoever else was started."""
+    import torch.distributed as dist
+
+    join(dist.HashStore(), 0, 1, device)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def await_job() -> tuple[Job, dist.Store] | None:
@@ -125,9 +139,22 @@ def join(store: dist.Store, rank: int, count: int, device: str) -> None:
 
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    store.set(HERE_KEY.format(rank), "")
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     group = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=group, rank=rank, world_size=count, timeout=PATIENCE)
+
+
+def _await_all(children: Sequence[subprocess.Popen[bytes]], store: dist.Store, log: Path) -> None:
+    """Wait until all that were started are about to join. Raises DependencyDownError when one has ended.
+
+    The group is waited for by torch, which notices no death there, and lets no signal be handled.
+    """
+    keys = [HERE_KEY.format(rank) for rank in range(1, len(children) + 1)]
+    while keys and not store.check(keys):
+        if dead := _ended(children):
+            raise _death(dead, len(children) + 1, _last_words(_log_of(log, dead[0][0])))
+        time.sleep(0.05)
 
 
 def _meeting_point() -> dist.Store:
@@ -220,16 +247,25 @@ def _explained(children: Sequence[subprocess.Popen[bytes]], log: Path) -> Iterat
         if not children and not from_torchrun():
             raise
         time.sleep(1.0)  # for the dead one to be seen as such
-        dead = [(rank, child.poll()) for rank, child in enumerate(children, 1) if child.poll() is not None]
+        dead = _ended(children)
         if not dead and not _is_of_connection(error):
             raise
-        who = ", ".join(f"rank {rank} ended with {code}" for rank, code in dead) or "another rank ended"
         said = _last_words(_log_of(log, dead[0][0])) if dead else str(error).splitlines()[0]
         count = len(children) + 1 if children else int(os.environ["WORLD_SIZE"])
-        raise DependencyDownError(
-            f"training in {count} processes: {who}: {said}",
-            hint="nothing was published; the next `rtrl train` goes on behind the last optimizer step",
-        ) from error
+        raise _death(dead, count, said) from error
+
+
+def _ended(children: Sequence[subprocess.Popen[bytes]]) -> list[tuple[int, int]]:
+    """(rank, exit status) of those that have."""
+    return [(rank, code) for rank, child in enumerate(children, 1) if (code := child.poll()) is not None]
+
+
+def _death(dead: Sequence[tuple[int, int]], count: int, said: str) -> DependencyDownError:
+    who = ", ".join(f"rank {rank} ended with {code}" for rank, code in dead) or "another rank ended"
+    return DependencyDownError(
+        f"training in {count} processes: {who}: {said}",
+        hint="nothing was published; the next `rtrl train` goes on behind the last optimizer step",
+    )
 
 
 def _is_of_connection(error: BaseException) -> bool:

@@ -178,6 +178,7 @@ class Models:
         model = model.to(self.device)
         prepare(model, self.config)
         if self.sharded:
+            torch.set_num_threads(self.threads)  # each process does
             return shard.shard(model, self.compute)
         torch.set_num_threads(
             max(1, self.threads // copies_for(model, self.threads, self.config.model_copies))

@@ -6,7 +6,7 @@ Not here: the phases (`phases.py`); the runner's view (`run.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from stages import exclusion
-from stages.errors import IntegrityError, RtrlError
+from stages.errors import DependencyDownError, IntegrityError, RtrlError
 from stages.stage import Artifact, Outcome, RunContext
 from stages.train import crew, exits, ranks, routing
 from stages.train.advantage import is_degenerate
@@ -42,9 +42,10 @@ def train(
     """One update from `batch`; `table` describes it. Writes checkpoint and line state under `out_dir`.
 
     Raises IntegrityError (exit 12) when the batch is not what its checkpoint sampled, or when numbers
-    stop being finite; InconclusiveError (exit 4) when it teaches nothing.
+    stop being finite; InconclusiveError (exit 4) when it teaches nothing; DependencyDownError (exit 13)
+    when there is not enough memory.
     """
-    with _deterministic(), _joined(batch, config, inputs, extra, ctx):
+    with _deterministic(), _joined(batch, config, inputs, extra, ctx), _in_memory():
         run = Phases(config, inputs, extra, ctx)
         model, proven, objective, updated = run.trained(batch)
         finished = run.models.finished(model)
@@ -72,7 +73,7 @@ def follow_run(
     ctx: RunContext,
 ) -> None:
     """The same on the other ranks, which write nothing."""
-    with _deterministic():
+    with _deterministic(), _in_memory():
         run = Phases(config, inputs, extra, ctx)
         model, _, _, updated = run.trained(batch)
         run.models.finished(model)
@@ -89,7 +90,7 @@ def _joined(
 ) -> Iterator[None]:
     """With the other processes of the run; a small float32 model on a CPU trains without a group."""
     count, device = process_count(config), device_of(config)
-    if count == 1 and not crew.from_torchrun() and compute_dtype(config) == "float32" and device == "cpu":
+    if count == 1 and not crew.from_torchrun() and _needs_no_group(config):
         yield
         return
     job = crew.Job(
@@ -107,6 +108,10 @@ def _joined(
         yield
 
 
+def _needs_no_group(config: TrainConfig) -> bool:
+    return compute_dtype(config) == "float32" and device_of(config) == "cpu"
+
+
 def prepare(
     batch: Batch,
     config: TrainConfig,
@@ -114,9 +119,13 @@ def prepare(
     extra: Mapping[str, Any],
     ctx: RunContext,
 ) -> tuple[Evidence, Objective, list[str]]:
-    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing."""
+    """What `train` computes before its first step, and why it would refuse to take one. Trains nothing.
+
+    In the dtype of a run, and in this process alone.
+    """
     problems: list[str] = []
-    with _deterministic():
+    group = nullcontext() if _needs_no_group(config) else crew.alone(device_of(config))
+    with _deterministic(), group, _in_memory():
         run = Phases(config, inputs, extra, ctx)
         run.check(batch)
         try:
@@ -200,3 +209,20 @@ def _deterministic() -> Iterator[None]:
     finally:
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1])
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Torch's errors of memory that is not there are told with what makes a run need less."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        said = str(error).partition("\n")[0]
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in said
+        if not known:
+            raise
+        raise DependencyDownError(
+            f"there is not enough memory to train: {said or 'allocation failed'}",
+            hint="lower train.micro_batch_tokens and train.logits_mib (on a CPU train.model_copies), compute "
+            "layers again (train.activation_checkpointing), train an adapter or in more processes",
+        ) from error

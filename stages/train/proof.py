@@ -83,7 +83,8 @@ def prove(
 ) -> tuple[Proof, NDArray[np.bool_]]:
     """(figures, rows [rows] that are off on their own) from logp and logged [M] in nats.
 
-    Tokens the sampling parameters rule out (logp = -inf) are counted apart; NaN counts as off.
+    Tokens the sampling parameters rule out (logp = -inf) are counted apart; NaN counts as off. Where few
+    rows are off, and will be left out, the other figures are those of the rows that stay.
     """
     difference = logp.astype(np.float64) - logged
     ruled_out = np.isneginf(logp)
@@ -94,17 +95,20 @@ def prove(
         np.bincount(row_of, minlength=rows), 1
     )
     off = ~(per_row <= SEQUENCE_FACTOR * tolerance.mean) | (share_out > 0.5)
-    kept = size[~ruled_out]
+    share_off = float(off.mean()) if rows else 0.0
+    stays = ~off[row_of] if share_off <= SEQUENCES_OFF else np.ones(len(logp), dtype=np.bool_)
+    counts = stays & ~ruled_out
+    kept = size[counts]
     if not len(kept):
         kept = np.array([np.nan])
     proof = Proof(
-        tokens=len(logp),
+        tokens=int(stays.sum()),
         mean=float(kept.mean()),
         median=float(np.median(kept)),
         p99=float(np.quantile(kept, 0.99)),
         largest=float(kept.max()),
-        signed_mean=float(difference[~ruled_out].mean()) if (~ruled_out).any() else float("nan"),
-        ruled_out=float(ruled_out.mean()),
-        sequences_off=float(off.mean()) if rows else 0.0,
+        signed_mean=float(difference[counts].mean()) if counts.any() else float("nan"),
+        ruled_out=float(ruled_out[stays].mean()),
+        sequences_off=share_off,
     )
     return proof, off

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from stages import faults
 from stages.engine.lifetime import PARENT_VARIABLE, die_with_parent
 from stages.errors import IntegrityError, RtrlError
 from stages.progress import Silent
@@ -57,6 +58,7 @@ def _take_part(job: crew.Job, meeting_point: object) -> None:
         )
     ctx = RunContext(workspace, store, job.run_id, job.seed, Path(job.scratch), Silent(), NoLog())
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    faults.point(f"train.rank{rank}.join.before")
     crew.join(meeting_point, rank, count, device_of(config))
     try:
         follow_run(batch, config, inputs, job.extra, ctx)

@@ -17,6 +17,7 @@ from stages.train.adapter import Shape
 from stages.train.config import TrainConfig
 from stages.train.models import Models
 from tests import processes
+from tests.stages.train.moe import ARCHITECTURES, moe_model
 from tests.stages.train.tiny import tiny_model
 from tests.stages.train.world import SETTINGS, TrainWorld
 
@@ -49,6 +50,31 @@ def test_a_new_adapter_changes_nothing_and_a_merged_one_adds_b_a() -> None:
     assert torch.allclose(model.model.layers[0].self_attn.q_proj.weight, expected, atol=1e-7)
     assert torch.allclose(model(ids).logits, with_adapter, atol=1e-5)
     assert {name for name, _ in model.named_parameters()} == {name for name, _ in plain.named_parameters()}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("targets", [("all-linear",), ("q_proj", "gate_proj")])
+def test_linear_layers_beside_experts_have_one_and_the_experts_none(
+    architecture: str, targets: tuple[str, ...]
+) -> None:
+    """PEFT gave it to experts and router in place of the dense layers, and merging never came to an end."""
+    model, plain = moe_model(1, architecture), moe_model(1, architecture)
+    adapter.attach(model, Shape(2, 4.0, targets), seed=0)
+    names = adapter.values(dict(model.named_parameters()))
+    have_one = {name.partition(".lora_")[0] for name in names}
+    linear = {name for name, each in plain.named_modules() if isinstance(each, torch.nn.Linear)} - {"lm_head"}
+    ends = tuple(f".{target}" for target in targets)
+    assert have_one == (linear if targets == ("all-linear",) else {n for n in linear if n.endswith(ends)})
+    assert "model.layers.0.mlp.gate_proj" in have_one
+    with torch.no_grad():
+        for name in names:
+            model.get_parameter(name).normal_(generator=torch.Generator().manual_seed(2))
+    ids = torch.arange(4, 20)[None]
+    with_adapter = model(ids).logits
+    adapter.detach(model)
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    assert torch.allclose(model(ids).logits, with_adapter, atol=1e-3)
+    assert not torch.allclose(plain(ids).logits, with_adapter, atol=1e-1)
 
 
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")

@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from stages.train import shard
+from stages.train import crew, shard, update
 from stages.train.forward import Budget
+from stages.train.loss import policy_loss
 from stages.train.parallel import placed
 from stages.train.shard import Sharded
 from tests import processes
@@ -71,6 +73,46 @@ def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: Trai
     assert '"train.resumed"' in log
     assert '"steps": 2' in log
     assert far_apart(world.weights(undisturbed), world.weights(resumed)) < 1e-6
+
+
+def test_a_process_that_dies_before_it_has_joined_is_named_as_well(world: TrainWorld) -> None:
+    """Rank 0 waited for it where it heard nothing, and ended with SIGKILL and without a word."""
+    world.experience(world.episodes(8))
+    fault = {"RTRL_FAULT": "train.rank1.join.before"}
+    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env=fault)
+    assert dead.returncode == 13, dead.stderr
+    error = json.loads(dead.stdout)["error"]
+    assert "rank 1 ended with -9: it said nothing" in error["message"]
+    assert "goes on" in error["hint"]
+
+
+def test_the_others_do_not_wait_for_a_run_where_one_is_only_explained(world: TrainWorld) -> None:
+    """They did for twelve hours, and torchrun with them."""
+    import torch.distributed as dist
+
+    world.experience(world.episodes(8))
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    first = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    agents = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    root = str(world.workspace.root)
+    done = processes.rtrl("train", "-w", root, "--explain", "e3", env=first | agents)
+    assert done.returncode == 0, done.stderr
+    told = dist.PrefixStore("rtrl/0", store)
+    assert told.check([crew.JOB_KEY])
+    assert told.get(crew.JOB_KEY) == b""
+
+
+def test_threads_are_those_of_the_settings_in_shards_too(world: TrainWorld, monkeypatch: Any) -> None:
+    world.experience(world.episodes(8))
+    used = set()
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        used.add(torch.get_num_threads())
+        return policy_loss(*args, **kwargs)
+
+    monkeypatch.setattr(update, "policy_loss", watched)
+    world.train("train.compute_dtype=bfloat16", "train.threads=3")
+    assert used == {3}
 
 
 class OneProcess:

@@ -45,6 +45,22 @@ def test_noise_within_the_dtype_passes_and_nan_never() -> None:
     assert prove(exact, logged, rows, 50, TOLERANCES["float32"])[0].failures(TOLERANCES["float32"])
 
 
+def test_the_figures_are_of_what_stays_and_one_row_in_two_hundred_may_leave() -> None:
+    logged = np.full(400, -1.0, np.float32)
+    logp = logged + np.float32(1e-5)
+    logp[:2] = -4.0
+    rows, tolerance = np.repeat(np.arange(200), 2), TOLERANCES["float32"]
+    proof, off = prove(logp, logged, rows, 200, tolerance)
+    assert (np.flatnonzero(off).tolist(), proof.sequences_off, proof.tokens) == ([0], 0.005, 398)
+    assert proof.largest == pytest.approx(1e-5, rel=0.02)
+    assert proof.failures(tolerance) == []
+    proof, off = prove(logp[:-2], logged[:-2], rows[:-2], 199, tolerance)
+    assert (np.flatnonzero(off).tolist(), proof.tokens) == ([0], 398)
+    assert proof.largest == pytest.approx(3.0)
+    assert [name.split(" is ")[0] for name in proof.failures(tolerance)][:1] == ["mean |logp - logged|"]
+    assert "0.5% of the sequences are off" in proof.failures(tolerance)[-1]
+
+
 def test_masks_leave_out_by_reason() -> None:
     sampled = np.array([False, False, True, True, False, True, True])
     sequence = Sequence(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from stages import served_fingerprint
-from stages.errors import InconclusiveError, InputMissingError
+from stages.errors import DependencyDownError, InconclusiveError, InputMissingError
 from stages.gateway.keys import ApiKeys
 from stages.linestate import LineState, consumed_episodes
 from stages.records import Sampling
+from stages.train import update
 from tests.stages.train import naive
 from tests.stages.train.world import SPEC, TrainWorld, Turn, other_model
 
@@ -334,12 +336,40 @@ def test_masters_are_carried_when_the_checkpoint_is_rounded(world: TrainWorld) -
     assert world.train("train.export_dtype=bfloat16").status == "succeeded"
 
 
-def test_a_broken_sequence_among_many_is_left_out(world: TrainWorld) -> None:
+@pytest.mark.parametrize(("off", "settings"), [(0.05, ("train.proof_mean_tolerance=0.001",)), (1.0, ())])
+def test_a_broken_sequence_among_many_is_left_out(
+    world: TrainWorld, off: float, settings: tuple[str, ...]
+) -> None:
+    """One that was off by more than 200 times the tolerance made the mean of all the others fail."""
     told = world.episodes(210)
     turn = told[7].turns[0]
-    told[7].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs - 0.05, turn.checkpoint)
+    told[7].turns[0] = Turn(turn.prompt, turn.output, turn.logprobs - off, turn.checkpoint)
     world.experience(told)
-    settings = ("train.proof_mean_tolerance=0.001",)
     result = world.train(*settings)
     assert result.metrics["trained_episodes"] == 209
     assert any("1 episode left out" in warning for warning in result.warnings)
+    assert result.metrics["proof"]["checkpoint@v1"]["mean"] < 1e-5
+
+
+def test_too_little_memory_is_no_bug_and_the_next_run_goes_on(world: TrainWorld, monkeypatch: Any) -> None:
+    world.experience(world.episodes(12))
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "policy_loss", lambda *_, **__: torch.empty(1 << 45))  # 128 TiB
+        with pytest.raises(DependencyDownError, match="not enough memory") as met:
+            world.train()
+    assert met.value.code == 13
+    assert "train.micro_batch_tokens" in met.value.hint
+    assert world.train().status == "succeeded"
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), MemoryError()])
+def test_memory_of_a_gpu_and_pythons_own_are_told_alike(
+    world: TrainWorld, monkeypatch: Any, error: Exception
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    world.experience(world.episodes(8))
+    monkeypatch.setattr(update, "policy_loss", full)
+    with pytest.raises(DependencyDownError, match="not enough memory"):
+        world.train()
