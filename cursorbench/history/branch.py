@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from cursorbench.history.changes import similar
-from cursorbench.history.repository import FILES, Repository
+from cursorbench.history.repository import FILES, Repository, milliseconds
 
 RENAMED = 0.5  # so much of a file must be found again under its new name (git's own default)
 _MOST_RENAMES = 1_000  # new files of one commit that are compared (git's own default)
@@ -36,7 +37,8 @@ class Branch:
 
     Attributes:
         head: the commit.
-        newest: the newest commit time of its first-parent history, ms.
+        newest: the head's commit time, ms: one of a commit before it may be of a clock that was ahead.
+        times: commit times, ms; that of the first parent where a commit tells none (0 for a root).
         order: commits by their place in `git log --topo-order`, newest first.
     """
 
@@ -45,13 +47,21 @@ class Branch:
         self.head = repository.commit(head)
         self.parents: dict[str, tuple[str, ...]] = {}
         self.times: dict[str, int] = {}
-        for token in repository.tokens("log", "-z", "--topo-order", "--format=%H %ct %P", self.head):
-            oid, time, *parents = token.split()
-            self.times[oid] = 1000 * int(time)
-            self.parents[oid] = tuple(parents)
+        unread = []
+        for token in repository.tokens("log", "-z", "--topo-order", "--format=%H,%ct,%P", self.head):
+            oid, time, parents = token.split(",")
+            self.parents[oid] = tuple(parents.split())
+            if (told := milliseconds(time)) is None:
+                unread.append(oid)
+            self.times[oid] = told or 0
+        for oid in reversed(unread):  # parents first
+            self.times[oid] = self.times.get(self.parent(oid), 0)
         self.order = {oid: n for n, oid in enumerate(self.times)}
         self._next = self._ways()
-        self.newest = max(self.times[oid] for oid in self._first_parents(self.head))
+        self.newest = self.times[self.head]
+        self._line = list(self._first_parents())
+        # the oldest time from the head up to each of them, falling: what `at_time` can bisect
+        self._oldest = [-time for time in accumulate((self.times[oid] for oid in self._line), min)]
         self._by_name: dict[str, list[Changed]] | None = None
         self._as_changed: dict[str, list[Changed]] = {}
         self._by_commit: dict[str, list[Changed]] = {}
@@ -89,7 +99,8 @@ class Branch:
 
     def at_time(self, time: int) -> str:
         """The newest commit of the head's first-parent history that is not younger; "" before the first."""
-        return next((oid for oid in self._first_parents(self.head) if self.times[oid] <= time), "")
+        at = bisect_left(self._oldest, -time)
+        return self._line[at] if at < len(self._line) else ""
 
     def changed(self, commit: str) -> list[Changed]:
         """The files that a commit changed; of a merge those that are as no parent has them."""
@@ -136,7 +147,8 @@ class Branch:
         )
         return refs.strip()
 
-    def _first_parents(self, commit: str) -> Iterator[str]:
+    def _first_parents(self) -> Iterator[str]:
+        commit = self.head
         while commit in self.times:
             yield commit
             commit = self.parent(commit)

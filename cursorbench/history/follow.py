@@ -194,10 +194,12 @@ def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> 
     """The commit that the branch's users had at a horizon; "" when the history has not reached it."""
     if horizon == HEAD:
         return branch.head
-    if since is None or since + HORIZONS[horizon] > branch.newest:
+    if since is None:
         return ""
     until = since + HORIZONS[horizon]
-    return branch.at(commit, until) if commit in branch else branch.at_time(until)
+    found = branch.at(commit, until) if commit in branch else branch.at_time(until)
+    # nothing follows the head: it has not reached what is later than itself
+    return "" if found == branch.head and branch.times[found] < until else found
 
 
 def _path_in(branch: Branch, commit: str, told: str) -> str:

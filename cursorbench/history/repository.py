@@ -22,6 +22,9 @@ _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
 FILES = ("100644", "100755", "100664")
 
 
+_DIGITS = 11  # of a commit's time in seconds; one with more, of the year 5138 and later, is none
+
+
 class Entry(NamedTuple):
     """One name in a tree."""
 
@@ -138,8 +141,7 @@ class Repository:
         kind, _, data = self._object(oid)
         for line in data.split(b"\n\n", 1)[0].split(b"\n"):
             if kind == "commit" and line.startswith(b"committer "):
-                seconds = line.rsplit(b" ", 2)[-2]
-                return 1000 * int(seconds) if seconds.isdigit() else None
+                return milliseconds(line.rsplit(b" ", 2)[-2].decode("utf-8", "replace")) or 0
         return None
 
     def root(self, commit: str) -> str:
@@ -225,6 +227,12 @@ class Repository:
         settings = ("log.showSignature=false", "core.fsmonitor=false", "color.ui=never")
         options = [part for setting in settings for part in ("-c", setting)]
         return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
+
+
+def milliseconds(seconds: str) -> int | None:
+    """A commit's time as git prints it, in ms; None where it tells none, as for one before 1970."""
+    readable = seconds.isascii() and seconds.isdecimal() and len(seconds) <= _DIGITS
+    return 1000 * int(seconds) if readable else None
 
 
 def _text(data: bytes) -> str:
