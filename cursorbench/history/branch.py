@@ -182,6 +182,7 @@ class Branch:
             "-c",
             "--no-renames",
             "--no-abbrev",
+            "--ignore-submodules=none",  # whatever .gitmodules says
             "--topo-order",
             "--format=%H",
             self.head,

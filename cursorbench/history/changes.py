@@ -141,7 +141,7 @@ def hunks_of(diff: str) -> list[str]:
     """The hunks of a unified diff, each with its header; the whole when there are no headers."""
     hunks: list[list[str]] = []
     left = [0, 0]  # lines that the open hunk still has before and after
-    for line in diff.splitlines():
+    for line in diff.removesuffix("\n").split("\n"):  # nothing else ends a line of a diff
         if left[0] <= 0 and left[1] <= 0 and (counts := _counts(line)):
             hunks.append([line])
             left = counts

@@ -175,11 +175,11 @@ def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, si
         reason = "the history has none of the commits that the log names"
     elif not gone and since is None:
         reason = "no commit took it, and the log has no time of it"
-    elif not gone and branch.submodule(units.change.path):
+    elif not made and branch.submodule(units.change.path):
         reason = "its file is in a submodule"
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
-    elif not gone and since is not None and branch.newest < since + WINDOW:
+    elif not made and since is not None and branch.newest < since + WINDOW:
         reason = "no commit took it so far"
     else:
         reason = ""

@@ -224,7 +224,10 @@ class Repository:
         return "", "", b""
 
     def _command(self, *arguments: str) -> list[str]:
-        settings = ("log.showSignature=false", "core.fsmonitor=false", "color.ui=never")
+        settings = (
+            *("log.showSignature=false", "log.showRoot=true", "diff.relative=false"),
+            *("core.fsmonitor=false", "color.ui=never"),
+        )
         options = [part for setting in settings for part in ("-c", setting)]
         return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
 
