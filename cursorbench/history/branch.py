@@ -31,6 +31,11 @@ class Changed(NamedTuple):
     new: str
     others: tuple[str, ...] = ()
 
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.old, self.new, *self.others
+
 
 class Branch:
     """All commits of a head, read in two passes of `git log` that look at no file.

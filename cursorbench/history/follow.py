@@ -25,6 +25,8 @@ from cursorbench.sessions.lines import Kept
 __all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "follow_all", "text_at"]
 
 _HEX = re.compile(r"[0-9a-f]{4,64}")
+_UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
+_NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
 _NO_TEXT = "the log has no text of the change, or it changes nothing"
 
 
@@ -108,9 +110,10 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
         for horizon in (*HORIZONS, HEAD):
             if commit := _commit_at(branch, file.commit, since, horizon):
                 if (stands := standing(units, file, commit, branch, tracked)) is None:
-                    reason = "its short lines are not in the commit as the log has them"
-                    break
-                kept[horizon] = stands
+                    read = branch.repository.textless.isdisjoint(file.blobs)
+                    reason = _NOT_AS_TOLD if units.short and read else _UNREAD
+                else:
+                    kept[horizon] = stands
     return Survival(
         key=units.change.key,
         commit=file.commit,
@@ -137,7 +140,7 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
     since = change.at if made is None else made
     size = Kept(added=units.added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
     kept = {}
-    if not (reason := _unknown(units, branch, ours, gone, made is not None, since)):
+    if not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
         reason = "its commit is not in the history: undone" if gone else "no commit took it"
         reason = "undone, as the log tells" if change.undone else reason
         kept = {name: size.lost() for name in HORIZONS if _commit_at(branch, "", since, name)}
@@ -155,12 +158,12 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
     )
 
 
-def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, since: int | None) -> str:
+def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, since: int | None) -> str:
     """Why nothing can be said of a change that no commit took; "" when it is lost.
 
     `gone`: the commit that the log names and the branch has not; `made`: the repository has its object.
     """
-    name = units.change.path.replace("\\", "/").rpartition("/")[2]
+    branch, name = matcher.branch, units.change.path.replace("\\", "/").rpartition("/")[2]
     if not units.pieces or not (units.lines or units.short):
         reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
     elif units.change.undone:
@@ -179,6 +182,8 @@ def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, si
         reason = "its file is in a submodule"
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
+    elif not made and matcher.unread(units):
+        reason = _UNREAD
     elif not made and since is not None and branch.newest < since + WINDOW:
         reason = "no commit took it so far"
     else:

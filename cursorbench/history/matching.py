@@ -95,6 +95,18 @@ class Matcher:
         known = (*self._trailers, *self._notes)
         return [n for n in units.change.commits if n and n not in known and not self.branch.named(n)]
 
+    def unread(self, units: Units) -> bool:
+        """Whether a commit that may have taken the change did so to a file that has no text here."""
+        told, textless = units.change.path, self.branch.repository.textless
+        files = self.branch.changes_of(_base(told)) if textless else []
+        nearest = max((_near(told, file.path) for file in files), default=0)
+        first, last = _window(units)
+        return any(
+            first <= self.branch.times[file.commit] <= last and not textless.isdisjoint(file.blobs)
+            for file in files
+            if _near(told, file.path) == nearest
+        )
+
     def _named(self, units: Units, least: float) -> Match | None:
         """The named commit that has most of a change; `least` is asked of one that only a session names."""
         change = units.change
@@ -127,13 +139,14 @@ class Matcher:
         change, name = units.change, _base(units.change.path)
         if not units.pieces or not name:
             return None
-        first, last = (0, math.inf) if change.at is None else (change.at - TOLERANCE, change.at + WINDOW)
+        first, last = _window(units)
         scored = [
             (score, _near(change.path, file.path), self.branch.order[file.commit], file)
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
             and (score >= 1 or self._telling(units, file))
+            and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
             return None
@@ -187,6 +200,12 @@ class Matcher:
         self._gained[file] = added - wanted, deleted - units.deleted
         before = self._claims.get(file, (_NONE, _NONE))
         self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
+
+
+def _window(units: Units) -> tuple[float, float]:
+    """From when to when a commit can have taken a change, by content."""
+    at = units.change.at
+    return (0, math.inf) if at is None else (at - TOLERANCE, at + WINDOW)
 
 
 def _names(units: Units) -> list[str]:

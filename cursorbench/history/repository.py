@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
+_LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
 FILES = ("100644", "100755", "100664")
 
 
@@ -39,7 +41,7 @@ class Repository:
     Attributes:
         path: as given.
         branches: what was read of them, by head; see `branch.branch_of`.
-        warnings: what its user should know: that it is a shallow clone.
+        textless: the files read so far that have no text here: data, too long, of LFS, or not in this clone.
 
     Raises:
         InputMissingError: (exit 5) there is no repository.
@@ -54,6 +56,8 @@ class Repository:
         self._trees: dict[str, tuple[Entry, ...]] = {}
         self._roots: dict[str, str] = {}
         self.branches: dict[str, object] = {}
+        self.textless: set[str] = set()
+        self._lacking = False
         if not self.path.exists():
             raise InputMissingError(f"{self.path} is not there", hint="give the folder of a git repository")
         try:
@@ -68,11 +72,15 @@ class Repository:
                 f"{self.path} is no git repository", hint="give a work tree, a bare repository or a .git"
             ) from error
         self.shallow = shallow == "true"
-        self.warnings: tuple[str, ...] = (
-            (f"{self.path} is a shallow clone: what is older than its oldest commit is unknown",)
-            if self.shallow
-            else ()
-        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its user should know by now: that it is a shallow clone, or lacks files that were read."""
+        told = {
+            "is a shallow clone: what is older than its oldest commit is unknown": self.shallow,
+            "lacks files of its history (a partial clone?): of their edits nothing is known": self._lacking,
+        }
+        return tuple(f"{self.path} {what}" for what, so in told.items() if so)
 
     def __enter__(self) -> Self:
         return self
@@ -173,14 +181,17 @@ class Repository:
         return self.known_text(blob) or ""
 
     def known_text(self, blob: str) -> str | None:
-        """As `text`, but None when the object is missing (a partial clone)."""
+        """As `text`, but None where a file has no text here: data, LFS, or missing (a partial clone)."""
         if not blob.strip("0"):
             return ""
         if blob in self._texts:
             self._texts.move_to_end(blob)
             return self._texts[blob]
-        kind, _, data = self._object(blob)
+        kind, _, data = self._object(blob, MAX_BLOB)
         text = None if kind != "blob" else _text(data)
+        self._lacking |= not kind
+        if text is None:
+            self.textless.add(blob)
         self._texts[blob] = text
         self._size += len(text or "")
         while self._size > _CACHE and len(self._texts) > 1:
@@ -192,8 +203,8 @@ class Repository:
         kind, _, data = self._object(blob)
         return data if kind == "blob" else None
 
-    def _object(self, name: str) -> tuple[str, str, bytes]:
-        """(kind, id, content) of an object; ("", "", b"") when it is missing."""
+    def _object(self, name: str, most: int = sys.maxsize) -> tuple[str, str, bytes]:
+        """(kind, id, content) of an object; ("", "", b"") when missing, the kind "long" beyond `most`."""
         if not name or "\n" in name:
             return "", "", b""
         if self._process is None:
@@ -214,6 +225,8 @@ class Repository:
             header = []
         if len(header) == 3 and header[2].strip().isdigit():
             size = int(header[2])
+            if size > most and self._pass_over(self._process.stdout, size + 1):
+                return "long", header[0].decode(), b""
             data = self._process.stdout.read(size + 1)
             if len(data) == size + 1:
                 return header[1].decode(), header[0].decode(), data[:-1]
@@ -222,6 +235,13 @@ class Repository:
             self._process.kill()
             self.close()
         return "", "", b""
+
+    @staticmethod
+    def _pass_over(file: IO[bytes], left: int) -> bool:
+        """Read so many bytes and keep none; False where they end before."""
+        while left and (read := len(file.read(min(left, 1 << 20)))):
+            left -= read
+        return not left
 
     def _command(self, *arguments: str) -> list[str]:
         settings = (
@@ -238,9 +258,9 @@ def milliseconds(seconds: str) -> int | None:
     return 1000 * int(seconds) if readable else None
 
 
-def _text(data: bytes) -> str:
-    if len(data) > MAX_BLOB or b"\0" in data[:_BINARY]:
-        return ""
+def _text(data: bytes) -> str | None:
+    if b"\0" in data[:_BINARY] or data.startswith(_LFS):
+        return None
     return data.decode("utf-8", "replace")
 
 

@@ -27,15 +27,18 @@ _MOST_FILES = 50  # candidates for one move
 
 
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
-    """What stands in `commit`, which comes after the taking one; None when the texts do not tell."""
+    """What stands in `commit`, which comes after the taking one; None when there are no texts to tell it."""
     repository = branch.repository
     path = branch.path_at(commit, taken.path)
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
     if units.short:
         sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
-        return sides and persistence(*sides, repository.text(now))
+        found = sides and persistence(*sides, repository.text(now))
+        return found if repository.textless.isdisjoint((*taken.blobs, now)) else None
     was, new, is_ = tracked.before(taken), tracked.of_blob(taken.new), tracked.of_blob(now)
+    if not repository.textless.isdisjoint((*taken.blobs, now)):
+        return None
     added = units.minus(was)
     kept = Counter(
         {line: min(n, max(0, is_[line] - _before(n, was[line], new[line]))) for line, n in added.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
-from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, text
+from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
 
 EVERY = ("1h", "24h", "7d", "head")
 
@@ -87,3 +88,64 @@ def test_a_line_of_a_diff_ends_with_a_newline_alone(git: Git, end: str) -> None:
     by_texts, by_diff = git.follow(change(old, new)), git.follow(change(None, None, diff=diff))
     assert by_diff == by_texts
     assert by_texts[0].kept["head"].rate == 1.0
+
+
+def lfs(letter: str) -> str:
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{letter * 64}\nsize 12345\n"
+
+
+LONG = text(*(f"    filler_line_number_{n} = {n}" for n in range(150_000)))
+TEXTLESS = {
+    "LFS": (lfs("a"), lfs("b"), ""),
+    "data": (f"{OLD}\0", f"{NEW}\0", ""),
+    "long": (OLD + LONG, NEW + LONG, ""),
+    "from then on": (OLD, f"{NEW}\0", ""),
+    "after two hours": (OLD, NEW, lfs("c")),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTLESS)
+@pytest.mark.parametrize("named", [False, True])
+def test_of_a_file_without_a_text_nothing_is_known(git: Git, kind: str, named: bool) -> None:
+    before, after, later = TEXTLESS[kind]
+    git.commit(-HOUR, {"a.py": before, "folder/a.py": OLD})
+    sha = git.commit(60_000, {"a.py": after})
+    if later:
+        git.commit(2 * HOUR, {"a.py": later})
+    git.commit(40 * DAY, {"b.py": OLD})
+    commits = (sha,) if named else ()
+    got, other = git.follow(
+        change(OLD, NEW, "/x/a.py", commits=commits),
+        change(OLD, text("never_committed = 1"), "/x/folder/a.py", key="other"),
+    )
+    assert got.kept == ({"1h": ALL} if later else {})
+    assert "git has no text of its file here" in got.reason
+    assert other.reason == "no commit took it"  # this one it has
+
+
+def test_a_partial_clone_makes_nothing_lost_and_is_said(git: Git, tmp_path: Path) -> None:
+    taken(git)
+    git.commit(40 * DAY, {"b.py": OLD})
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=blob:none", f"file://{git.folder}", str(clone))
+    git.folder.rename(tmp_path / "away")
+    with Repository(clone) as repository:
+        (got,) = follow(repository, [change(OLD, NEW)])
+        assert "lacks files of its history" in repository.warnings[0]
+    assert (got.kept, got.lines) == ({}, 4)
+    assert "not in this clone" in got.reason
+
+
+def test_a_file_of_any_size_costs_no_memory(git: Git) -> None:
+    taken(git)
+    with (git.folder / "a.py").open("wb") as file:
+        file.truncate(256 << 20)
+    git.commit(2 * HOUR, {})
+    tracemalloc.start()
+    try:
+        (got,) = git.follow(change(OLD, NEW))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert (got.how, got.kept) == ("content", {"1h": ALL})
