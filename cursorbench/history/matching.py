@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import How, Units
+from cursorbench.history.repository import NOTES
 from cursorbench.history.standing import MOVED, taken_whole, weight
 from cursorbench.history.tracked import Tracked
 
@@ -35,7 +36,6 @@ _NONE: Counter[str] = Counter()
 _ANY = 1e-9  # a share above nothing
 _TRAILER = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}: *(\S.{0,300})$", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:-]{5,}")
-_NOTES = "refs/notes/ai"
 
 
 class Match(NamedTuple):
@@ -231,7 +231,7 @@ def _by_note(branch: Branch, names: set[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     repository = branch.repository
     try:
-        notes = repository.git("notes", "--ref", _NOTES, "list")
+        notes = repository.git("notes", "--ref", NOTES, "list")
     except OSError:
         return found
     for line in notes.splitlines():

@@ -6,11 +6,13 @@ count. Not for: what the objects mean for a change.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
@@ -21,6 +23,8 @@ MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
 _LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
+_PARTIAL = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
+NOTES = "refs/notes/ai"  # git-ai's
 FILES = ("100644", "100755", "100664")
 
 
@@ -130,6 +134,16 @@ class Repository:
             raise IntegrityError(
                 f"git {arguments[0]} failed in {self.path}", hint="`git fsck` tells what is damaged"
             )
+
+    def cut(self) -> dict[str, str]:
+        """What an answer hangs on beside the head, where there is any: git-ai's notes, how it is cut."""
+        found = {"notes": self._object(NOTES)[1]}
+        if self.shallow:
+            ends = self.path / self.git("rev-parse", "--git-path", "shallow").strip()
+            found["shallow"] = hashlib.sha256(ends.read_bytes()).hexdigest()
+        with suppress(OSError):  # git ends with 1 where no setting is of that name
+            found["partial"] = self.git("config", "--get-regexp", _PARTIAL).strip()
+        return {name: value for name, value in found.items() if value}
 
     def commit(self, revision: str) -> str:
         """The full id of a commit.

@@ -86,9 +86,12 @@ class Counts:
 
 
 def repository_facts(path: Path) -> dict[str, str]:
-    """The repository and the commit its history ends with. Raises InputMissingError (5), UsageError (2)."""
+    """The repository, the commit its history ends with, and what it is cut to where it is no whole clone.
+
+    Raises InputMissingError (5), UsageError (2).
+    """
     with Repository(path) as repository:
-        return {"path": str(path), "head": repository.commit("HEAD")}
+        return {"path": str(path), "head": repository.commit("HEAD"), **repository.cut()}
 
 
 def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = None) -> Survivals:

@@ -12,7 +12,7 @@ from stages import schemas, tables
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
-from stages.errors import InputMissingError
+from stages.errors import InputMissingError, IntegrityError
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -178,3 +178,25 @@ def test_a_revert_within_the_horizon_is_a_refusal(
     (row,) = tables.read(experience.path / schemas.EPISODES_FILE, schema).to_pylist()
     assert (row["edit_rejected"], row["edit_persistence"]) == (rejected, kept)
     assert row["edit_persistence_24h"] == 0.0
+
+
+def test_a_clone_that_got_the_rest_of_its_history_is_read_again(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    clone = tmp_path / "clone" / "shop"
+    repo("clone", "-q", "--depth", "1", f"file://{repo.folder}", str(clone))
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=clone))
+    first = run_stage(*place, stage)
+    assert "shallow clone" in first.warnings[0]
+    assert first.metrics["persistence"]["kept"] == {}
+    assert run_stage(*place, stage).status == "noop"
+    assert run_stage(*place, CollectStage(), from_run=first.run_id).metrics == first.metrics
+    repo("-C", str(clone), "fetch", "-q", "--unshallow")
+    again = run_stage(*place, stage)
+    assert again.status == "succeeded"
+    assert again.metrics["persistence"]["kept"]["1h"]["rate"] == 0.5
+    with pytest.raises(IntegrityError, match="more or less of its history"):
+        run_stage(*place, CollectStage(), from_run=first.run_id)
+    repo("-C", str(clone), "notes", "--ref", "ai", "add", "-m", "agent 0b6e2a64")
+    assert run_stage(*place, stage).status == "succeeded"
