@@ -35,6 +35,7 @@ class Change(msgspec.Struct, frozen=True):
         commits: what the log names as taking it: SHAs (short ones too) or a checkpoint's id.
         session: changes of one session supersede one another; "" for none. Give the episode's id here to
             count a rewrite after a complaint as a loss.
+        log_session: the session's own id, where `session` is not that: what trailers and notes name it by.
         undone: the log tells that the user undid it. It is lost then, whoever wrote the like of it later:
             what was said outranks what looks alike.
     """
@@ -48,6 +49,7 @@ class Change(msgspec.Struct, frozen=True):
     commits: tuple[str, ...] = ()
     session: str = ""
     undone: bool = False
+    log_session: str = ""
 
 
 class Survival(msgspec.Struct, frozen=True):

@@ -210,7 +210,8 @@ def _window(units: Units) -> tuple[float, float]:
 
 def _names(units: Units) -> list[str]:
     """What a trailer or a note may name a change by."""
-    return [name for name in (*units.change.commits, units.change.session) if len(name) >= 6]
+    change = units.change
+    return [name for name in (*change.commits, change.session, change.log_session) if len(name) >= 6]
 
 
 def _by_trailer(branch: Branch, names: set[str]) -> dict[str, list[str]]:

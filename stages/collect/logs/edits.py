@@ -36,6 +36,7 @@ class _Kept:
     at: int | None
     episode: str
     session: str
+    log_session: str
     before: int  # commits that its session had named by then
     texts: int
     size: int
@@ -73,7 +74,7 @@ class KeptEdits:
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, item.path, session.at or None, episode, session.name,
+                event, item.path, session.at or None, episode, session.name, session.id,
                 len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
@@ -132,7 +133,7 @@ class KeptEdits:
             found.append(
                 Change(
                     kept.event, kept.path, before, after, diff, at, self._named(kept), kept.episode,
-                    kept.undone,
+                    kept.undone, kept.log_session,
                 )
             )  # fmt: skip
         return found

@@ -200,3 +200,27 @@ def test_a_clone_that_got_the_rest_of_its_history_is_read_again(
         run_stage(*place, CollectStage(), from_run=first.run_id)
     repo("-C", str(clone), "notes", "--ref", "ai", "add", "-m", "agent 0b6e2a64")
     assert run_stage(*place, stage).status == "succeeded"
+
+
+@pytest.mark.parametrize("by", ["trailer", "note"])
+def test_a_commit_that_names_the_session_takes_what_it_has_of_an_edit(
+    place: tuple[Workspace, Store], tmp_path: Path, by: str
+) -> None:
+    """Less than half of the lines, so that content alone does not find it."""
+    session = "0b6e2a64-5f1f-4c6e-9c7e-1f2e3d4c5b6a"
+    git = Git(tmp_path / "shop")
+    git.commit(-1000, {"shop.py": BASE})
+    message = f"m\n\nClaude-Session: {session}" if by == "trailer" else "m"
+    git.commit(60_000, {"shop.py": BASE + "def third():\n"}, message)
+    if by == "note":
+        git("notes", "--ref", "ai", "add", "-m", f'{{"agent_id": {{"id": "{session}"}}}}')
+    git.commit(2 * DAY, {"other.py": BASE})
+    modified(tmp_path / "log.jsonl")
+    text = (tmp_path / "log.jsonl").read_text()
+    (tmp_path / "log.jsonl").write_text(text.replace("1970-01-01T00:00:00", "2023-11-14T22:13:20"))
+    made = run_stage(
+        *place, CollectStage(source=Source((tmp_path / "log.jsonl",), "claude-code", repo=git.folder))
+    )
+    figures = made.metrics["persistence"]
+    assert figures["recognised_by"][by] == 1
+    assert figures["kept"]["24h"] == {"lines": 4, "kept": 1, "rate": 0.25}
