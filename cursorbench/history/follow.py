@@ -75,7 +75,7 @@ def follow_all(
         yield (
             changes,
             [
-                _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)
+                _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, tracked, ours)
                 for one, match in zip(units, matches, strict=True)
             ],
         )
@@ -128,7 +128,7 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
     )
 
 
-def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
+def _not_taken(units: Units, matcher: Matcher, tracked: Tracked, ours: bool) -> Survival:
     """No commit of the branch has the change. `ours`: some commit that the log names is of this branch."""
     change, branch, repository = units.change, matcher.branch, matcher.branch.repository
     gone, made = "", None
@@ -138,9 +138,11 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
             gone = repository.commit(name)
             break
     since = change.at if made is None else made
-    size = Kept(added=units.added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+    size = _size(units, branch, tracked, since)
     kept = {}
-    if not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
+    if units.whole and not size.units:
+        reason = _NO_TEXT
+    elif not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
         reason = "its commit is not in the history: undone" if gone else "no commit took it"
         reason = "undone, as the log tells" if change.undone else reason
         kept = {name: size.lost() for name in HORIZONS if _commit_at(branch, "", since, name)}
@@ -156,6 +158,15 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
         since=since,
         superseded=units.superseded,
     )
+
+
+def _size(units: Units, branch: Branch, tracked: Tracked, since: int | None) -> Kept:
+    """All of a change that no commit took; of a file written whole what did not stand in it at the time."""
+    added = units.added
+    if units.whole and since is not None and (commit := branch.at_time(since)):
+        path = _path_in(branch, commit, units.change.path)
+        added = units.minus(tracked.of_blob(branch.repository.find(branch.repository.root(commit), path)))
+    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
 
 
 def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, since: int | None) -> str:

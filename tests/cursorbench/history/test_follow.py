@@ -306,3 +306,19 @@ def test_a_file_of_a_submodule_is_unknown(git: Git, tmp_path: Path) -> None:
     assert (inside.kept, inside.reason) == ({}, "its file is in a submodule")
     [beside] = git.follow(change(OLD, NEW, path="/work/shop/README.md"))
     assert beside.reason == "no commit took it"
+
+
+def test_a_file_written_whole_loses_what_did_not_stand_in_it(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git.commit(40 * DAY, {"a.py": OLD + text("one_of_the_user = 1")})
+    same, more = git.follow(
+        change(None, OLD, "/x/a.py", key="same"), change(None, OLD + text("one_more = 1"), key="more")
+    )
+    assert (same.kept, same.lines) == ({}, 0)
+    assert "it changes nothing" in same.reason
+    assert more.kept == dict.fromkeys(("1h", "24h", "7d", "head"), Kept(1, 0))
+    assert (more.lines, more.reason) == (1, "no commit took it")
+    (undone,) = git.follow(change(None, OLD + text("one_more = 1"), undone=True))
+    assert undone.kept["head"] == Kept(1, 0)
+    (early,) = git.follow(change(None, OLD, "a.py", at=-40 * DAY))  # a new file then, and never committed
+    assert early.kept["head"] == Kept(3, 0)
