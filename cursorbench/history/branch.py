@@ -8,15 +8,15 @@ merge, and from there along the head's. Every commit on a commit's way contains 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from cursorbench.history.changes import similar
+from cursorbench.history.renames import Renames
 from cursorbench.history.repository import FILES, Repository, milliseconds
 
-RENAMED = 0.5  # so much of a file must be found again under its new name (git's own default)
-_MOST_RENAMES = 1_000  # new files of one commit that are compared (git's own default)
+_RENAMES = 16  # commits of which the lines are kept that their renames are found by
 
 
 class Changed(NamedTuple):
@@ -71,7 +71,8 @@ class Branch:
         self._as_changed: dict[str, list[Changed]] = {}
         self._by_commit: dict[str, list[Changed]] = {}
         self._moves: dict[str, list[str]] = {}
-        self._renamed: dict[str, list[str]] = {}
+        self._renamed: dict[str, list[tuple[int, str]]] = {}
+        self._renames_in = lru_cache(_RENAMES)(lambda commit: Renames(self.changed(commit), repository.text))
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
 
@@ -117,14 +118,19 @@ class Branch:
         self._read()
         if name not in self._as_changed:
             assert self._by_name is not None
-            self._as_changed[name] = [self._as_renamed(one) for one in self._by_name.get(name, [])]
+            self._as_changed[name] = [self.within(one) for one in self._by_name.get(name, [])]
         return self._as_changed[name]
 
-    def _as_renamed(self, one: Changed) -> Changed:
-        if one.new or not (path := self.renamed(one.commit, one.path)):
+    def within(self, one: Changed) -> Changed:
+        """A change of a file; of one that was renamed, under either name, the change within."""
+        if one.new and (one.old or one.others):
             return one
-        new = next(other.new for other in self.changed(one.commit) if other.path == path)
-        return one._replace(path=path, new=new)
+        renames = self._renames_in(one.commit)
+        if one.new:
+            was = renames.of(one.path)
+            return one._replace(old=was.old) if was else one
+        path = renames.to(one.path)
+        return one._replace(path=path, new=renames.blob(path)) if path else one
 
     def submodule(self, told: str) -> str:
         """The submodule, of now or of once, that a log's path leads into; "" when it does not."""
@@ -132,18 +138,31 @@ class Branch:
         place = f"/{told.lstrip('/')}"
         return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
 
-    def path_at(self, commit: str, path: str) -> str:
-        """What a file of this path is called in a commit, its renames followed; "" when it is gone."""
+    def path_at(self, commit: str, path: str, since: str = "") -> str:
+        """What a file of this path is called in a commit, its renames followed; "" when it is gone.
+
+        Args:
+            since: the commit in which it had this path: what was renamed before is another file.
+        """
         root = self.repository.root(commit)
+        newest, oldest = self.order[commit], self.order.get(since, len(self.order))
         seen, open_ = {path}, [path]
         for name in open_:
-            if self.repository.find(root, name):
+            renames = [one for one in self._renames(name) if newest <= one[0] < oldest]
+            if self.repository.find(root, name) and not self._anew(name, newest, renames):
                 return name
-            for other in self._renames(name):
+            for _, other in renames:
                 if other not in seen:
                     seen.add(other)
                     open_.append(other)
-        return ""
+        return path if self.repository.find(root, path) else ""
+
+    def _anew(self, path: str, newest: int, renames: Sequence[tuple[int, str]]) -> bool:
+        """Whether a file of this name came after one that was renamed: its place was taken by another."""
+        assert self._by_name is not None
+        files = self._by_name.get(path.rpartition("/")[2], ()) if renames else ()
+        made = [self.order[one.commit] for one in files if one.path == path and not one.old]
+        return any(newest <= order < renamed for order in made for renamed, _ in renames)
 
     def elsewhere(self, commit: str) -> str:
         """A branch or tag that has a commit which this one has not; "" when none does."""
@@ -221,27 +240,13 @@ class Branch:
         if not one.new:
             self._moves.setdefault(path, []).append(commit)
 
-    def _renames(self, path: str) -> list[str]:
-        """What a file was renamed to, by every commit that took the name away; the latest first."""
+    def _renames(self, path: str) -> list[tuple[int, str]]:
+        """What a file was renamed to, by each commit that took the name away: its order; the latest first."""
         self._read()
         if path not in self._renamed:
-            found = (self.renamed(commit, path) for commit in self._moves.get(path, ()))
-            self._renamed[path] = [name for name in found if name]
+            found = ((self.order[one], self._renames_in(one).to(path)) for one in self._moves.get(path, ()))
+            self._renamed[path] = [one for one in found if one[1]]
         return self._renamed[path]
-
-    def renamed(self, commit: str, path: str) -> str:
-        """The new file of a commit that is most like the one it took away: half of the lines equal; or ""."""
-        files = self.changed(commit)
-        gone = next((one for one in files if one.path == path and not one.new), None)
-        if gone is None:
-            return ""
-        new = [one for one in files if not one.old]
-        if same := [one.path for one in new if one.new == gone.old]:
-            return min(same, key=lambda name: (name.rpartition("/")[2] != path.rpartition("/")[2], name))
-        old = self.repository.text(gone.old)
-        scored = [(similar(old, self.repository.text(one.new)), one.path) for one in new[:_MOST_RENAMES]]
-        best = max(scored, default=(0.0, ""))
-        return best[1] if old and best[0] >= RENAMED else ""
 
 
 def branch_of(repository: Repository, head: str) -> Branch:

@@ -188,10 +188,3 @@ def place_of(block: Sequence[str], lines: Sequence[str]) -> int:
         if lines[n] == head and tuple(lines[n : n + size]) == tuple(block):
             return n
     return -1
-
-
-def similar(old: str, new: str) -> float:
-    """The share of equal lines of two texts, by counts; 1 for two empty ones."""
-    was, new_lines = Counter(bare(old)), Counter(bare(new))
-    size = was.total() + new_lines.total()
-    return 2 * (was & new_lines).total() / size if size else 1.0

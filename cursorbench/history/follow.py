@@ -95,7 +95,7 @@ def text_at(repository: Repository, survival: Survival, path: str, horizon: str,
     commit = _commit_at(branch, survival.commit, survival.since, horizon)
     if not commit:
         raise UsageError(f"the history has not reached {horizon} after {survival.key}", hint="see its `kept`")
-    name = branch.path_at(commit, survival.path) if survival.path else ""
+    name = branch.path_at(commit, survival.path, survival.commit) if survival.path else ""
     name = name or _path_in(branch, commit, path)
     return repository.text(repository.find(repository.root(commit), name)) if name else ""
 

@@ -130,7 +130,9 @@ class Matcher:
         scored = []
         for commit in dict.fromkeys(commits):
             for file in self.branch.changed(commit):
-                near, score = _near(units.change.path, file.path), self._score(units, file)
+                near = _near(units.change.path, file.path)
+                file = self.branch.within(file) if near else file  # noqa: PLW2901
+                score = self._score(units, file)
                 if score >= least and (score > 0 or near):
                     scored.append((score, near, self.branch.order[commit], file))
         return max(scored, key=lambda one: one[:3])[3] if scored else None

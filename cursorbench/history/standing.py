@@ -29,7 +29,7 @@ _MOST_FILES = 50  # candidates for one move
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
     """What stands in `commit`, which comes after the taking one; None when there are no texts to tell it."""
     repository = branch.repository
-    path = branch.path_at(commit, taken.path)
+    path = branch.path_at(commit, taken.path, taken.commit)
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
     if units.short:

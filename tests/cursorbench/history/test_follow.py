@@ -322,3 +322,52 @@ def test_a_file_written_whole_loses_what_did_not_stand_in_it(git: Git) -> None:
     assert undone.kept["head"] == Kept(1, 0)
     (early,) = git.follow(change(None, OLD, "a.py", at=-40 * DAY))  # a new file then, and never committed
     assert early.kept["head"] == Kept(3, 0)
+
+
+FUNCTIONS = [f"def function_number_{n}(): return {n}" for n in range(30)]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("told", ["old.py", "new.py"])
+def test_renamed_and_edited_in_one_commit_under_either_name(git: Git, told: str, named: bool) -> None:
+    git.commit(-HOUR, {"old.py": text(*FUNCTIONS)})
+    less = text(*FUNCTIONS[:25], "def another_one(): pass")
+    sha = git.commit(60_000, {"old.py": None, "new.py": less})
+    git.commit(LATE, {"new.py": text(*FUNCTIONS, "def another_one(): pass")})
+    commits = (sha,) if named else ()
+    (got,) = git.follow(change(text(*FUNCTIONS), less, told, commits=commits))
+    assert (got.commit, got.path) == (sha, "new.py")
+    assert (got.kept["24h"], got.kept["head"]) == (Kept(1, 1, 5, 5), Kept(1, 1, 5, 0))
+    (got,) = git.follow(change(None, less, told, commits=commits))  # written whole: one line was new
+    assert (got.kept["24h"], got.lines) == (Kept(1, 1), 1)
+
+
+def test_a_name_that_was_another_files_is_not_followed_to_where_that_went(git: Git) -> None:
+    helper = "def first_helper_line(): pass"
+    other = text(*FUNCTIONS, helper)
+    git.commit(-90 * DAY, {"a.py": other})
+    git.commit(-80 * DAY, {"a.py": None, "legacy.py": other})
+    git.commit(-HOUR, {"a.py": OLD})
+    git.commit(60_000, {"a.py": OLD + text(helper)})
+    git.commit(2 * HOUR, {"a.py": None})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, OLD + text(helper)))
+    assert got.kept == {"1h": Kept(1, 1), "24h": Kept(1), "7d": Kept(1), "head": Kept(1)}
+
+
+def test_a_new_file_of_the_old_name_is_not_the_renamed_one(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "folder/c.py": NEW + text("# more of it")})
+    git.commit(3 * HOUR, {"a.py": text("from folder.c import first_one")})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
+
+
+def test_a_rename_that_was_taken_back_is_none(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "c.py": NEW})
+    git.commit(30 * HOUR, {"c.py": None, "a.py": NEW})
+    git.commit(LATE, {"c.py": text("something_else = 1")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
