@@ -75,6 +75,7 @@ class Branch:
         self._renames_in = lru_cache(_RENAMES)(lambda commit: Renames(self.changed(commit), repository.text))
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
+        self._elsewhere: dict[str, str] = {}
 
     def __contains__(self, commit: object) -> bool:
         return commit in self.times
@@ -166,10 +167,10 @@ class Branch:
 
     def elsewhere(self, commit: str) -> str:
         """A branch or tag that has a commit which this one has not; "" when none does."""
-        refs = self.repository.git(
-            "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
-        )
-        return refs.strip()
+        if commit not in self._elsewhere:  # with many refs it takes seconds
+            having = "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
+            self._elsewhere[commit] = self.repository.git(*having).strip()
+        return self._elsewhere[commit]
 
     def _first_parents(self) -> Iterator[str]:
         commit = self.head

@@ -61,6 +61,11 @@ class Matcher:
         self.tracked = tracked
         self._gained: dict[Changed, tuple[Counter[str], Counter[str]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
+        self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
+        for units in changes:
+            name, (first, last) = _base(units.change.path), _window(units)
+            begin, end = self._windows.get(name, (first, last))
+            self._windows[name] = min(first, begin), max(last, end)
         names = {name for units in changes for name in _names(units)}
         self._trailers = _by_trailer(branch, names)
         self._notes = _by_note(branch, names) if names else {}
@@ -162,7 +167,10 @@ class Matcher:
             return self.branch.changes_of(name)
         if name not in self._index:
             index: dict[str, set[Changed]] = defaultdict(set)
+            first, last = self._windows[name]
             for file in self.branch.changes_of(name):
+                if not first <= self.branch.times[file.commit] <= last:
+                    continue  # it can be nobody's, and reading every version of a file takes long
                 for side in self._lines(file):
                     for line in side:
                         index[line].add(file)
