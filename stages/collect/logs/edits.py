@@ -83,6 +83,16 @@ class KeptEdits:
         elif item.status == "undone" and (undone := self._place_of.get(place)) is not None:
             self._kept[undone].undone = True
 
+    def warnings(self) -> list[str]:
+        """What to tell who asked for a repository in which none of the edits was made."""
+        if self._kept or not self.elsewhere:
+            return []
+        name = _name(self._root)
+        return [
+            f"all edits ({self.elsewhere}) were made in folders not called {name}, and are left out: "
+            f"--repository {name} takes them for this repository's, wherever it lay"
+        ]
+
     def commit(self, session: str, item: said.Commit) -> None:
         """A commit that the log of this session names."""
         self._commits[session].append(item)
@@ -159,12 +169,16 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         cwd: the folder its session was begun in, "" when not told.
         path: the file, absolute or relative to that.
     """
-    name = repository.name.removesuffix(".git") or repository.parent.name
+    name = _name(repository)
     absolute = _pure(path) if _pure(path).is_absolute() else None
     if absolute is not None and absolute.is_relative_to(repository):
         return True
     place = absolute or (_pure(cwd) if cwd else None)
     return place is None or name in place.parts or not (cwd or absolute)
+
+
+def _name(repository: Path) -> str:
+    return repository.name.removesuffix(".git") or repository.parent.name
 
 
 def repository_of(cwd: str) -> str:

@@ -224,3 +224,20 @@ def test_a_commit_that_names_the_session_takes_what_it_has_of_an_edit(
     figures = made.metrics["persistence"]
     assert figures["recognised_by"][by] == 1
     assert figures["kept"]["24h"] == {"lines": 4, "kept": 1, "rate": 0.25}
+
+
+def test_a_checkout_of_another_name_is_said_where_no_edit_is_left(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    repo.folder.rename(tmp_path / "checkout")
+    logs, kind = (tmp_path / "log.jsonl",), "openai-log"
+    made = run_stage(*place, CollectStage(source=Source(logs, kind, repo=tmp_path / "checkout")))
+    assert made.warnings == [
+        "all edits (1) were made in folders not called checkout, and are left out: "
+        "--repository checkout takes them for this repository's, wherever it lay"
+    ]
+    assert made.metrics["persistence"]["made_elsewhere"] == 1
+    source = Source(logs, kind, repository="checkout", repo=tmp_path / "checkout")
+    made = run_stage(*place, CollectStage(source=source))
+    assert (made.warnings, made.metrics["persistence"]["edits"]) == ([], 1)
