@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +17,11 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from cursorbench.history.recent import Recent
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
+_NAMES = 1 << 18  # names in trees kept: some 80 MB
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
 _LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
 _PARTIAL = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
@@ -55,9 +56,8 @@ class Repository:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._process: subprocess.Popen[bytes] | None = None
-        self._texts: OrderedDict[str, str | None] = OrderedDict()
-        self._size = 0
-        self._trees: dict[str, tuple[Entry, ...]] = {}
+        self._texts: Recent[str | None] = Recent(_CACHE)
+        self._trees: Recent[tuple[Entry, ...]] = Recent(_NAMES)
         self._roots: dict[str, str] = {}
         self.branches: dict[str, object] = {}
         self.textless: set[str] = set()
@@ -177,10 +177,11 @@ class Repository:
 
     def tree(self, oid: str) -> tuple[Entry, ...]:
         """The names in a tree; none when its object is missing."""
-        if oid not in self._trees:
-            kind, _, data = self._object(oid) if oid else ("", "", b"")
-            self._trees[oid] = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
-        return self._trees[oid]
+        if oid in self._trees:
+            return self._trees[oid]
+        kind, _, data = self._object(oid) if oid else ("", "", b"")
+        entries = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
+        return self._trees.put(oid, entries, len(entries))
 
     def find(self, root: str, path: str) -> str:
         """The blob of a file in a tree; "" when there is no such file."""
@@ -199,18 +200,13 @@ class Repository:
         if not blob.strip("0"):
             return ""
         if blob in self._texts:
-            self._texts.move_to_end(blob)
             return self._texts[blob]
         kind, _, data = self._object(blob, MAX_BLOB)
         text = None if kind != "blob" else _text(data)
         self._lacking |= not kind
         if text is None:
             self.textless.add(blob)
-        self._texts[blob] = text
-        self._size += len(text or "")
-        while self._size > _CACHE and len(self._texts) > 1:
-            self._size -= len(self._texts.popitem(last=False)[1] or "")
-        return text
+        return self._texts.put(blob, text, len(text or ""))
 
     def content(self, blob: str) -> bytes | None:
         """A file's bytes, data too; None when the object is missing or is no file."""

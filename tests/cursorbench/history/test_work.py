@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.history.recent import Recent
 from cursorbench.history.repository import Repository
 from cursorbench.sessions.lines import Kept
 from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
@@ -53,3 +54,31 @@ def test_which_branch_has_a_commit_is_asked_once(git: Git, monkeypatch: pytest.M
     for got in git.follow(*(change(OLD, NEW, key=str(n), commits=(sha,)) for n in range(5))):
         assert (got.kept, got.reason) == ({}, "its commit is on feature, which is not merged")
     assert asked.count("for-each-ref") == 1
+
+
+def test_folders_that_were_read_are_kept_up_to_a_number_of_names(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursorbench.history.repository._NAMES", 100)
+    files = {f"folder/{n}.py": text(f"first_value_of_{n} = 1") for n in range(60)}
+    roots = []
+    for n in range(9):
+        git.commit(n * HOUR, files | {f"folder/{n}.py": text(f"other_value_of_{n} = 2")})
+        roots.append(git("rev-parse", "HEAD^{tree}"))
+    with Repository(git.folder) as repository:
+        found = [repository.find(root, f"folder/{n}.py") for n, root in enumerate(roots)]
+        assert found == [git("rev-parse", f"HEAD~{8 - n}:folder/{n}.py") for n in range(9)]
+        last = git("rev-parse", "HEAD:folder/59.py")
+        assert {repository.find(root, "folder/59.py") for root in roots} == {last}
+        assert sum(len(entries) for entries, _ in repository._trees._kept.values()) <= 100
+
+
+def test_what_was_asked_for_last_is_kept() -> None:
+    recent: Recent[str | None] = Recent(10)
+    for name in "abc":
+        recent.put(name, name, 4 if name == "c" else 3)
+    assert ("a" in recent, recent["a"]) == (True, "a")
+    recent.put("d", None, 3)
+    assert [name in recent for name in "abcd"] == [True, False, True, True]
+    recent.put("e", "much", 99)
+    assert [name in recent for name in "abcde"] == [False] * 4 + [True]
