@@ -131,9 +131,11 @@ class Repository:
             if rest:
                 yield rest.decode("utf-8", "surrogateescape")
         if process.returncode:
-            raise IntegrityError(
-                f"git {arguments[0]} failed in {self.path}", hint="`git fsck` tells what is damaged"
+            lacks = (
+                "a partial clone lacks folders of its history (--filter=tree:0): clone it without a filter"
             )
+            hint = lacks if "partial" in self.cut() else "`git fsck` tells what is damaged"
+            raise IntegrityError(f"git {arguments[0]} failed in {self.path}", hint=hint)
 
     def cut(self) -> dict[str, str]:
         """What an answer hangs on beside the head, where there is any: git-ai's notes, how it is cut."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.errors import IntegrityError
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
@@ -135,6 +136,17 @@ def test_a_partial_clone_makes_nothing_lost_and_is_said(git: Git, tmp_path: Path
         assert "lacks files of its history" in repository.warnings[0]
     assert (got.kept, got.lines) == ({}, 4)
     assert "not in this clone" in got.reason
+
+
+def test_a_partial_clone_without_folders_is_not_called_damaged(git: Git, tmp_path: Path) -> None:
+    taken(git)
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=tree:0", f"file://{git.folder}", str(clone))
+    git.folder.rename(tmp_path / "away")
+    with Repository(clone) as repository, pytest.raises(IntegrityError, match="git log failed") as error:
+        list(follow(repository, [change(OLD, NEW)]))
+    assert "clone it without a filter" in error.value.hint
 
 
 def test_a_file_of_any_size_costs_no_memory(git: Git) -> None:
