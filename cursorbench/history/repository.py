@@ -131,9 +131,7 @@ class Repository:
             if rest:
                 yield rest.decode("utf-8", "surrogateescape")
         if process.returncode:
-            lacks = (
-                "a partial clone lacks folders of its history (--filter=tree:0): clone it without a filter"
-            )
+            lacks = "a partial clone lacks folders of its history (tree:0): clone it without a filter"
             hint = lacks if "partial" in self.cut() else "`git fsck` tells what is damaged"
             raise IntegrityError(f"git {arguments[0]} failed in {self.path}", hint=hint)
 

@@ -8,6 +8,7 @@ Not for: what counts for a reward.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from stages.collect.logs.clock import NONE, Clock, clock_of
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.state import Happened, Record
 from stages.records import Event
+
+_BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
 
 
 @dataclass
@@ -159,7 +162,7 @@ class Figures:
     def add(self, found: Sequence[Survival]) -> None:
         """More edits."""
         self._how.update(one.how or "nothing" for one in found)
-        self._reasons.update(one.reason for one in found if one.reason)
+        self._reasons.update(_BRANCH.sub("a branch", one.reason) for one in found if one.reason)
         for survival in found:
             for horizon, stands in survival.kept.items():
                 self._kept[horizon] = self._kept.get(horizon, Kept()) + stands

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.history.changes import Survival
 from stages import schemas, tables
 from stages.collect.logs.source import Source
+from stages.collect.logs.survival import Figures
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import InputMissingError, IntegrityError
@@ -241,3 +243,15 @@ def test_a_checkout_of_another_name_is_said_where_no_edit_is_left(
     source = Source(logs, kind, repository="checkout", repo=tmp_path / "checkout")
     made = run_stage(*place, CollectStage(source=source))
     assert (made.warnings, made.metrics["persistence"]["edits"]) == ([], 1)
+
+
+def test_figures_name_no_branches() -> None:
+    """Names of people and customers stand in them, and a report has a row for each reason."""
+    figures = Figures()
+    for name in ("ann/for-a-customer", "v1"):
+        reason = f"its commit is on {name}, which is not merged"
+        figures.add(
+            [Survival("k", "c", "sha", None, {}, 1, reason), Survival("k", "", "", None, {}, 1, "other")]
+        )
+    told = {"its commit is on a branch, which is not merged": 2, "other": 2}
+    assert figures.told()["reasons"] == told
