@@ -119,19 +119,23 @@ class Branch:
         self._read()
         if name not in self._as_changed:
             assert self._by_name is not None
-            self._as_changed[name] = [self.within(one) for one in self._by_name.get(name, [])]
+            files = self._by_name.get(name, [])
+            self._as_changed[name] = [each for one in files for each in self.within(one)]
         return self._as_changed[name]
 
-    def within(self, one: Changed) -> Changed:
-        """A change of a file; of one that was renamed, under either name, the change within."""
+    def within(self, one: Changed) -> tuple[Changed, ...]:
+        """A change of a file; of one that was renamed, under either name, the change within.
+
+        Under the new name the whole file as well: who moves a file may have written it anew.
+        """
         if one.new and (one.old or one.others):
-            return one
+            return (one,)
         renames = self._renames_in(one.commit)
         if one.new:
             was = renames.of(one.path)
-            return one._replace(old=was.old) if was else one
+            return (one, one._replace(old=was.old)) if was else (one,)
         path = renames.to(one.path)
-        return one._replace(path=path, new=renames.blob(path)) if path else one
+        return (one._replace(path=path, new=renames.blob(path)) if path else one,)
 
     def submodule(self, told: str) -> str:
         """The submodule, of now or of once, that a log's path leads into; "" when it does not."""

@@ -134,13 +134,13 @@ class Matcher:
         """The file of these commits that has most of a change: one of its name, or one with its lines."""
         scored = []
         for commit in dict.fromkeys(commits):
-            for file in self.branch.changed(commit):
-                near = _near(units.change.path, file.path)
-                file = self.branch.within(file) if near else file  # noqa: PLW2901
-                score = self._score(units, file)
-                if score >= least and (score > 0 or near):
-                    scored.append((score, near, self.branch.order[commit], file))
-        return max(scored, key=lambda one: one[:3])[3] if scored else None
+            for told in self.branch.changed(commit):
+                near = _near(units.change.path, told.path)
+                for file in self.branch.within(told) if near else (told,):
+                    score = self._score(units, file)
+                    if score >= least and (score > 0 or near):
+                        scored.append((score, near, self.branch.order[commit], bool(file.old), file))
+        return max(scored, key=lambda one: one[:4])[4] if scored else None
 
     def _by_content(self, units: Units) -> Changed | None:
         change, name = units.change, _base(units.change.path)
@@ -159,7 +159,7 @@ class Matcher:
             return None
         best = max(score for score, *_ in scored)
         good = [one for one in scored if one[0] >= best - CLOSE]
-        return max(good, key=lambda one: (one[1], one[2], one[0]))[3]
+        return max(good, key=_rank)[3]
 
     def _candidates(self, units: Units, name: str) -> Iterable[Changed]:
         """The changes of files of this name that have one of the lines; all of them for short lines."""
@@ -210,6 +210,12 @@ class Matcher:
         self._gained[file] = added - wanted, deleted - units.deleted
         before = self._claims.get(file, (_NONE, _NONE))
         self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
+
+
+def _rank(one: tuple[float, int, int, Changed]) -> tuple[object, ...]:
+    """The nearest path, then the earliest commit, then the most lines; of equal ones always the same file."""
+    score, near, order, file = one
+    return near, order, score, bool(file.old), -file.path.count("/"), file
 
 
 def _window(units: Units) -> tuple[float, float]:

@@ -371,3 +371,35 @@ def test_a_rename_that_was_taken_back_is_none(git: Git) -> None:
     git.commit(LATE, {"c.py": text("something_else = 1")})
     (got,) = git.follow(change(OLD, NEW))
     assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("before", [None, ""])
+def test_a_file_that_the_agent_moved_by_writing_it_anew_is_taken(
+    git: Git, before: str | None, named: bool
+) -> None:
+    git.commit(-HOUR, {"old.py": text(*FUNCTIONS)})
+    sha = git.commit(60_000, {"old.py": None, "new.py": text(*FUNCTIONS)})
+    git.commit(40 * DAY, {"b.py": OLD})
+    (got,) = git.follow(change(before, text(*FUNCTIONS), "new.py", commits=(sha,) if named else ()))
+    assert (got.commit, got.kept["head"]) == (sha, Kept(30, 30))
+
+
+def test_a_change_of_before_the_rename_that_is_told_by_the_new_name(git: Git) -> None:
+    """As on a disk that does not tell Readme.md from README.md."""
+    git.commit(-HOUR, {"Readme.md": OLD})
+    git.commit(60_000, {"Readme.md": NEW})
+    renamed = git.commit(HOUR, {"Readme.md": None, "README.md": NEW})
+    git.commit(40 * DAY, {})
+    (got,) = git.follow(change(OLD, NEW, "README.md"))
+    assert (got.commit, got.kept["head"]) == (renamed, ALL)
+
+
+def test_of_files_that_are_equally_good_it_is_always_the_same_one(git: Git) -> None:
+    folders = "abcdefghijkl"
+    git.commit(-HOUR, {f"{folder}/a.py": OLD for folder in folders})
+    git.commit(60_000, {f"{folder}/a.py": NEW for folder in folders})
+    assert [got.path for got in git.follow(change(OLD, NEW))] == ["l/a.py"]
+    git.commit(HOUR, {"a.py": OLD, "m/a.py": OLD})
+    git.commit(2 * HOUR, {"a.py": NEW, "m/a.py": NEW})
+    assert [got.path for got in git.follow(change(OLD, NEW, at=HOUR))] == ["a.py"]
