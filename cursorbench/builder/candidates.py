@@ -15,7 +15,7 @@ from typing import Final
 from cursorbench.builder import form, paths
 from cursorbench.builder.patch import File, files
 from cursorbench.history.branch import Branch
-from cursorbench.history.repository import Repository
+from cursorbench.history.repository import Repository, milliseconds
 
 NO_SOURCE: Final = "no_source"
 NO_TESTS: Final = "no_tests"
@@ -127,7 +127,8 @@ def _about(repository: Repository, commit: str) -> tuple[str, str, str]:
     shown = repository.git("show", "-s", "--format=%an%x00%ct%x00%ci%x00%B", commit)
     author, seconds, local, message = shown.split("\0", 3)
     zone = _zone(local.rsplit(" ", 1)[-1])
-    return author, datetime.fromtimestamp(int(seconds), zone).isoformat(), message.strip()
+    at = (milliseconds(seconds) or 0) // 1000
+    return author, datetime.fromtimestamp(at, zone).isoformat(), message.strip()
 
 
 def _zone(text: str) -> timezone:

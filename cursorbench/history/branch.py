@@ -8,14 +8,15 @@ merge, and from there along the head's. Every commit on a commit's way contains 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
-from cursorbench.history.changes import similar
-from cursorbench.history.repository import FILES, Repository
+from cursorbench.history.renames import Renames
+from cursorbench.history.repository import FILES, Repository, milliseconds
 
-RENAMED = 0.5  # so much of a file must be found again under its new name (git's own default)
-_MOST_RENAMES = 1_000  # new files of one commit that are compared (git's own default)
+_RENAMES = 16  # commits of which the lines are kept that their renames are found by
 
 
 class Changed(NamedTuple):
@@ -30,13 +31,19 @@ class Changed(NamedTuple):
     new: str
     others: tuple[str, ...] = ()
 
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.old, self.new, *self.others
+
 
 class Branch:
     """All commits of a head, read in two passes of `git log` that look at no file.
 
     Attributes:
         head: the commit.
-        newest: the newest commit time of its first-parent history, ms.
+        newest: the head's commit time, ms: one of a commit before it may be of a clock that was ahead.
+        times: commit times, ms; that of the first parent where a commit tells none (0 for a root).
         order: commits by their place in `git log --topo-order`, newest first.
     """
 
@@ -45,20 +52,30 @@ class Branch:
         self.head = repository.commit(head)
         self.parents: dict[str, tuple[str, ...]] = {}
         self.times: dict[str, int] = {}
-        for token in repository.tokens("log", "-z", "--topo-order", "--format=%H %ct %P", self.head):
-            oid, time, *parents = token.split()
-            self.times[oid] = 1000 * int(time)
-            self.parents[oid] = tuple(parents)
+        unread = []
+        for token in repository.tokens("log", "-z", "--topo-order", "--format=%H,%ct,%P", self.head):
+            oid, time, parents = token.split(",")
+            self.parents[oid] = tuple(parents.split())
+            if (told := milliseconds(time)) is None:
+                unread.append(oid)
+            self.times[oid] = told or 0
+        for oid in reversed(unread):  # parents first
+            self.times[oid] = self.times.get(self.parent(oid), 0)
         self.order = {oid: n for n, oid in enumerate(self.times)}
         self._next = self._ways()
-        self.newest = max(self.times[oid] for oid in self._first_parents(self.head))
+        self.newest = self.times[self.head]
+        self._line = list(self._first_parents())
+        # the oldest time from the head up to each of them, falling: what `at_time` can bisect
+        self._oldest = [-time for time in accumulate((self.times[oid] for oid in self._line), min)]
         self._by_name: dict[str, list[Changed]] | None = None
         self._as_changed: dict[str, list[Changed]] = {}
         self._by_commit: dict[str, list[Changed]] = {}
         self._moves: dict[str, list[str]] = {}
-        self._renamed: dict[str, list[str]] = {}
+        self._renamed: dict[str, list[tuple[int, str]]] = {}
+        self._renames_in = lru_cache(_RENAMES)(lambda commit: Renames(self.changed(commit), repository.text))
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
+        self._elsewhere: dict[str, str] = {}
 
     def __contains__(self, commit: object) -> bool:
         return commit in self.times
@@ -89,7 +106,8 @@ class Branch:
 
     def at_time(self, time: int) -> str:
         """The newest commit of the head's first-parent history that is not younger; "" before the first."""
-        return next((oid for oid in self._first_parents(self.head) if self.times[oid] <= time), "")
+        at = bisect_left(self._oldest, -time)
+        return self._line[at] if at < len(self._line) else ""
 
     def changed(self, commit: str) -> list[Changed]:
         """The files that a commit changed; of a merge those that are as no parent has them."""
@@ -101,14 +119,23 @@ class Branch:
         self._read()
         if name not in self._as_changed:
             assert self._by_name is not None
-            self._as_changed[name] = [self._as_renamed(one) for one in self._by_name.get(name, [])]
+            files = self._by_name.get(name, [])
+            self._as_changed[name] = [each for one in files for each in self.within(one)]
         return self._as_changed[name]
 
-    def _as_renamed(self, one: Changed) -> Changed:
-        if one.new or not (path := self.renamed(one.commit, one.path)):
-            return one
-        new = next(other.new for other in self.changed(one.commit) if other.path == path)
-        return one._replace(path=path, new=new)
+    def within(self, one: Changed) -> tuple[Changed, ...]:
+        """A change of a file; of one that was renamed, under either name, the change within.
+
+        Under the new name the whole file as well: who moves a file may have written it anew.
+        """
+        if one.new and (one.old or one.others):
+            return (one,)
+        renames = self._renames_in(one.commit)
+        if one.new:
+            was = renames.of(one.path)
+            return (one, one._replace(old=was.old)) if was else (one,)
+        path = renames.to(one.path)
+        return (one._replace(path=path, new=renames.blob(path)) if path else one,)
 
     def submodule(self, told: str) -> str:
         """The submodule, of now or of once, that a log's path leads into; "" when it does not."""
@@ -116,27 +143,41 @@ class Branch:
         place = f"/{told.lstrip('/')}"
         return next((path for path in sorted(self._submodules) if f"/{path}/" in place), "")
 
-    def path_at(self, commit: str, path: str) -> str:
-        """What a file of this path is called in a commit, its renames followed; "" when it is gone."""
+    def path_at(self, commit: str, path: str, since: str = "") -> str:
+        """What a file of this path is called in a commit, its renames followed; "" when it is gone.
+
+        Args:
+            since: the commit in which it had this path: what was renamed before is another file.
+        """
         root = self.repository.root(commit)
+        newest, oldest = self.order[commit], self.order.get(since, len(self.order))
         seen, open_ = {path}, [path]
         for name in open_:
-            if self.repository.find(root, name):
+            renames = [one for one in self._renames(name) if newest <= one[0] < oldest]
+            if self.repository.find(root, name) and not self._anew(name, newest, renames):
                 return name
-            for other in self._renames(name):
+            for _, other in renames:
                 if other not in seen:
                     seen.add(other)
                     open_.append(other)
-        return ""
+        return path if self.repository.find(root, path) else ""
+
+    def _anew(self, path: str, newest: int, renames: Sequence[tuple[int, str]]) -> bool:
+        """Whether a file of this name came after one that was renamed: its place was taken by another."""
+        assert self._by_name is not None
+        files = self._by_name.get(path.rpartition("/")[2], ()) if renames else ()
+        made = [self.order[one.commit] for one in files if one.path == path and not one.old]
+        return any(newest <= order < renamed for order in made for renamed, _ in renames)
 
     def elsewhere(self, commit: str) -> str:
         """A branch or tag that has a commit which this one has not; "" when none does."""
-        refs = self.repository.git(
-            "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
-        )
-        return refs.strip()
+        if commit not in self._elsewhere:  # with many refs it takes seconds
+            having = "for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname:short)"
+            self._elsewhere[commit] = self.repository.git(*having).strip()
+        return self._elsewhere[commit]
 
-    def _first_parents(self, commit: str) -> Iterator[str]:
+    def _first_parents(self) -> Iterator[str]:
+        commit = self.head
         while commit in self.times:
             yield commit
             commit = self.parent(commit)
@@ -170,6 +211,7 @@ class Branch:
             "-c",
             "--no-renames",
             "--no-abbrev",
+            "--ignore-submodules=none",  # whatever .gitmodules says
             "--topo-order",
             "--format=%H",
             self.head,
@@ -203,27 +245,13 @@ class Branch:
         if not one.new:
             self._moves.setdefault(path, []).append(commit)
 
-    def _renames(self, path: str) -> list[str]:
-        """What a file was renamed to, by every commit that took the name away; the latest first."""
+    def _renames(self, path: str) -> list[tuple[int, str]]:
+        """What a file was renamed to, by each commit that took the name away: its order; the latest first."""
         self._read()
         if path not in self._renamed:
-            found = (self.renamed(commit, path) for commit in self._moves.get(path, ()))
-            self._renamed[path] = [name for name in found if name]
+            found = ((self.order[one], self._renames_in(one).to(path)) for one in self._moves.get(path, ()))
+            self._renamed[path] = [one for one in found if one[1]]
         return self._renamed[path]
-
-    def renamed(self, commit: str, path: str) -> str:
-        """The new file of a commit that is most like the one it took away: half of the lines equal; or ""."""
-        files = self.changed(commit)
-        gone = next((one for one in files if one.path == path and not one.new), None)
-        if gone is None:
-            return ""
-        new = [one for one in files if not one.old]
-        if same := [one.path for one in new if one.new == gone.old]:
-            return min(same, key=lambda name: (name.rpartition("/")[2] != path.rpartition("/")[2], name))
-        old = self.repository.text(gone.old)
-        scored = [(similar(old, self.repository.text(one.new)), one.path) for one in new[:_MOST_RENAMES]]
-        best = max(scored, default=(0.0, ""))
-        return best[1] if old and best[0] >= RENAMED else ""
 
 
 def branch_of(repository: Repository, head: str) -> Branch:

@@ -35,6 +35,7 @@ class Change(msgspec.Struct, frozen=True):
         commits: what the log names as taking it: SHAs (short ones too) or a checkpoint's id.
         session: changes of one session supersede one another; "" for none. Give the episode's id here to
             count a rewrite after a complaint as a loss.
+        log_session: the session's own id, where `session` is not that: what trailers and notes name it by.
         undone: the log tells that the user undid it. It is lost then, whoever wrote the like of it later:
             what was said outranks what looks alike.
     """
@@ -48,6 +49,7 @@ class Change(msgspec.Struct, frozen=True):
     commits: tuple[str, ...] = ()
     session: str = ""
     undone: bool = False
+    log_session: str = ""
 
 
 class Survival(msgspec.Struct, frozen=True):
@@ -141,7 +143,7 @@ def hunks_of(diff: str) -> list[str]:
     """The hunks of a unified diff, each with its header; the whole when there are no headers."""
     hunks: list[list[str]] = []
     left = [0, 0]  # lines that the open hunk still has before and after
-    for line in diff.splitlines():
+    for line in diff.removesuffix("\n").split("\n"):  # nothing else ends a line of a diff
         if left[0] <= 0 and left[1] <= 0 and (counts := _counts(line)):
             hunks.append([line])
             left = counts
@@ -186,10 +188,3 @@ def place_of(block: Sequence[str], lines: Sequence[str]) -> int:
         if lines[n] == head and tuple(lines[n : n + size]) == tuple(block):
             return n
     return -1
-
-
-def similar(old: str, new: str) -> float:
-    """The share of equal lines of two texts, by counts; 1 for two empty ones."""
-    was, new_lines = Counter(bare(old)), Counter(bare(new))
-    size = was.total() + new_lines.total()
-    return 2 * (was & new_lines).total() / size if size else 1.0

@@ -25,6 +25,8 @@ from cursorbench.sessions.lines import Kept
 __all__ = ["HEAD", "HORIZONS", "Change", "Repository", "Survival", "follow", "follow_all", "text_at"]
 
 _HEX = re.compile(r"[0-9a-f]{4,64}")
+_UNREAD = "git has no text of its file here: data, over 4 MiB, of LFS, or not in this clone"
+_NOT_AS_TOLD = "its short lines are not in the commit as the log has them"
 _NO_TEXT = "the log has no text of the change, or it changes nothing"
 
 
@@ -73,7 +75,7 @@ def follow_all(
         yield (
             changes,
             [
-                _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, ours)
+                _followed(one, match, branch, tracked) if match else _not_taken(one, matcher, tracked, ours)
                 for one, match in zip(units, matches, strict=True)
             ],
         )
@@ -93,7 +95,7 @@ def text_at(repository: Repository, survival: Survival, path: str, horizon: str,
     commit = _commit_at(branch, survival.commit, survival.since, horizon)
     if not commit:
         raise UsageError(f"the history has not reached {horizon} after {survival.key}", hint="see its `kept`")
-    name = branch.path_at(commit, survival.path) if survival.path else ""
+    name = branch.path_at(commit, survival.path, survival.commit) if survival.path else ""
     name = name or _path_in(branch, commit, path)
     return repository.text(repository.find(repository.root(commit), name)) if name else ""
 
@@ -108,9 +110,10 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
         for horizon in (*HORIZONS, HEAD):
             if commit := _commit_at(branch, file.commit, since, horizon):
                 if (stands := standing(units, file, commit, branch, tracked)) is None:
-                    reason = "its short lines are not in the commit as the log has them"
-                    break
-                kept[horizon] = stands
+                    read = branch.repository.textless.isdisjoint(file.blobs)
+                    reason = _NOT_AS_TOLD if units.short and read else _UNREAD
+                else:
+                    kept[horizon] = stands
     return Survival(
         key=units.change.key,
         commit=file.commit,
@@ -125,7 +128,7 @@ def _followed(units: Units, match: Match, branch: Branch, tracked: Tracked) -> S
     )
 
 
-def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
+def _not_taken(units: Units, matcher: Matcher, tracked: Tracked, ours: bool) -> Survival:
     """No commit of the branch has the change. `ours`: some commit that the log names is of this branch."""
     change, branch, repository = units.change, matcher.branch, matcher.branch.repository
     gone, made = "", None
@@ -135,9 +138,11 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
             gone = repository.commit(name)
             break
     since = change.at if made is None else made
-    size = Kept(added=units.added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+    size = _size(units, branch, tracked, since)
     kept = {}
-    if not (reason := _unknown(units, branch, ours, gone, made is not None, since)):
+    if units.whole and not size.units:
+        reason = _NO_TEXT
+    elif not (reason := _unknown(units, matcher, ours, gone, made is not None, since)):
         reason = "its commit is not in the history: undone" if gone else "no commit took it"
         reason = "undone, as the log tells" if change.undone else reason
         kept = {name: size.lost() for name in HORIZONS if _commit_at(branch, "", since, name)}
@@ -155,12 +160,21 @@ def _not_taken(units: Units, matcher: Matcher, ours: bool) -> Survival:
     )
 
 
-def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, since: int | None) -> str:
+def _size(units: Units, branch: Branch, tracked: Tracked, since: int | None) -> Kept:
+    """All of a change that no commit took; of a file written whole what did not stand in it at the time."""
+    added = units.added
+    if units.whole and since is not None and (commit := branch.at_time(since)):
+        path = _path_in(branch, commit, units.change.path)
+        added = units.minus(tracked.of_blob(branch.repository.find(branch.repository.root(commit), path)))
+    return Kept(added=added.total(), deleted=units.deleted.total(), hunks=_hunks(units))
+
+
+def _unknown(units: Units, matcher: Matcher, ours: bool, gone: str, made: bool, since: int | None) -> str:
     """Why nothing can be said of a change that no commit took; "" when it is lost.
 
     `gone`: the commit that the log names and the branch has not; `made`: the repository has its object.
     """
-    name = units.change.path.replace("\\", "/").rpartition("/")[2]
+    branch, name = matcher.branch, units.change.path.replace("\\", "/").rpartition("/")[2]
     if not units.pieces or not (units.lines or units.short):
         reason = "superseded by later changes of the session" if units.superseded else _NO_TEXT
     elif units.change.undone:
@@ -175,11 +189,13 @@ def _unknown(units: Units, branch: Branch, ours: bool, gone: str, made: bool, si
         reason = "the history has none of the commits that the log names"
     elif not gone and since is None:
         reason = "no commit took it, and the log has no time of it"
-    elif not gone and branch.submodule(units.change.path):
+    elif not made and branch.submodule(units.change.path):
         reason = "its file is in a submodule"
     elif not gone and not branch.changes_of(name):
         reason = "the history has no file of this name"
-    elif not gone and since is not None and branch.newest < since + WINDOW:
+    elif not made and matcher.unread(units):
+        reason = _UNREAD
+    elif not made and since is not None and branch.newest < since + WINDOW:
         reason = "no commit took it so far"
     else:
         reason = ""
@@ -194,10 +210,12 @@ def _commit_at(branch: Branch, commit: str, since: int | None, horizon: str) -> 
     """The commit that the branch's users had at a horizon; "" when the history has not reached it."""
     if horizon == HEAD:
         return branch.head
-    if since is None or since + HORIZONS[horizon] > branch.newest:
+    if since is None:
         return ""
     until = since + HORIZONS[horizon]
-    return branch.at(commit, until) if commit in branch else branch.at_time(until)
+    found = branch.at(commit, until) if commit in branch else branch.at_time(until)
+    # nothing follows the head: it has not reached what is later than itself
+    return "" if found == branch.head and branch.times[found] < until else found
 
 
 def _path_in(branch: Branch, commit: str, told: str) -> str:

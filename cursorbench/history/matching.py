@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import How, Units
+from cursorbench.history.repository import NOTES
 from cursorbench.history.standing import MOVED, taken_whole, weight
 from cursorbench.history.tracked import Tracked
 
@@ -35,7 +36,6 @@ _NONE: Counter[str] = Counter()
 _ANY = 1e-9  # a share above nothing
 _TRAILER = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}: *(\S.{0,300})$", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:-]{5,}")
-_NOTES = "refs/notes/ai"
 
 
 class Match(NamedTuple):
@@ -61,6 +61,11 @@ class Matcher:
         self.tracked = tracked
         self._gained: dict[Changed, tuple[Counter[str], Counter[str]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
+        self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
+        for units in changes:
+            name, (first, last) = _base(units.change.path), _window(units)
+            begin, end = self._windows.get(name, (first, last))
+            self._windows[name] = min(first, begin), max(last, end)
         names = {name for units in changes for name in _names(units)}
         self._trailers = _by_trailer(branch, names)
         self._notes = _by_note(branch, names) if names else {}
@@ -95,6 +100,18 @@ class Matcher:
         known = (*self._trailers, *self._notes)
         return [n for n in units.change.commits if n and n not in known and not self.branch.named(n)]
 
+    def unread(self, units: Units) -> bool:
+        """Whether a commit that may have taken the change did so to a file that has no text here."""
+        told, textless = units.change.path, self.branch.repository.textless
+        files = self.branch.changes_of(_base(told)) if textless else []
+        nearest = max((_near(told, file.path) for file in files), default=0)
+        first, last = _window(units)
+        return any(
+            first <= self.branch.times[file.commit] <= last and not textless.isdisjoint(file.blobs)
+            for file in files
+            if _near(told, file.path) == nearest
+        )
+
     def _named(self, units: Units, least: float) -> Match | None:
         """The named commit that has most of a change; `least` is asked of one that only a session names."""
         change = units.change
@@ -117,29 +134,32 @@ class Matcher:
         """The file of these commits that has most of a change: one of its name, or one with its lines."""
         scored = []
         for commit in dict.fromkeys(commits):
-            for file in self.branch.changed(commit):
-                near, score = _near(units.change.path, file.path), self._score(units, file)
-                if score >= least and (score > 0 or near):
-                    scored.append((score, near, self.branch.order[commit], file))
-        return max(scored, key=lambda one: one[:3])[3] if scored else None
+            for told in self.branch.changed(commit):
+                near = _near(units.change.path, told.path)
+                for file in self.branch.within(told) if near else (told,):
+                    score = self._score(units, file)
+                    if score >= least and (score > 0 or near):
+                        scored.append((score, near, self.branch.order[commit], bool(file.old), file))
+        return max(scored, key=lambda one: one[:4])[4] if scored else None
 
     def _by_content(self, units: Units) -> Changed | None:
         change, name = units.change, _base(units.change.path)
         if not units.pieces or not name:
             return None
-        first, last = (0, math.inf) if change.at is None else (change.at - TOLERANCE, change.at + WINDOW)
+        first, last = _window(units)
         scored = [
             (score, _near(change.path, file.path), self.branch.order[file.commit], file)
             for file in self._candidates(units, name)
             if first <= self.branch.times[file.commit] <= last
             and (score := self._score(units, file)) >= ENOUGH
             and (score >= 1 or self._telling(units, file))
+            and self.branch.repository.textless.isdisjoint(file.blobs)
         ]
         if not scored:
             return None
         best = max(score for score, *_ in scored)
         good = [one for one in scored if one[0] >= best - CLOSE]
-        return max(good, key=lambda one: (one[1], one[2], one[0]))[3]
+        return max(good, key=_rank)[3]
 
     def _candidates(self, units: Units, name: str) -> Iterable[Changed]:
         """The changes of files of this name that have one of the lines; all of them for short lines."""
@@ -147,7 +167,10 @@ class Matcher:
             return self.branch.changes_of(name)
         if name not in self._index:
             index: dict[str, set[Changed]] = defaultdict(set)
+            first, last = self._windows[name]
             for file in self.branch.changes_of(name):
+                if not first <= self.branch.times[file.commit] <= last:
+                    continue  # it can be nobody's, and reading every version of a file takes long
                 for side in self._lines(file):
                     for line in side:
                         index[line].add(file)
@@ -189,9 +212,22 @@ class Matcher:
         self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
 
 
+def _rank(one: tuple[float, int, int, Changed]) -> tuple[object, ...]:
+    """The nearest path, then the earliest commit, then the most lines; of equal ones always the same file."""
+    score, near, order, file = one
+    return near, order, score, bool(file.old), -file.path.count("/"), file
+
+
+def _window(units: Units) -> tuple[float, float]:
+    """From when to when a commit can have taken a change, by content."""
+    at = units.change.at
+    return (0, math.inf) if at is None else (at - TOLERANCE, at + WINDOW)
+
+
 def _names(units: Units) -> list[str]:
     """What a trailer or a note may name a change by."""
-    return [name for name in (*units.change.commits, units.change.session) if len(name) >= 6]
+    change = units.change
+    return [name for name in (*change.commits, change.session, change.log_session) if len(name) >= 6]
 
 
 def _by_trailer(branch: Branch, names: set[str]) -> dict[str, list[str]]:
@@ -212,7 +248,7 @@ def _by_note(branch: Branch, names: set[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     repository = branch.repository
     try:
-        notes = repository.git("notes", "--ref", _NOTES, "list")
+        notes = repository.git("notes", "--ref", NOTES, "list")
     except OSError:
         return found
     for line in notes.splitlines():

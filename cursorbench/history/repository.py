@@ -6,20 +6,30 @@ count. Not for: what the objects mean for a change.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
-from collections import OrderedDict
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from cursorbench.errors import InputMissingError, IntegrityError, UsageError
+from cursorbench.history.recent import Recent
 
 MAX_BLOB = 4 << 20  # bytes; a longer file is taken for data
 _CACHE = 64 << 20  # characters of texts kept
+_NAMES = 1 << 18  # names in trees kept: some 80 MB
 _BINARY = 8_000  # a NUL in so many first bytes: no text (git's rule)
+_LFS = b"version https://git-lfs.github.com/spec/"  # what stands in place of a file that lies elsewhere
+_PARTIAL = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
+NOTES = "refs/notes/ai"  # git-ai's
 FILES = ("100644", "100755", "100664")
+
+
+_DIGITS = 11  # of a commit's time in seconds; one with more, of the year 5138 and later, is none
 
 
 class Entry(NamedTuple):
@@ -36,7 +46,7 @@ class Repository:
     Attributes:
         path: as given.
         branches: what was read of them, by head; see `branch.branch_of`.
-        warnings: what its user should know: that it is a shallow clone.
+        textless: the files read so far that have no text here: data, too long, of LFS, or not in this clone.
 
     Raises:
         InputMissingError: (exit 5) there is no repository.
@@ -46,11 +56,12 @@ class Repository:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._process: subprocess.Popen[bytes] | None = None
-        self._texts: OrderedDict[str, str | None] = OrderedDict()
-        self._size = 0
-        self._trees: dict[str, tuple[Entry, ...]] = {}
+        self._texts: Recent[str | None] = Recent(_CACHE)
+        self._trees: Recent[tuple[Entry, ...]] = Recent(_NAMES)
         self._roots: dict[str, str] = {}
         self.branches: dict[str, object] = {}
+        self.textless: set[str] = set()
+        self._lacking = False
         if not self.path.exists():
             raise InputMissingError(f"{self.path} is not there", hint="give the folder of a git repository")
         try:
@@ -65,11 +76,15 @@ class Repository:
                 f"{self.path} is no git repository", hint="give a work tree, a bare repository or a .git"
             ) from error
         self.shallow = shallow == "true"
-        self.warnings: tuple[str, ...] = (
-            (f"{self.path} is a shallow clone: what is older than its oldest commit is unknown",)
-            if self.shallow
-            else ()
-        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its user should know by now: that it is a shallow clone, or lacks files that were read."""
+        told = {
+            "is a shallow clone: what is older than its oldest commit is unknown": self.shallow,
+            "lacks files of its history (a partial clone?): of their edits nothing is known": self._lacking,
+        }
+        return tuple(f"{self.path} {what}" for what, so in told.items() if so)
 
     def __enter__(self) -> Self:
         return self
@@ -116,9 +131,19 @@ class Repository:
             if rest:
                 yield rest.decode("utf-8", "surrogateescape")
         if process.returncode:
-            raise IntegrityError(
-                f"git {arguments[0]} failed in {self.path}", hint="`git fsck` tells what is damaged"
-            )
+            lacks = "a partial clone lacks folders of its history (tree:0): clone it without a filter"
+            hint = lacks if "partial" in self.cut() else "`git fsck` tells what is damaged"
+            raise IntegrityError(f"git {arguments[0]} failed in {self.path}", hint=hint)
+
+    def cut(self) -> dict[str, str]:
+        """What an answer hangs on beside the head, where there is any: git-ai's notes, how it is cut."""
+        found = {"notes": self._object(NOTES)[1]}
+        if self.shallow:
+            ends = self.path / self.git("rev-parse", "--git-path", "shallow").strip()
+            found["shallow"] = hashlib.sha256(ends.read_bytes()).hexdigest()
+        with suppress(OSError):  # git ends with 1 where no setting is of that name
+            found["partial"] = self.git("config", "--get-regexp", _PARTIAL).strip()
+        return {name: value for name, value in found.items() if value}
 
     def commit(self, revision: str) -> str:
         """The full id of a commit.
@@ -138,8 +163,7 @@ class Repository:
         kind, _, data = self._object(oid)
         for line in data.split(b"\n\n", 1)[0].split(b"\n"):
             if kind == "commit" and line.startswith(b"committer "):
-                seconds = line.rsplit(b" ", 2)[-2]
-                return 1000 * int(seconds) if seconds.isdigit() else None
+                return milliseconds(line.rsplit(b" ", 2)[-2].decode("utf-8", "replace")) or 0
         return None
 
     def root(self, commit: str) -> str:
@@ -153,10 +177,11 @@ class Repository:
 
     def tree(self, oid: str) -> tuple[Entry, ...]:
         """The names in a tree; none when its object is missing."""
-        if oid not in self._trees:
-            kind, _, data = self._object(oid) if oid else ("", "", b"")
-            self._trees[oid] = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
-        return self._trees[oid]
+        if oid in self._trees:
+            return self._trees[oid]
+        kind, _, data = self._object(oid) if oid else ("", "", b"")
+        entries = tuple(_entries(data, len(oid) // 2)) if kind == "tree" else ()
+        return self._trees.put(oid, entries, len(entries))
 
     def find(self, root: str, path: str) -> str:
         """The blob of a file in a tree; "" when there is no such file."""
@@ -171,27 +196,25 @@ class Repository:
         return self.known_text(blob) or ""
 
     def known_text(self, blob: str) -> str | None:
-        """As `text`, but None when the object is missing (a partial clone)."""
+        """As `text`, but None where a file has no text here: data, LFS, or missing (a partial clone)."""
         if not blob.strip("0"):
             return ""
         if blob in self._texts:
-            self._texts.move_to_end(blob)
             return self._texts[blob]
-        kind, _, data = self._object(blob)
+        kind, _, data = self._object(blob, MAX_BLOB)
         text = None if kind != "blob" else _text(data)
-        self._texts[blob] = text
-        self._size += len(text or "")
-        while self._size > _CACHE and len(self._texts) > 1:
-            self._size -= len(self._texts.popitem(last=False)[1] or "")
-        return text
+        self._lacking |= not kind
+        if text is None:
+            self.textless.add(blob)
+        return self._texts.put(blob, text, len(text or ""))
 
     def content(self, blob: str) -> bytes | None:
         """A file's bytes, data too; None when the object is missing or is no file."""
         kind, _, data = self._object(blob)
         return data if kind == "blob" else None
 
-    def _object(self, name: str) -> tuple[str, str, bytes]:
-        """(kind, id, content) of an object; ("", "", b"") when it is missing."""
+    def _object(self, name: str, most: int = sys.maxsize) -> tuple[str, str, bytes]:
+        """(kind, id, content) of an object; ("", "", b"") when missing, the kind "long" beyond `most`."""
         if not name or "\n" in name:
             return "", "", b""
         if self._process is None:
@@ -212,6 +235,8 @@ class Repository:
             header = []
         if len(header) == 3 and header[2].strip().isdigit():
             size = int(header[2])
+            if size > most and self._pass_over(self._process.stdout, size + 1):
+                return "long", header[0].decode(), b""
             data = self._process.stdout.read(size + 1)
             if len(data) == size + 1:
                 return header[1].decode(), header[0].decode(), data[:-1]
@@ -221,15 +246,31 @@ class Repository:
             self.close()
         return "", "", b""
 
+    @staticmethod
+    def _pass_over(file: IO[bytes], left: int) -> bool:
+        """Read so many bytes and keep none; False where they end before."""
+        while left and (read := len(file.read(min(left, 1 << 20)))):
+            left -= read
+        return not left
+
     def _command(self, *arguments: str) -> list[str]:
-        settings = ("log.showSignature=false", "core.fsmonitor=false", "color.ui=never")
+        settings = (
+            *("log.showSignature=false", "log.showRoot=true", "diff.relative=false"),
+            *("core.fsmonitor=false", "color.ui=never"),
+        )
         options = [part for setting in settings for part in ("-c", setting)]
         return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
 
 
-def _text(data: bytes) -> str:
-    if len(data) > MAX_BLOB or b"\0" in data[:_BINARY]:
-        return ""
+def milliseconds(seconds: str) -> int | None:
+    """A commit's time as git prints it, in ms; None where it tells none, as for one before 1970."""
+    readable = seconds.isascii() and seconds.isdecimal() and len(seconds) <= _DIGITS
+    return 1000 * int(seconds) if readable else None
+
+
+def _text(data: bytes) -> str | None:
+    if b"\0" in data[:_BINARY] or data.startswith(_LFS):
+        return None
     return data.decode("utf-8", "replace")
 
 

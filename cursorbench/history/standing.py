@@ -14,7 +14,7 @@ short lines alone are compared as whole hunks in the file's full texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from cursorbench.history.branch import Branch, Changed
 from cursorbench.history.changes import Piece, Units, bare, place_of, significant
@@ -27,15 +27,18 @@ _MOST_FILES = 50  # candidates for one move
 
 
 def standing(units: Units, taken: Changed, commit: str, branch: Branch, tracked: Tracked) -> Kept | None:
-    """What stands in `commit`, which comes after the taking one; None when the texts do not tell."""
+    """What stands in `commit`, which comes after the taking one; None when there are no texts to tell it."""
     repository = branch.repository
-    path = branch.path_at(commit, taken.path)
+    path = branch.path_at(commit, taken.path, taken.commit)
     root = repository.root(commit)
     now = repository.find(root, path) if path else ""
     if units.short:
         sides = whole(units.pieces, repository.text(taken.old), repository.text(taken.new))
-        return sides and persistence(*sides, repository.text(now))
+        found = sides and persistence(*sides, repository.text(now))
+        return found if repository.textless.isdisjoint((*taken.blobs, now)) else None
     was, new, is_ = tracked.before(taken), tracked.of_blob(taken.new), tracked.of_blob(now)
+    if not repository.textless.isdisjoint((*taken.blobs, now)):
+        return None
     added = units.minus(was)
     kept = Counter(
         {line: min(n, max(0, is_[line] - _before(n, was[line], new[line]))) for line, n in added.items()}
@@ -76,7 +79,6 @@ def _moved(
         return Counter()
     suffix = suffix_of(taken.path)
     parent = branch.repository.root(branch.parent(taken.commit))
-    lost = [branch.times[one.commit] for one in _changing(taken.path, missing, branch, tracked, gained=False)]
     files: list[tuple[int, str, str, Counter[str]]] = []
     for other, blob in tracked.files_with(root, missing.keys(), suffix):
         before = branch.repository.find(parent, other)
@@ -85,6 +87,12 @@ def _moved(
         gained = (tracked.of_blob(blob) - tracked.of_blob(before)) & missing
         if gained:
             files.append((-gained.total(), other, blob, gained))
+    # after the change, and only where some file has the lines: every version of this one is read for it
+    lost = [
+        branch.times[one.commit]
+        for one in (branch.changes_of(taken.path.rpartition("/")[2]) if files else ())
+        if branch.order[one.commit] < branch.order[taken.commit] and missing & tracked.lost(one)
+    ]
     found: Counter[str] = Counter()
     for _, other, blob, gained in sorted(files, key=lambda file: file[:3])[:_MOST_FILES]:
         left = (missing - found) & gained
@@ -93,21 +101,11 @@ def _moved(
     return found
 
 
-def _changing(
-    path: str, lines: Counter[str], branch: Branch, tracked: Tracked, *, gained: bool
-) -> Iterator[Changed]:
-    """The changes of files of this name that gained, or lost, some of these lines."""
-    for one in branch.changes_of(path.rpartition("/")[2]):
-        if lines & (tracked.gained(one) if gained else tracked.lost(one)):
-            yield one
-
-
 def _together(path: str, lines: Counter[str], lost: Sequence[int], branch: Branch, tracked: Tracked) -> bool:
     """Whether a file gained some of these lines at about one of the times that they were lost elsewhere."""
     return any(
-        abs(branch.times[one.commit] - time) <= MOVING
-        for one in _changing(path, lines, branch, tracked, gained=True)
-        for time in lost
+        any(abs(branch.times[one.commit] - time) <= MOVING for time in lost) and lines & tracked.gained(one)
+        for one in branch.changes_of(path.rpartition("/")[2])
     )
 
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from cursorbench.history.repository import Repository
+from cursorbench.history.repository import Repository, milliseconds
 from cursorbench.sessions.items import Item
 from stages.errors import UsageError
 
@@ -101,8 +101,9 @@ def clock_of(repository: Repository, head: str, told: Sequence[tuple[int, str]])
     others = []
     for entry in repository.tokens("log", "-z", "--format=%H %at %ad", "--date=format:%z", head):
         oid, seconds, zone = entry.strip("\n").split(" ")
-        offsets[oid] = _milliseconds(zone)
-        others.append((1000 * int(seconds) + offsets[oid], offsets[oid]))
+        if (at := milliseconds(seconds)) is not None:  # of a commit without a time nothing is told
+            offsets[oid] = _milliseconds(zone)
+            others.append((at + offsets[oid], offsets[oid]))
     known = sorted(offsets)
     named = []
     for wall, name in told:

@@ -36,6 +36,7 @@ class _Kept:
     at: int | None
     episode: str
     session: str
+    log_session: str
     before: int  # commits that its session had named by then
     texts: int
     size: int
@@ -73,7 +74,7 @@ class KeptEdits:
                 return
             texts = item.before, item.after, item.diff
             kept = _Kept(
-                event, item.path, session.at or None, episode, session.name,
+                event, item.path, session.at or None, episode, session.name, session.id,
                 len(self._commits[session.name]), self._spill.add(msgspec.msgpack.encode(texts)),
                 sum(len(text) for text in texts if text is not None), session.kind in ZONELESS,
             )  # fmt: skip
@@ -81,6 +82,16 @@ class KeptEdits:
             self._kept.append(kept)
         elif item.status == "undone" and (undone := self._place_of.get(place)) is not None:
             self._kept[undone].undone = True
+
+    def warnings(self) -> list[str]:
+        """What to tell who asked for a repository in which none of the edits was made."""
+        if self._kept or not self.elsewhere:
+            return []
+        name = _name(self._root)
+        return [
+            f"all edits ({self.elsewhere}) were made in folders not called {name}, and are left out: "
+            f"--repository {name} takes them for this repository's, wherever it lay"
+        ]
 
     def commit(self, session: str, item: said.Commit) -> None:
         """A commit that the log of this session names."""
@@ -132,7 +143,7 @@ class KeptEdits:
             found.append(
                 Change(
                     kept.event, kept.path, before, after, diff, at, self._named(kept), kept.episode,
-                    kept.undone,
+                    kept.undone, kept.log_session,
                 )
             )  # fmt: skip
         return found
@@ -158,12 +169,16 @@ def belongs(repository: Path, cwd: str, path: str) -> bool:
         cwd: the folder its session was begun in, "" when not told.
         path: the file, absolute or relative to that.
     """
-    name = repository.name.removesuffix(".git") or repository.parent.name
+    name = _name(repository)
     absolute = _pure(path) if _pure(path).is_absolute() else None
     if absolute is not None and absolute.is_relative_to(repository):
         return True
     place = absolute or (_pure(cwd) if cwd else None)
     return place is None or name in place.parts or not (cwd or absolute)
+
+
+def _name(repository: Path) -> str:
+    return repository.name.removesuffix(".git") or repository.parent.name
 
 
 def repository_of(cwd: str) -> str:

@@ -132,11 +132,18 @@ class Source:
         return found
 
     def unchanged(self, facts: Mapping[str, Any]) -> None:
-        """Raise IntegrityError (12) when the logs are not what was recorded."""
-        if self.facts()["digest"] != facts["digest"]:
+        """Raise IntegrityError (12) when the logs, or what the repository is cut to, are not as recorded."""
+        now = self.facts()
+        if now["digest"] != facts["digest"]:
             raise IntegrityError(
                 "the session logs have changed since they were listed",
                 hint="run `rtrl collect` on them again; a repeated run needs the logs as they were",
+            )
+        told = {name: value for name, value in (facts["repo"] or {}).items() if name != "head"}
+        if any(now["repo"].get(name) != value for name, value in told.items()):
+            raise IntegrityError(
+                f"{self.repo} has more or less of its history, or other notes, than when it was read",
+                hint="run `rtrl collect` again; a repeated run needs the repository as it was",
             )
 
     def read(self, vault: Vault, left: Left) -> Iterator[tuple[str, Read, Sender]]:

@@ -8,6 +8,7 @@ Not for: what counts for a reward.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from stages.collect.logs.clock import NONE, Clock, clock_of
 from stages.collect.logs.edits import KeptEdits
 from stages.collect.logs.state import Happened, Record
 from stages.records import Event
+
+_BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
 
 
 @dataclass
@@ -86,9 +89,12 @@ class Counts:
 
 
 def repository_facts(path: Path) -> dict[str, str]:
-    """The repository and the commit its history ends with. Raises InputMissingError (5), UsageError (2)."""
+    """The repository, the commit its history ends with, and what it is cut to where it is no whole clone.
+
+    Raises InputMissingError (5), UsageError (2).
+    """
     with Repository(path) as repository:
-        return {"path": str(path), "head": repository.commit("HEAD")}
+        return {"path": str(path), "head": repository.commit("HEAD"), **repository.cut()}
 
 
 def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = None) -> Survivals:
@@ -109,7 +115,7 @@ def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = N
             events |= _events(changes, found)
             figures.add(found)
             reverts |= {one.key: taken_back[one.commit] for one in found if one.commit in taken_back}
-        warnings = [*repository.warnings, *_unzoned(clock)]
+        warnings = [*repository.warnings, *_unzoned(clock), *edits.warnings()]
     counts = figures.told() | {
         "made_elsewhere": edits.elsewhere,
         "reverted": len(reverts),
@@ -156,7 +162,7 @@ class Figures:
     def add(self, found: Sequence[Survival]) -> None:
         """More edits."""
         self._how.update(one.how or "nothing" for one in found)
-        self._reasons.update(one.reason for one in found if one.reason)
+        self._reasons.update(_BRANCH.sub("a branch", one.reason) for one in found if one.reason)
         for survival in found:
             for horizon, stands in survival.kept.items():
                 self._kept[horizon] = self._kept.get(horizon, Kept()) + stands

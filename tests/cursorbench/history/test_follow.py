@@ -306,3 +306,100 @@ def test_a_file_of_a_submodule_is_unknown(git: Git, tmp_path: Path) -> None:
     assert (inside.kept, inside.reason) == ({}, "its file is in a submodule")
     [beside] = git.follow(change(OLD, NEW, path="/work/shop/README.md"))
     assert beside.reason == "no commit took it"
+
+
+def test_a_file_written_whole_loses_what_did_not_stand_in_it(git: Git) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git.commit(40 * DAY, {"a.py": OLD + text("one_of_the_user = 1")})
+    same, more = git.follow(
+        change(None, OLD, "/x/a.py", key="same"), change(None, OLD + text("one_more = 1"), key="more")
+    )
+    assert (same.kept, same.lines) == ({}, 0)
+    assert "it changes nothing" in same.reason
+    assert more.kept == dict.fromkeys(("1h", "24h", "7d", "head"), Kept(1, 0))
+    assert (more.lines, more.reason) == (1, "no commit took it")
+    (undone,) = git.follow(change(None, OLD + text("one_more = 1"), undone=True))
+    assert undone.kept["head"] == Kept(1, 0)
+    (early,) = git.follow(change(None, OLD, "a.py", at=-40 * DAY))  # a new file then, and never committed
+    assert early.kept["head"] == Kept(3, 0)
+
+
+FUNCTIONS = [f"def function_number_{n}(): return {n}" for n in range(30)]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("told", ["old.py", "new.py"])
+def test_renamed_and_edited_in_one_commit_under_either_name(git: Git, told: str, named: bool) -> None:
+    git.commit(-HOUR, {"old.py": text(*FUNCTIONS)})
+    less = text(*FUNCTIONS[:25], "def another_one(): pass")
+    sha = git.commit(60_000, {"old.py": None, "new.py": less})
+    git.commit(LATE, {"new.py": text(*FUNCTIONS, "def another_one(): pass")})
+    commits = (sha,) if named else ()
+    (got,) = git.follow(change(text(*FUNCTIONS), less, told, commits=commits))
+    assert (got.commit, got.path) == (sha, "new.py")
+    assert (got.kept["24h"], got.kept["head"]) == (Kept(1, 1, 5, 5), Kept(1, 1, 5, 0))
+    (got,) = git.follow(change(None, less, told, commits=commits))  # written whole: one line was new
+    assert (got.kept["24h"], got.lines) == (Kept(1, 1), 1)
+
+
+def test_a_name_that_was_another_files_is_not_followed_to_where_that_went(git: Git) -> None:
+    helper = "def first_helper_line(): pass"
+    other = text(*FUNCTIONS, helper)
+    git.commit(-90 * DAY, {"a.py": other})
+    git.commit(-80 * DAY, {"a.py": None, "legacy.py": other})
+    git.commit(-HOUR, {"a.py": OLD})
+    git.commit(60_000, {"a.py": OLD + text(helper)})
+    git.commit(2 * HOUR, {"a.py": None})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, OLD + text(helper)))
+    assert got.kept == {"1h": Kept(1, 1), "24h": Kept(1), "7d": Kept(1), "head": Kept(1)}
+
+
+def test_a_new_file_of_the_old_name_is_not_the_renamed_one(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "folder/c.py": NEW + text("# more of it")})
+    git.commit(3 * HOUR, {"a.py": text("from folder.c import first_one")})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
+
+
+def test_a_rename_that_was_taken_back_is_none(git: Git) -> None:
+    taken(git)
+    git.commit(2 * HOUR, {"a.py": None, "c.py": NEW})
+    git.commit(30 * HOUR, {"c.py": None, "a.py": NEW})
+    git.commit(LATE, {"c.py": text("something_else = 1")})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(("1h", "24h", "7d", "head"), ALL)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("before", [None, ""])
+def test_a_file_that_the_agent_moved_by_writing_it_anew_is_taken(
+    git: Git, before: str | None, named: bool
+) -> None:
+    git.commit(-HOUR, {"old.py": text(*FUNCTIONS)})
+    sha = git.commit(60_000, {"old.py": None, "new.py": text(*FUNCTIONS)})
+    git.commit(40 * DAY, {"b.py": OLD})
+    (got,) = git.follow(change(before, text(*FUNCTIONS), "new.py", commits=(sha,) if named else ()))
+    assert (got.commit, got.kept["head"]) == (sha, Kept(30, 30))
+
+
+def test_a_change_of_before_the_rename_that_is_told_by_the_new_name(git: Git) -> None:
+    """As on a disk that does not tell Readme.md from README.md."""
+    git.commit(-HOUR, {"Readme.md": OLD})
+    git.commit(60_000, {"Readme.md": NEW})
+    renamed = git.commit(HOUR, {"Readme.md": None, "README.md": NEW})
+    git.commit(40 * DAY, {})
+    (got,) = git.follow(change(OLD, NEW, "README.md"))
+    assert (got.commit, got.kept["head"]) == (renamed, ALL)
+
+
+def test_of_files_that_are_equally_good_it_is_always_the_same_one(git: Git) -> None:
+    folders = "abcdefghijkl"
+    git.commit(-HOUR, {f"{folder}/a.py": OLD for folder in folders})
+    git.commit(60_000, {f"{folder}/a.py": NEW for folder in folders})
+    assert [got.path for got in git.follow(change(OLD, NEW))] == ["l/a.py"]
+    git.commit(HOUR, {"a.py": OLD, "m/a.py": OLD})
+    git.commit(2 * HOUR, {"a.py": NEW, "m/a.py": NEW})
+    assert [got.path for got in git.follow(change(OLD, NEW, at=HOUR))] == ["a.py"]

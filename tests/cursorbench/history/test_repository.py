@@ -163,3 +163,15 @@ def test_damaged_history_is_an_error(git: Git) -> None:
     shutil.rmtree(git.folder / ".git" / "objects" / git("rev-parse", "HEAD~1")[:2])
     with Repository(git.folder) as repository, pytest.raises(IntegrityError, match="git log failed"):
         list(follow(repository, [change(OLD, NEW)]))
+
+
+def test_what_a_clone_is_cut_to_is_told_and_nothing_of_a_whole_one(git: Git, tmp_path: Path) -> None:
+    git("config", "uploadpack.allowFilter", "true")
+    found = []
+    for name, *how in (("whole",), ("shallow", "--depth=1"), ("partial", "--filter=blob:none")):
+        git("clone", "-q", *how, f"file://{git.folder}", str(tmp_path / name))
+        for path in (tmp_path / name, tmp_path / name / "folder", tmp_path / name / ".git"):
+            with Repository(path) as repository:
+                found.append(repository.cut())
+    assert [set(cut) for cut in found[::3]] == [set(), {"shallow"}, {"partial"}]
+    assert found[::3] == found[1::3] == found[2::3]

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.history.changes import Survival
 from stages import schemas, tables
 from stages.collect.logs.source import Source
+from stages.collect.logs.survival import Figures
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
-from stages.errors import InputMissingError
+from stages.errors import InputMissingError, IntegrityError
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -178,3 +180,78 @@ def test_a_revert_within_the_horizon_is_a_refusal(
     (row,) = tables.read(experience.path / schemas.EPISODES_FILE, schema).to_pylist()
     assert (row["edit_rejected"], row["edit_persistence"]) == (rejected, kept)
     assert row["edit_persistence_24h"] == 0.0
+
+
+def test_a_clone_that_got_the_rest_of_its_history_is_read_again(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    clone = tmp_path / "clone" / "shop"
+    repo("clone", "-q", "--depth", "1", f"file://{repo.folder}", str(clone))
+    stage = CollectStage(source=Source((tmp_path / "log.jsonl",), "openai-log", repo=clone))
+    first = run_stage(*place, stage)
+    assert "shallow clone" in first.warnings[0]
+    assert first.metrics["persistence"]["kept"] == {}
+    assert run_stage(*place, stage).status == "noop"
+    assert run_stage(*place, CollectStage(), from_run=first.run_id).metrics == first.metrics
+    repo("-C", str(clone), "fetch", "-q", "--unshallow")
+    again = run_stage(*place, stage)
+    assert again.status == "succeeded"
+    assert again.metrics["persistence"]["kept"]["1h"]["rate"] == 0.5
+    with pytest.raises(IntegrityError, match="more or less of its history"):
+        run_stage(*place, CollectStage(), from_run=first.run_id)
+    repo("-C", str(clone), "notes", "--ref", "ai", "add", "-m", "agent 0b6e2a64")
+    assert run_stage(*place, stage).status == "succeeded"
+
+
+@pytest.mark.parametrize("by", ["trailer", "note"])
+def test_a_commit_that_names_the_session_takes_what_it_has_of_an_edit(
+    place: tuple[Workspace, Store], tmp_path: Path, by: str
+) -> None:
+    """Less than half of the lines, so that content alone does not find it."""
+    session = "0b6e2a64-5f1f-4c6e-9c7e-1f2e3d4c5b6a"
+    git = Git(tmp_path / "shop")
+    git.commit(-1000, {"shop.py": BASE})
+    message = f"m\n\nClaude-Session: {session}" if by == "trailer" else "m"
+    git.commit(60_000, {"shop.py": BASE + "def third():\n"}, message)
+    if by == "note":
+        git("notes", "--ref", "ai", "add", "-m", f'{{"agent_id": {{"id": "{session}"}}}}')
+    git.commit(2 * DAY, {"other.py": BASE})
+    modified(tmp_path / "log.jsonl")
+    text = (tmp_path / "log.jsonl").read_text()
+    (tmp_path / "log.jsonl").write_text(text.replace("1970-01-01T00:00:00", "2023-11-14T22:13:20"))
+    made = run_stage(
+        *place, CollectStage(source=Source((tmp_path / "log.jsonl",), "claude-code", repo=git.folder))
+    )
+    figures = made.metrics["persistence"]
+    assert figures["recognised_by"][by] == 1
+    assert figures["kept"]["24h"] == {"lines": 4, "kept": 1, "rate": 0.25}
+
+
+def test_a_checkout_of_another_name_is_said_where_no_edit_is_left(
+    place: tuple[Workspace, Store], tmp_path: Path, repo: Git
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    repo.folder.rename(tmp_path / "checkout")
+    logs, kind = (tmp_path / "log.jsonl",), "openai-log"
+    made = run_stage(*place, CollectStage(source=Source(logs, kind, repo=tmp_path / "checkout")))
+    assert made.warnings == [
+        "all edits (1) were made in folders not called checkout, and are left out: "
+        "--repository checkout takes them for this repository's, wherever it lay"
+    ]
+    assert made.metrics["persistence"]["made_elsewhere"] == 1
+    source = Source(logs, kind, repository="checkout", repo=tmp_path / "checkout")
+    made = run_stage(*place, CollectStage(source=source))
+    assert (made.warnings, made.metrics["persistence"]["edits"]) == ([], 1)
+
+
+def test_figures_name_no_branches() -> None:
+    """Names of people and customers stand in them, and a report has a row for each reason."""
+    figures = Figures()
+    for name in ("ann/for-a-customer", "v1"):
+        reason = f"its commit is on {name}, which is not merged"
+        figures.add(
+            [Survival("k", "c", "sha", None, {}, 1, reason), Survival("k", "", "", None, {}, 1, "other")]
+        )
+    told = {"its commit is on a branch, which is not merged": 2, "other": 2}
+    assert figures.told()["reasons"] == told

@@ -1,0 +1,52 @@
+"""Which file of a commit became which."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cursorbench.history.branch import Changed
+from cursorbench.history.renames import Renames
+from tests.cursorbench.history.gits import text
+
+
+def renames(files: dict[str, tuple[str, str]], reads: Counter[str] | None = None) -> Renames:
+    """Of files by path: text before and after, "" for none. A text stands for its blob."""
+
+    def read(blob: str) -> str:
+        if reads is not None:
+            reads[blob] += 1
+        return blob
+
+    return Renames([Changed("c", path, *sides) for path, sides in files.items()], read)
+
+
+def test_the_same_file_comes_before_a_like_one_and_the_same_base_name_before_others() -> None:
+    some, most = text("one", "two", "three"), text("one", "two", "four")
+    found = renames({"a.py": (some, ""), "b.py": ("", some), "c/a.py": ("", some), "d.py": ("", most)})
+    assert found.to("a.py") == "c/a.py"
+    assert [getattr(found.of(path), "path", None) for path in ("c/a.py", "b.py", "d.py")] == [
+        "a.py",
+        None,
+        None,
+    ]
+
+
+def test_half_of_the_lines_are_enough_and_less_is_not() -> None:
+    half, less = text("one", "two", "5", "6"), text("one", "5", "6", "7")
+    old = text("one", "two", "three", "four")
+    assert renames({"a.py": (old, ""), "b.py": ("", half)}).to("a.py") == "b.py"
+    found = renames({"a.py": (old, ""), "b.py": ("", less), "e.py": ("", "")})
+    assert (found.to("a.py"), found.of("b.py"), found.of("a.py"), found.to("b.py")) == ("", None, None, "")
+
+
+def test_every_file_of_a_large_move_is_read_once() -> None:
+    files = {}
+    for n in range(300):
+        lines = [f"line_{n}_{m}" for m in range(9)]
+        files |= {f"old/{n}": (text("{", *lines), ""), f"new/{n}": ("", text("{", *lines, "more"))}
+    reads: Counter[str] = Counter()
+    found = renames(files, reads)
+    assert all(found.to(f"old/{n}") == f"new/{n}" for n in range(300))
+    before = [found.of(f"new/{n}") for n in range(300)]
+    assert [was and was.path for was in before] == [f"old/{n}" for n in range(300)]
+    assert set(reads.values()) == {1}

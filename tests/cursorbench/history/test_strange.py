@@ -1,0 +1,163 @@
+"""Repositories and logs set up in another way than most: what is known of a change stays the same."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from cursorbench.errors import IntegrityError
+from cursorbench.history.follow import follow
+from cursorbench.history.repository import Repository
+from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
+
+EVERY = ("1h", "24h", "7d", "head")
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Git:
+    return Git(tmp_path / "repository")
+
+
+def test_settings_of_a_repository_for_its_output_do_not_count(git: Git) -> None:
+    git.commit(60_000, {"folder/a.py": NEW, "other/b.py": NEW})
+    git.commit(LATE, {})
+    git("config", "log.showRoot", "false")
+    git("config", "diff.relative", "true")
+    wrote = change(None, NEW, "folder/a.py"), change(None, NEW, "/x/other/b.py", key="other")
+    for path in (git.folder, git.folder / "folder"):
+        with Repository(path) as repository:
+            for got in follow(repository, wrote):
+                assert [kept.rate for kept in got.kept.values()] == [1.0] * 4
+                assert got.path in ("folder/a.py", "other/b.py")
+
+
+@pytest.mark.parametrize("told", ["of git", "of .gitmodules"])
+def test_a_submodule_that_nobody_wants_to_see_is_one(git: Git, tmp_path: Path, told: str) -> None:
+    inner = Git(tmp_path / "inner")
+    sha = inner.commit(-HOUR, {"a.py": OLD}, "of the submodule")
+    git.commit(-HOUR, {"a.py": OLD})
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.folder), "vendor/lib")
+    if told == "of git":
+        git("config", "diff.ignoreSubmodules", "all")
+    else:
+        git("config", "-f", ".gitmodules", "submodule.vendor/lib.ignore", "all")
+    first = git.commit(-1000, {})
+    git.commit(40 * DAY, {"b.py": OLD})
+    (got,) = git.follow(change(OLD, NEW, "/x/repository/vendor/lib/a.py"))
+    assert (got.kept, got.reason) == ({}, "its file is in a submodule")
+    inner_change = change(OLD, NEW, "/x/repository/vendor/lib/a.py", commits=(sha,))
+    _, got = git.follow(change(None, OLD, key="1", at=-HOUR, commits=(first,)), inner_change)
+    assert (got.kept, got.reason) == ({}, "its file is in a submodule")
+
+
+def test_a_named_commit_that_a_clone_does_not_have_yet_is_not_undone(git: Git, tmp_path: Path) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    ours = git.commit(0, {"e.py": OLD})
+    git("checkout", "-q", "-b", "feature")
+    theirs = git.commit(60_000, {"a.py": NEW})
+    git("checkout", "-q", "main")
+    git.commit(2 * HOUR, {"b.py": text("something_else = 1")})
+    changes = change(None, OLD, "e.py", key="1", at=0, commits=(ours,)), change(OLD, NEW, commits=(theirs,))
+    for more, kept, reason in (
+        (0, {}, "no commit took it so far"),
+        (31 * DAY, dict.fromkeys(EVERY, NONE), "its commit is not in the history: undone"),
+    ):
+        git.commit(2 * HOUR + more, {})
+        clone = tmp_path / f"clone{more}"
+        git("clone", "-q", "--single-branch", "-b", "main", f"file://{git.folder}", str(clone))
+        with Repository(clone) as repository:
+            _, got = follow(repository, changes)
+        assert (got.kept, got.reason) == (kept, reason)
+    git("merge", "-q", "-m", "m", "feature")
+    git("clone", "-q", f"file://{git.folder}", str(tmp_path / "merged"))
+    with Repository(tmp_path / "merged") as repository:
+        _, got = follow(repository, changes)
+    assert (got.how, got.kept["head"]) == ("sha", ALL)
+
+
+@pytest.mark.parametrize("end", ["\x0c", "\x0b", "\x1c", "\x85", "\u2028"])
+def test_a_line_of_a_diff_ends_with_a_newline_alone(git: Git, end: str) -> None:
+    old = text("import logging", "def first_one():", "    return 'first value'", "def last_of_all(): pass")
+    new = text("import logging", f"{end}def first_one():", "    return 'other value'", "def the_last(): pass")
+    git.commit(-HOUR, {"a.py": old})
+    git.commit(60_000, {"a.py": new})
+    was, now = (side.split("\n")[1:-1] for side in (old, new))
+    lines = [" import logging", *(f"-{line}" for line in was), *(f"+{line}" for line in now)]
+    diff = "@@ -1,4 +1,4 @@\n" + text(*lines)
+    by_texts, by_diff = git.follow(change(old, new)), git.follow(change(None, None, diff=diff))
+    assert by_diff == by_texts
+    assert by_texts[0].kept["head"].rate == 1.0
+
+
+def lfs(letter: str) -> str:
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{letter * 64}\nsize 12345\n"
+
+
+LONG = text(*(f"    filler_line_number_{n} = {n}" for n in range(150_000)))
+TEXTLESS = {
+    "LFS": (lfs("a"), lfs("b"), ""),
+    "data": (f"{OLD}\0", f"{NEW}\0", ""),
+    "long": (OLD + LONG, NEW + LONG, ""),
+    "from then on": (OLD, f"{NEW}\0", ""),
+    "after two hours": (OLD, NEW, lfs("c")),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTLESS)
+@pytest.mark.parametrize("named", [False, True])
+def test_of_a_file_without_a_text_nothing_is_known(git: Git, kind: str, named: bool) -> None:
+    before, after, later = TEXTLESS[kind]
+    git.commit(-HOUR, {"a.py": before, "folder/a.py": OLD})
+    sha = git.commit(60_000, {"a.py": after})
+    if later:
+        git.commit(2 * HOUR, {"a.py": later})
+    git.commit(40 * DAY, {"b.py": OLD})
+    commits = (sha,) if named else ()
+    got, other = git.follow(
+        change(OLD, NEW, "/x/a.py", commits=commits),
+        change(OLD, text("never_committed = 1"), "/x/folder/a.py", key="other"),
+    )
+    assert got.kept == ({"1h": ALL} if later else {})
+    assert "git has no text of its file here" in got.reason
+    assert other.reason == "no commit took it"  # this one it has
+
+
+def test_a_partial_clone_makes_nothing_lost_and_is_said(git: Git, tmp_path: Path) -> None:
+    taken(git)
+    git.commit(40 * DAY, {"b.py": OLD})
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=blob:none", f"file://{git.folder}", str(clone))
+    git.folder.rename(tmp_path / "away")
+    with Repository(clone) as repository:
+        (got,) = follow(repository, [change(OLD, NEW)])
+        assert "lacks files of its history" in repository.warnings[0]
+    assert (got.kept, got.lines) == ({}, 4)
+    assert "not in this clone" in got.reason
+
+
+def test_a_partial_clone_without_folders_is_not_called_damaged(git: Git, tmp_path: Path) -> None:
+    taken(git)
+    git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    git("clone", "-q", "--bare", "--filter=tree:0", f"file://{git.folder}", str(clone))
+    git.folder.rename(tmp_path / "away")
+    with Repository(clone) as repository, pytest.raises(IntegrityError, match="git log failed") as error:
+        list(follow(repository, [change(OLD, NEW)]))
+    assert "clone it without a filter" in error.value.hint
+
+
+def test_a_file_of_any_size_costs_no_memory(git: Git) -> None:
+    taken(git)
+    with (git.folder / "a.py").open("wb") as file:
+        file.truncate(256 << 20)
+    git.commit(2 * HOUR, {})
+    tracemalloc.start()
+    try:
+        (got,) = git.follow(change(OLD, NEW))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert (got.how, got.kept) == ("content", {"1h": ALL})

@@ -1,0 +1,84 @@
+"""What following costs: what is read and asked, counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cursorbench.history.recent import Recent
+from cursorbench.history.repository import Repository
+from cursorbench.sessions.lines import Kept
+from tests.cursorbench.history.gits import DAY, HOUR, NEW, OLD, Git, change, text
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Git:
+    return Git(tmp_path / "repository")
+
+
+def test_versions_of_a_file_that_nobody_can_have_made_are_not_read(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 versions of a file, ten of them in the 30 days after the change; no other file has its line."""
+    lines = [f"entry_number_{n} = {n}" for n in range(100)]
+    for n in range(100):
+        git.commit((3 * n - 150) * DAY, {"a.py": text(*lines[max(0, n - 9) : n + 1])})
+    read: set[str] = set()
+    known = Repository.known_text
+
+    def counted(self: Repository, blob: str) -> str | None:
+        read.add(blob)
+        return known(self, blob)
+
+    monkeypatch.setattr(Repository, "known_text", counted)
+    (got,) = git.follow(change(text(*lines[41:50]), text(*lines[41:51]), at=-60_000))
+    assert (got.how, got.kept["7d"], got.kept["head"]) == ("content", Kept(1, 1), Kept(1))
+    assert len(read) < 20
+
+
+def test_which_branch_has_a_commit_is_asked_once(git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    git.commit(-HOUR, {"a.py": OLD})
+    git("checkout", "-q", "-b", "feature")
+    sha = git.commit(0, {"a.py": NEW})
+    git("checkout", "-q", "main")
+    git.commit(HOUR, {"b.py": OLD})
+    asked = []
+    run = Repository.git
+
+    def counted(self: Repository, *arguments: str) -> str:
+        asked.append(arguments[0])
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Repository, "git", counted)
+    for got in git.follow(*(change(OLD, NEW, key=str(n), commits=(sha,)) for n in range(5))):
+        assert (got.kept, got.reason) == ({}, "its commit is on feature, which is not merged")
+    assert asked.count("for-each-ref") == 1
+
+
+def test_folders_that_were_read_are_kept_up_to_a_number_of_names(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursorbench.history.repository._NAMES", 100)
+    files = {f"folder/{n}.py": text(f"first_value_of_{n} = 1") for n in range(60)}
+    roots = []
+    for n in range(9):
+        git.commit(n * HOUR, files | {f"folder/{n}.py": text(f"other_value_of_{n} = 2")})
+        roots.append(git("rev-parse", "HEAD^{tree}"))
+    with Repository(git.folder) as repository:
+        found = [repository.find(root, f"folder/{n}.py") for n, root in enumerate(roots)]
+        assert found == [git("rev-parse", f"HEAD~{8 - n}:folder/{n}.py") for n in range(9)]
+        last = git("rev-parse", "HEAD:folder/59.py")
+        assert {repository.find(root, "folder/59.py") for root in roots} == {last}
+        assert sum(len(entries) for entries, _ in repository._trees._kept.values()) <= 100
+
+
+def test_what_was_asked_for_last_is_kept() -> None:
+    recent: Recent[str | None] = Recent(10)
+    for name in "abc":
+        recent.put(name, name, 4 if name == "c" else 3)
+    assert ("a" in recent, recent["a"]) == (True, "a")
+    recent.put("d", None, 3)
+    assert [name in recent for name in "abcd"] == [True, False, True, True]
+    recent.put("e", "much", 99)
+    assert [name in recent for name in "abcde"] == [False] * 4 + [True]
