@@ -33,8 +33,12 @@ _QUOTED = (  # up to the quote that began it, over those that are escaped or of 
     rf"|(?<={_IN_WORDS})(?!(?P=quote))[\"'`](?={_IN_WORDS})"
     r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
 )
-_TYPED = (  # password: str = "..."; of Go, C, Rust too
-    r"(?:\??[ ]?:[ ]?[&A-Za-z_][\w.\[\]|, ]{0,40}+|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
+_IN_BRACKETS = r"(?:\[[\w.\[\]|, ]{0,40}\])?\??"  # no comma outside: f(password: str, x="...")
+_TYPE = rf"[A-Za-z_][A-Za-z_.]{{0,40}}+{_IN_BRACKETS}"  # without digits: password: hunter2 = "..."
+_TEXTS = rf"(?i:(?:secret)?str(?:ing)?|bytes|any|text|optional|union){_IN_BRACKETS}"
+_TYPED = (  # password: str = "..."; of Go, C, Rust too; base64 ends in =, so most have a blank before it
+    rf"(?:\??[ ]?:[ ]?(?:&?{_TYPE}(?:[ ]?\|[ ]?{_TYPE}){{0,4}}[ ]|{_TEXTS}(?:[ ]?\|[ ]?{_TYPE}){{0,4}})"
+    r"|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
 )
 _ASSIGNED = re.compile(
     rf"{_NAME}{_TAIL}(?:(?P<typed>{_TYPED})|{_ESCAPES}[\"'`]?\]?(?P<colon>{_BLANKS}{_IS}{_BLANKS}))"
