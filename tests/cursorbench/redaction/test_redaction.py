@@ -529,6 +529,9 @@ def test_what_a_terminal_shows_is_what_is_looked_at() -> None:
     key = VENDOR["anthropic"]
     coloured = f"\x1b[01;31m\x1b[K{key[:8]}\x1b[m\x1b[K{key[8:]}\x1b]8;;http://x\x07 ok\x1b]8;;\x1b\\"
     assert visible(coloured) == f"{key} ok"
+    assert visible(f"\x1b(B\x1b[m{key}\x1b[m\x1b(B ok") == f"{key} ok", (
+        "`tput sgr0`, before a key and behind it"
+    )
     assert redact(visible(coloured)).text == "[redacted:api_key] ok"
 
 
