@@ -188,6 +188,7 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
+_UNQUOTED = re.compile(r"[^\"'`\\]*")
 _SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
 _TEMPLATE = re.compile(r"[${<%]")
 
@@ -215,8 +216,7 @@ def credentials(text: str) -> Iterator[Span]:
 def _assigned(text: str) -> Iterator[Span]:
     for match in _ASSIGNED.finditer(text):
         if match["quoted"] is not None:
-            if _quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
-                yield _span(match, "quoted")
+            yield from _in_quotes(match)
         elif _bare_is_secret(match, text):
             yield _span(match, "bare")
     for match in _DEFINED.finditer(text):
@@ -226,6 +226,15 @@ def _assigned(text: str) -> Iterator[Span]:
         value = match["value"]
         if not _REFERENCE.match(value) and (match["strong"] or (len(value) >= 8 and _mixed(value))):
             yield _span(match, "value")
+
+
+def _in_quotes(match: re.Match[str]) -> Iterator[Span]:
+    """All of it, or what is before the next quote of any kind: in broken text that is the end."""
+    span, strong = _span(match, "quoted"), bool(match["strong"])
+    for value in (match["quoted"], _UNQUOTED.match(match["quoted"])[0]):  # type: ignore[index]  # may be empty
+        if _quoted_is_secret(value, strong=strong):
+            yield span._replace(end=span.start + len(value))
+            return
 
 
 def _quoted_is_secret(value: str, *, strong: bool) -> bool:

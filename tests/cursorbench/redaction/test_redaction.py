@@ -189,6 +189,7 @@ def test_keys_of_vendors(name: str) -> None:
         ('password: hunter22, user="root"', 'password: [redacted:credential], user="root"'),
         ('Password: hunter22 host="db.local"', 'Password: [redacted:credential] host="db.local"'),
         ('{"a": "password: aHVudGVy=", "b": 1}', '{"a": "password: [redacted:credential]", "b": 1}'),
+        ('api_key="a1b2c3d4e5\\", x = "y z"', 'api_key="[redacted:credential]\\", x = "y z"'),
         ('password: dict[str, str] | None = "se"', 'password: dict[str, str] | None = "se"'),
         (
             'password: dict[str, str] | None = "sesame"',
