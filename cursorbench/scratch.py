@@ -1,7 +1,7 @@
 """Temporary folders that a killed process does not leave for ever: whoever makes the next removes its own.
 
-Each is locked (`flock`) by who uses it; the lock goes with the process. Not for: folders that other processes
-are to find.
+Each is locked (`flock`) by who uses it; the lock goes with the process. On a disk without locks nobody
+removes what is left. Not for: folders that other processes are to find.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 FRESH_S = 60  # so young a folder may be one that is not locked yet
@@ -27,7 +27,9 @@ def scratch(prefix: str, place: Path | None = None) -> Iterator[Path]:
     """
     place = place or Path(tempfile.gettempdir())
     _sweep(place, prefix)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder, _locked(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder, ExitStack() as held:
+        with suppress(OSError):  # a disk without locks, as some of clusters are
+            held.enter_context(_locked(Path(folder)))
         yield Path(folder)
 
 

@@ -111,9 +111,14 @@ class Workspace:
                 private(folder)
 
     def holds(self, path: Path) -> bool:
-        """Whether a path lies in the workspace, also where one of its folders is a link to another disk."""
-        target = path.resolve()
-        return any(target.is_relative_to(one.resolve()) for one in (self.root, *self.root.iterdir()))
+        """Whether a path lies in the workspace, also where one of its folders is a link to another disk.
+
+        A link that leads nowhere, or to a folder that the workspace itself is in, holds nothing of it.
+        """
+        root, target = self.root.resolve(), path.resolve()
+        linked = [Path(os.path.realpath(one)) for one in root.iterdir() if one.is_symlink()]
+        others = [one for one in linked if not root.is_relative_to(one)]
+        return any(target.is_relative_to(one) for one in (root, *others))
 
     @cached_property
     def settings(self) -> Settings:

@@ -33,8 +33,12 @@ _QUOTED = (  # up to the quote that began it, over those that are escaped or of 
     rf"|(?<={_IN_WORDS})(?!(?P=quote))[\"'`](?={_IN_WORDS})"
     r"|(?(escape)(?P=escape)\\++[\"'`]|(?:\\[\"'`]|\\\\(?![nrt])))|\\++(?![nrt\"'`])[^\n\\]){0,4096}+)"
 )
-_TYPED = (  # password: str = "..."; of Go, C, Rust too
-    r"(?:\??[ ]?:[ ]?[&A-Za-z_][\w.\[\]|, ]{0,40}+|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
+_IN_BRACKETS = r"(?:\[[\w.\[\]|, ]{0,40}\])?\??"  # no comma outside: f(password: str, x="...")
+_TYPE = rf"[A-Za-z_][A-Za-z_.]{{0,40}}+{_IN_BRACKETS}"  # without digits: password: hunter2 = "..."
+_TEXTS = rf"(?i:(?:secret)?str(?:ing)?|bytes|any|text|optional|union){_IN_BRACKETS}"
+_TYPED = (  # password: str = "..."; of Go, C, Rust too; base64 ends in =, so most have a blank before it
+    rf"(?:\??[ ]?:[ ]?(?:&?{_TYPE}(?:[ ]?\|[ ]?{_TYPE}){{0,4}}[ ]|{_TEXTS}(?:[ ]?\|[ ]?{_TYPE}){{0,4}})"
+    r"|[ ]string[ ]?|\[\w{0,20}\][ ]?)=(?![=>])[ ]?"
 )
 _ASSIGNED = re.compile(
     rf"{_NAME}{_TAIL}(?:(?P<typed>{_TYPED})|{_ESCAPES}[\"'`]?\]?(?P<colon>{_BLANKS}{_IS}{_BLANKS}))"
@@ -184,6 +188,7 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.]*(?:[(\[].*)?\Z|[=.*/-]|\d{1,7}\Z", re.DOTALL)
+_UNQUOTED = re.compile(r"[^\"'`\\]*")
 _SHELL_NAME = re.compile(r"(?:^|[\s\"'])(?:export |set |ENV |ARG |-e ?)?[A-Z0-9_]{0,60}\Z")
 _TEMPLATE = re.compile(r"[${<%]")
 
@@ -211,8 +216,7 @@ def credentials(text: str) -> Iterator[Span]:
 def _assigned(text: str) -> Iterator[Span]:
     for match in _ASSIGNED.finditer(text):
         if match["quoted"] is not None:
-            if _quoted_is_secret(match["quoted"], strong=bool(match["strong"])):
-                yield _span(match, "quoted")
+            yield from _in_quotes(match)
         elif _bare_is_secret(match, text):
             yield _span(match, "bare")
     for match in _DEFINED.finditer(text):
@@ -222,6 +226,15 @@ def _assigned(text: str) -> Iterator[Span]:
         value = match["value"]
         if not _REFERENCE.match(value) and (match["strong"] or (len(value) >= 8 and _mixed(value))):
             yield _span(match, "value")
+
+
+def _in_quotes(match: re.Match[str]) -> Iterator[Span]:
+    """All of it, or what is before the next quote of any kind: in broken text that is the end."""
+    span, strong = _span(match, "quoted"), bool(match["strong"])
+    for value in (match["quoted"], _UNQUOTED.match(match["quoted"])[0]):  # type: ignore[index]  # may be empty
+        if _quoted_is_secret(value, strong=strong):
+            yield span._replace(end=span.start + len(value))
+            return
 
 
 def _quoted_is_secret(value: str, *, strong: bool) -> bool:

@@ -9,7 +9,7 @@ import re
 
 _INVISIBLE = re.compile(
     # a terminal's sequences; control, format, private and half characters, but for line breaks and tabs
-    r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]{0,4096}+(?:\x07|\x1b\\)|"
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b[()*+][0-9A-Z]|\x1b\][^\x07\x1b]{0,4096}+(?:\x07|\x1b\\)|"
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"

@@ -11,6 +11,10 @@ _DOMAIN = re.compile(r"(?:@|%40)(?P<domain>(?:\w[\w-]{0,62}\.){1,8}(?!\d)\w[\w-]
 _LOCAL = re.compile(r"[\w.+%-]{1,64}\Z")
 _VERSION = re.compile(r"\d+\.\d|\dx\.(?:avif|gif|jpe?g|png|svg|webp)\Z")  # package@1.2.3-rc.next, logo@2x.png
 _CALLED = re.compile(r"(?:\.\w{1,64}){0,8}\(")  # a product of matrices: q@k.transpose(-2, -1)
+_HOST = re.compile(  # but not ada@corp.com(work); of two letters some are methods
+    r"\.(?:com|org|net|edu|gov|info|biz|dev|app|example|test|(?!to|l[te]|g[te]|eq|ne|mm|mv)[a-z]{2})\Z",
+    re.IGNORECASE,
+)
 _NO_PERSON = frozenset({"git", "hg", "svn", "bzr", "noreply", "no-reply", "donotreply"})  # as git@github.com
 
 _CHARACTER = r"[^\s/\\:*?\"'<>|\[\](){},;`$&]"
@@ -69,7 +73,8 @@ _NOBODY = frozenset({"shared", "public", "default", "default user", "all users",
 def emails(text: str) -> Iterator[Span]:
     """Addresses. The part before the @ is looked for backwards from it, so that the time is linear."""
     for match in _DOMAIN.finditer(text):
-        if _VERSION.match(match["domain"]) or _CALLED.match(text, match.end()):
+        called = _CALLED.match(text, match.end()) and not _HOST.search(match["domain"])
+        if called or _VERSION.match(match["domain"]):
             continue
         start = match.start()
         local = _LOCAL.search(text[max(0, start - 64) : start])

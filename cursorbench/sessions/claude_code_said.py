@@ -62,13 +62,13 @@ def without_helpers(
 
     The log of such an agent begins with a copy of the session's lines, or with some that no other log has.
     """
-    last = ""  # of these lines
+    theirs = set[str]()  # these lines: of two calls at once the first one's result goes on from an older one
     for one in found:
         line = {} if isinstance(one, Quarantined) else one[1]
         helper = line.get("isSidechain") is True and text_of(line.get("agentId")).startswith(_HELPERS)
         text = plain(table_of(line.get("message")).get("content")) if helper else ""
-        if helper and (text.startswith(_ASKED) or (last and line.get("parentUuid") == last)):
-            last = text_of(line.get("uuid"))
+        if helper and (text.startswith(_ASKED) or text_of(line.get("parentUuid")) in theirs):
+            theirs |= {text_of(line.get("uuid"))} - {""}
         else:
             yield one
 

@@ -45,3 +45,14 @@ def test_a_bad_start_makes_no_workspace(tmp_path: Path) -> None:
     Workspace.create(tmp_path / "w", "")
     with pytest.raises(UsageError, match="already"):
         Workspace.create(tmp_path / "w", "")
+
+
+def test_what_a_workspace_holds_is_told_whatever_its_links_lead_to(tmp_path: Path) -> None:
+    """A loop was a bug of rtrl's, and beside a link to / every place lay in the workspace."""
+    workspace = Workspace.create(tmp_path / "ws", "")
+    links = {"loop": "loop", "gone": tmp_path / "gone", "up": "..", "all": "/", "disk": tmp_path / "disk"}
+    for name, to in links.items():
+        (workspace.root / name).symlink_to(to)
+    held = [workspace.root / "spool" / "x", tmp_path / "gone" / "x", tmp_path / "disk", workspace.root]
+    assert [workspace.holds(path) for path in held] == [True] * 4
+    assert not workspace.holds(tmp_path / "elsewhere" / "keys.db")

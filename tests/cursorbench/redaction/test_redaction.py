@@ -185,6 +185,17 @@ def test_keys_of_vendors(name: str) -> None:
         ("https://a1b2c3d4e5f6a7b8@x/r.git", "https://[redacted:credential]@x/r.git"),
         ("https://x/cb?token=abc123def456&y=1", "https://x/cb?token=[redacted:credential]&y=1"),
         ("mail alice.b+c@corp.io.", "mail [redacted:email]."),
+        ("alice@corp.com(Alice), bob@corp.de(home)", "[redacted:email](Alice), [redacted:email](home)"),
+        ('password: hunter22, user="root"', 'password: [redacted:credential], user="root"'),
+        ('Password: hunter22 host="db.local"', 'Password: [redacted:credential] host="db.local"'),
+        ('{"a": "password: aHVudGVy=", "b": 1}', '{"a": "password: [redacted:credential]", "b": 1}'),
+        ('api_key="a1b2c3d4e5\\", x = "y z"', 'api_key="[redacted:credential]\\", x = "y z"'),
+        ('password: dict[str, str] | None = "se"', 'password: dict[str, str] | None = "se"'),
+        (
+            'password: dict[str, str] | None = "sesame"',
+            'password: dict[str, str] | None = "[redacted:credential]"',
+        ),
+        ('password: Optional[str]="sesame"', 'password: Optional[str]="[redacted:credential]"'),
         (r"to:\nalice@corp.io", r"to:\n[redacted:email]"),
         ("u=alice%40corp.io", "u=[redacted:email]"),
         ("cd /home/alice/src", "cd /home/[redacted:home_path]/src"),
@@ -243,6 +254,7 @@ def test_what_is_masked(text: str, masked: str) -> None:
         "password=password",
         "mysql -p shop",
         "def f(password: str = '', token: str = None, *, secret: Secret = Secret()) -> None:",
+        'def login(password: str, user="admin_user", *, token: list[str], role = "admin-1"):',
         "password: string; token: string = getToken(), password: string = props.password",
         "password: z.string().min(8), password: { type: String, required: true }",
         '#define TOKEN_MAX 128 #define PASSWORD_FIELD "password"',
@@ -489,6 +501,8 @@ HOSTILE += (
     "xoxd-",
     "password: a ",
     "password: str = 'a\"b",
+    "password: a[",
+    "password: a|a|",
     'password="\\\\',
     "password='a\"a",
     "#define ",
@@ -516,6 +530,9 @@ def test_what_a_terminal_shows_is_what_is_looked_at() -> None:
     key = VENDOR["anthropic"]
     coloured = f"\x1b[01;31m\x1b[K{key[:8]}\x1b[m\x1b[K{key[8:]}\x1b]8;;http://x\x07 ok\x1b]8;;\x1b\\"
     assert visible(coloured) == f"{key} ok"
+    assert visible(f"\x1b(B\x1b[m{key}\x1b[m\x1b(B ok") == f"{key} ok", (
+        "`tput sgr0`, before a key and behind it"
+    )
     assert redact(visible(coloured)).text == "[redacted:api_key] ok"
 
 

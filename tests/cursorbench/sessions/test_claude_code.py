@@ -314,6 +314,21 @@ def test_agents_that_the_client_runs_for_itself_have_no_tasks(log: Log, asked: s
     assert told == [("u1", copied), ("t1", copied), ("u6", own)]
 
 
+def test_what_an_agent_of_the_client_calls_at_once_is_nobodys_either(log: Log) -> None:
+    """The result of the first call goes on from the first call: it was told, and so was all after it."""
+    helper: dict[str, Any] = {"isSidechain": True, "agentId": "acompact-0f1e2d"}
+    log.user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.", **helper)
+    for call in ("t1", "t2"):
+        block = {"type": "tool_use", "id": call, "name": "Read", "input": {}}
+        log.add("assistant", message={"role": "assistant", "model": "m", "content": [block]}, **helper)
+    for call, asked in (("t2", "u3"), ("t1", "u2")):
+        refused = {"type": "tool_result", "tool_use_id": call, "is_error": True, "content": "not allowed"}
+        log.user([refused], **helper | {"parentUuid": asked})
+    block = {"type": "text", "text": "<summary>"}
+    log.add("assistant", message={"role": "assistant", "model": "m", "content": [block]}, **helper)
+    assert log.read() == []
+
+
 def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     log.user("go", isSidechain=True, agentId="a1").user("go", isSidechain=True)
     items = [(type(item), item.session, getattr(item, "parent", item.id)) for item in log.read()]
