@@ -151,17 +151,16 @@ class Branch:
             since: the commit in which it had this path: what was renamed before is another file.
         """
         root = self.repository.root(commit)
-        seen, open_ = {path}, [path]
-        for name in open_:
+        open_ = [(path, since)]
+        for name, reached in open_:
             renames = [
-                one for one in self._renames(name) if self.has(commit, one[0]) and not self.has(since, one[0])
+                (one, to)
+                for one, to in self._renames(name)
+                if self.has(commit, one) and not self.has(reached, one)
             ]
             if self.repository.find(root, name) and not self._anew(name, commit, renames):
                 return name
-            for _, other in renames:
-                if other not in seen:
-                    seen.add(other)
-                    open_.append(other)
+            open_ += [(to, one) for one, to in renames if (to, one) not in open_]
         return path if self.repository.find(root, path) else ""
 
     def has(self, commit: str, other: str) -> bool:

@@ -207,3 +207,15 @@ def test_a_rename_on_a_branch_that_is_not_merged_yet_is_none(git: Git) -> None:
             [True] * 4,
         ]
         assert not branch.has("", changed)
+
+
+def test_two_files_that_change_names_by_way_of_a_third(git: Git) -> None:
+    other = text(*(f"entry_number_{n} = {n}" for n in range(9)))
+    git.commit(-DAY, {"a.py": OLD, "b.py": other})
+    git.commit(60_000, {"a.py": NEW})
+    git.commit(120_000, {"a.py": None, "c.py": NEW})
+    git.commit(180_000, {"b.py": None, "a.py": other})
+    git.commit(240_000, {"c.py": None, "b.py": NEW})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(EVERY, ALL)
