@@ -71,7 +71,8 @@ class Branch:
         self._as_changed: dict[str, list[Changed]] = {}
         self._by_commit: dict[str, list[Changed]] = {}
         self._moves: dict[str, list[str]] = {}
-        self._renamed: dict[str, list[tuple[int, str]]] = {}
+        self._renamed: dict[str, list[tuple[str, str]]] = {}
+        self._has: dict[tuple[str, str], bool] = {}
         self._renames_in = lru_cache(_RENAMES)(lambda commit: Renames(self.changed(commit), repository.text))
         self._sorted: list[str] = []
         self._submodules: set[str] = set()
@@ -150,24 +151,37 @@ class Branch:
             since: the commit in which it had this path: what was renamed before is another file.
         """
         root = self.repository.root(commit)
-        newest, oldest = self.order[commit], self.order.get(since, len(self.order))
-        seen, open_ = {path}, [path]
-        for name in open_:
-            renames = [one for one in self._renames(name) if newest <= one[0] < oldest]
-            if self.repository.find(root, name) and not self._anew(name, newest, renames):
+        open_ = [(path, since)]
+        for name, reached in open_:
+            renames = [
+                (one, to)
+                for one, to in self._renames(name)
+                if self.has(commit, one) and not self.has(reached, one)
+            ]
+            if self.repository.find(root, name) and not self._anew(name, commit, renames):
                 return name
-            for _, other in renames:
-                if other not in seen:
-                    seen.add(other)
-                    open_.append(other)
+            open_ += [(to, one) for one, to in renames if (to, one) not in open_]
         return path if self.repository.find(root, path) else ""
 
-    def _anew(self, path: str, newest: int, renames: Sequence[tuple[int, str]]) -> bool:
+    def has(self, commit: str, other: str) -> bool:
+        """Whether a commit has another in its history, or is it; `order` does not tell it of branches."""
+        if commit == self.head or self.order.get(commit, len(self.order)) >= self.order[other]:
+            return commit in (self.head, other)
+        if (commit, other) not in self._has:
+            last, seen, open_ = self.order[other], {commit}, [commit]
+            while open_ and other not in seen:
+                parents = [one for one in self.parents[open_.pop()] if self.order.get(one, last + 1) <= last]
+                open_ += [one for one in parents if one not in seen]
+                seen.update(parents)
+            self._has[commit, other] = other in seen
+        return self._has[commit, other]
+
+    def _anew(self, path: str, commit: str, renames: Sequence[tuple[str, str]]) -> bool:
         """Whether a file of this name came after one that was renamed: its place was taken by another."""
         assert self._by_name is not None
         files = self._by_name.get(path.rpartition("/")[2], ()) if renames else ()
-        made = [self.order[one.commit] for one in files if one.path == path and not one.old]
-        return any(newest <= order < renamed for order in made for renamed, _ in renames)
+        made = [one.commit for one in files if one.path == path and not one.old]
+        return any(self.has(commit, one) and self.has(one, renamed) for one in made for renamed, _ in renames)
 
     def elsewhere(self, commit: str) -> str:
         """A branch or tag that has a commit which this one has not; "" when none does."""
@@ -245,11 +259,11 @@ class Branch:
         if not one.new:
             self._moves.setdefault(path, []).append(commit)
 
-    def _renames(self, path: str) -> list[tuple[int, str]]:
-        """What a file was renamed to, by each commit that took the name away: its order; the latest first."""
+    def _renames(self, path: str) -> list[tuple[str, str]]:
+        """What a file was renamed to, by each commit that took the name away; the latest first."""
         self._read()
         if path not in self._renamed:
-            found = ((self.order[one], self._renames_in(one).to(path)) for one in self._moves.get(path, ()))
+            found = ((one, self._renames_in(one).to(path)) for one in self._moves.get(path, ()))
             self._renamed[path] = [one for one in found if one[1]]
         return self._renamed[path]
 

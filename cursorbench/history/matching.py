@@ -45,7 +45,8 @@ class Match(NamedTuple):
     how: How
 
 
-Claims = dict[Changed, tuple[Counter[str], Counter[str]]]  # lines added and deleted that changes took
+_Place = tuple[str, str]  # commit and path: of a renamed file the change within, and the whole, are one
+Claims = dict[_Place, tuple[Counter[str], Counter[str]]]  # lines added and deleted that changes took
 
 
 class Matcher:
@@ -59,7 +60,7 @@ class Matcher:
         self.branch = branch
         self._claims = claims
         self.tracked = tracked
-        self._gained: dict[Changed, tuple[Counter[str], Counter[str]]] = {}
+        self._gained: dict[_Place, dict[Changed, tuple[Counter[str], Counter[str]]]] = {}
         self._index: dict[str, dict[str, set[Changed]]] = {}
         self._windows: dict[str, tuple[float, float]] = {}  # of all changes of files of one name
         for units in changes:
@@ -199,17 +200,20 @@ class Matcher:
 
     def _lines(self, file: Changed) -> tuple[Counter[str], Counter[str]]:
         """The tracked lines that a commit added to and deleted from a file, without claimed ones."""
-        if file not in self._gained:
-            added, deleted = self._claims.get(file, (_NONE, _NONE))
-            self._gained[file] = self.tracked.gained(file) - added, self.tracked.lost(file) - deleted
-        return self._gained[file]
+        place = file.commit, file.path
+        of_place = self._gained.setdefault(place, {})
+        if file not in of_place:
+            added, deleted = self._claims.get(place, (_NONE, _NONE))
+            of_place[file] = self.tracked.gained(file) - added, self.tracked.lost(file) - deleted
+        return of_place[file]
 
     def _claim(self, units: Units, file: Changed) -> None:
         added, deleted = self._lines(file)
         wanted = units.minus(self.tracked.before(file))
-        self._gained[file] = added - wanted, deleted - units.deleted
-        before = self._claims.get(file, (_NONE, _NONE))
-        self._claims[file] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
+        place = file.commit, file.path
+        before = self._claims.get(place, (_NONE, _NONE))
+        self._claims[place] = before[0] + (added & wanted), before[1] + (deleted & units.deleted)
+        del self._gained[place]
 
 
 def _rank(one: tuple[float, int, int, Changed]) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from stages.collect.logs.state import Happened, Record
 from stages.records import Event
 
 _BRANCH = re.compile(r"(?<=its commit is on ).+(?=, which is not merged)", re.DOTALL)  # there are any number
+_WHOLE = {"notes": "", "shallow": "", "partial": ""}  # of a whole clone without git-ai's notes
 
 
 @dataclass
@@ -89,12 +90,13 @@ class Counts:
 
 
 def repository_facts(path: Path) -> dict[str, str]:
-    """The repository, the commit its history ends with, and what it is cut to where it is no whole clone.
+    """The repository, the commit its history ends with, and what else an answer hangs on, "" for none.
 
+    That there was none is told too: a run from before it was recorded has no word of it.
     Raises InputMissingError (5), UsageError (2).
     """
     with Repository(path) as repository:
-        return {"path": str(path), "head": repository.commit("HEAD"), **repository.cut()}
+        return {"path": str(path), "head": repository.commit("HEAD"), **_WHOLE, **repository.cut()}
 
 
 def survivals(path: Path, head: str, edits: KeptEdits, zone: ZoneInfo | None = None) -> Survivals:

@@ -47,3 +47,15 @@ def test_two_lists_are_as_one(git: Git) -> None:
     assert followed(git, [late, other], [early]) == one
     alone = followed(git, [early])
     assert alone["early"].how == "content"  # with nobody to take its lines
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_one_change_took_of_a_renamed_file_is_no_others(git: Git, whole: bool) -> None:
+    """The file that the commit made, and what differs from the one it took away, are one file's lines."""
+    old = "".join(f"entry_number_{n} = {n}\n" for n in range(9))
+    git.commit(-HOUR, {"old.py": old})
+    git.commit(HOUR, {"old.py": None, "new.py": old + FIRST})
+    first = change(old, old + FIRST, path="new.py", key="1")
+    second = change(None if whole else old, old + FIRST, path="new.py", key="2", at=60_000)
+    for batches in ([[first, second]], [[second], [first]]):
+        assert {key: one.how for key, one in followed(git, *batches).items()} == {"1": "", "2": "content"}

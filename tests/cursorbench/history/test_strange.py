@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursorbench.errors import IntegrityError
+from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
 from cursorbench.history.repository import Repository
 from tests.cursorbench.history.gits import ALL, DAY, HOUR, LATE, NEW, NONE, OLD, Git, change, taken, text
@@ -161,3 +162,60 @@ def test_a_file_of_any_size_costs_no_memory(git: Git) -> None:
     finally:
         tracemalloc.stop()
     assert (got.how, got.kept) == ("content", {"1h": ALL})
+
+
+@pytest.mark.parametrize("merged", ["the change", "the rename"])
+def test_a_file_renamed_on_one_branch_while_it_was_changed_on_another(git: Git, merged: str) -> None:
+    """Which of the two branches `git log` tells first says nothing of what came after what."""
+    other = text(*(f"entry_number_{n} = {n}" for n in range(9)))
+    git.commit(-DAY, {"a.py": OLD + other})
+    git("checkout", "-q", "-b", "feature")
+    if merged == "the change":
+        git.commit(60_000, {"a.py": NEW + other})
+        git("checkout", "-q", "main")
+    git.commit(120_000, {"a.py": None, "b.py": OLD + other})
+    if merged == "the rename":
+        git("checkout", "-q", "main")
+        git.commit(60_000, {"a.py": NEW + other})
+    git.time += 60_000
+    git("merge", "-q", "--no-edit", "feature")
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD + other, NEW + other))
+    assert (got.path, got.kept) == ("a.py", dict.fromkeys(EVERY, ALL))
+
+
+def test_a_rename_on_a_branch_that_is_not_merged_yet_is_none(git: Git) -> None:
+    """After the merge the file is the renamed one, and the new one of its name is another."""
+    other = text(*(f"entry_number_{n} = {n}" for n in range(9)))
+    git.commit(-DAY, {"a.py": OLD + other, "b.py": text("nobodys_file = 1")})
+    changed = git.commit(60_000, {"a.py": NEW + other})
+    git("checkout", "-q", "-b", "feature")
+    git.commit(HOUR, {"a.py": None, "c.py": NEW + other})
+    made = git.commit(2 * HOUR, {"a.py": text("something_else = 1")})
+    git("checkout", "-q", "main")
+    later = git.commit(3 * HOUR, {"b.py": text("nobodys_file = 2")})
+    git.time += HOUR
+    git("merge", "-q", "--no-edit", "feature")
+    with Repository(git.folder) as repository:
+        branch = Branch(repository, "HEAD")
+        assert [branch.path_at(one, "a.py", changed) for one in (later, branch.head)] == ["a.py", "c.py"]
+        every = [changed, made, later, branch.head]
+        assert [[branch.has(one, other) for other in every] for one in every] == [
+            [True, False, False, False],
+            [True, True, False, False],
+            [True, False, True, False],
+            [True] * 4,
+        ]
+        assert not branch.has("", changed)
+
+
+def test_two_files_that_change_names_by_way_of_a_third(git: Git) -> None:
+    other = text(*(f"entry_number_{n} = {n}" for n in range(9)))
+    git.commit(-DAY, {"a.py": OLD, "b.py": other})
+    git.commit(60_000, {"a.py": NEW})
+    git.commit(120_000, {"a.py": None, "c.py": NEW})
+    git.commit(180_000, {"b.py": None, "a.py": other})
+    git.commit(240_000, {"c.py": None, "b.py": NEW})
+    git.commit(LATE, {})
+    (got,) = git.follow(change(OLD, NEW))
+    assert got.kept == dict.fromkeys(EVERY, ALL)

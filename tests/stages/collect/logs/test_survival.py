@@ -255,3 +255,23 @@ def test_figures_name_no_branches() -> None:
         )
     told = {"its commit is on a branch, which is not merged": 2, "other": 2}
     assert figures.told()["reasons"] == told
+
+
+@pytest.mark.parametrize("comes", ["notes", "shallow", "partial"])
+def test_a_repeated_run_is_refused_where_a_whole_clone_got_notes_or_was_cut(
+    tmp_path: Path, repo: Git, comes: str
+) -> None:
+    log_of(tmp_path / "log.jsonl")
+    source = Source((tmp_path / "log.jsonl",), "openai-log", repo=repo.folder)
+    recorded = source.facts()
+    before_it_was_recorded = recorded | {"repo": {name: recorded["repo"][name] for name in ("path", "head")}}
+    source.unchanged(recorded)
+    if comes == "notes":
+        repo("notes", "--ref", "ai", "add", "-m", "agent 0b6e2a64")
+    elif comes == "shallow":
+        (repo.folder / ".git" / "shallow").write_text(repo("rev-parse", "HEAD") + "\n")
+    else:
+        repo("config", "remote.origin.promisor", "true")
+    with pytest.raises(IntegrityError, match="more or less of its history, or other notes"):
+        source.unchanged(recorded)
+    source.unchanged(before_it_was_recorded)
