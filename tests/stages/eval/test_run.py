@@ -263,7 +263,13 @@ def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Be
 def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -> None:
     """Five stored cases, of which a tenth was one: whatever that did, it agreed."""
     suite = HarnessSuite(5, 0)
-    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+    started: list[StubEngine] = []
+
+    def start(folder: Path) -> StubEngine:
+        started.append(StubEngine(folder))
+        return started[-1]
+
+    with Engines(start, 0, lambda one: one.path) as engines:
         subject = engines.subject(bench.live)
         whole = suite.run(subject, suite.cases(), lambda _: None)
 
@@ -280,8 +286,10 @@ def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -
                 progress=Silent(),
             )[1]
 
-        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 5)
-        assert "only 5 cases of report@v1 could be made again" in reused(0.1).note
+        asked = started[0].asked
+        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 0)
+        assert "a check of report@v1 takes 6 cases, and there are 5" in reused(0.1).note
+        assert started[0].asked == asked, "all five were made again, and then anew"
         assert reused(0.0).reused, "that is what it asks for"
 
 
