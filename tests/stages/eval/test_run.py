@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 from dataclasses import replace
@@ -16,7 +17,7 @@ from evals.gate import Rules, decide
 from evals.stats.sequential import Look
 from evals.suites.harness import HarnessSuite
 from stages.errors import InputMissingError, UsageError
-from stages.eval import arms
+from stages.eval import arms, own_tasks
 from stages.eval import attempts as files
 from stages.eval.kept import Kept
 from stages.eval.known import conditions
@@ -140,6 +141,7 @@ def test_changed_documents_of_ones_own_task_are_another_eval(
     (elsewhere / "parts").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     one, two, three = elsewhere / "one.jsonl", elsewhere / "two.jsonl", elsewhere / "parts" / "three.jsonl"
+    four = tmp_path / "four.jsonl"
     settings = {
         "one": f"dataset_path: json\ndataset_kwargs:\n  data_files: {{test: ['{one}']}}\n",
         "two": "dataset_path: elsewhere\ndataset_kwargs:\n  data_files: two.*\n",
@@ -150,15 +152,17 @@ def test_changed_documents_of_ones_own_task_are_another_eval(
     }
     for name, text in settings.items():
         (folder / f"{name}.yaml").write_text(f"task: {name}\n{text}")
+    own = f"- task: six\n  dataset_path: json\n  dataset_kwargs:\n    data_files: '{four}'\n"
+    (folder / "group.yaml").write_text(f"group: of_six\ntask:\n{own}")
     here = bench.workspace.with_overrides(["eval.lm_eval_include=tasks"])
     known = set()
-    for path in (one, two, three):
+    for path in (one, two, three, four):
         path.write_text("{}\n")
-    for path in (one, two, three):
+    for path in (one, two, three, four):
         known.add(conditions(here, here.settings.eval))
         path.write_text('{"q": 1}\n')
     known.add(conditions(here, here.settings.eval))
-    assert len(known) == 4
+    assert len(known) == 5
     assert conditions(here, here.settings.eval) in known
 
 
@@ -396,3 +400,14 @@ def test_the_verdict_can_be_computed_again_from_what_is_stored(bench: Bench) -> 
     again = decide([(spec, (arm["candidate"], arm["baseline"]))], rules)
     told = json.loads(json.dumps(again.to_json()))
     assert {name: stored[name] for name in told} == told
+
+
+def test_documents_larger_than_the_memory_are_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(path: Path) -> bytes:
+        pytest.fail(f"{path} was read at once")
+
+    (tmp_path / "a.yaml").write_text("task: a\n")
+    monkeypatch.setattr(Path, "read_bytes", whole)
+    assert own_tasks.digests(tmp_path) == {"a.yaml": hashlib.sha256(b"task: a\n").hexdigest()}
