@@ -7,8 +7,10 @@ import importlib.metadata
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from cursorbench.harness.chat import ChatRequest
@@ -27,6 +29,7 @@ from stages.eval.subjects import Engines
 from stages.eval.suites import build
 from stages.progress import Silent
 from stages.runner import run_stage
+from stages.stage import Artifact
 from stages.workspace import Workspace
 from tests.stages.eval.bench import STEADY, Bench, cases
 
@@ -85,6 +88,36 @@ def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(ben
     fifth = bench.checkpoint(0.1, 0.2004, bench.live.digest)
     drift = bench.eval(STEADY, checkpoint=fifth.digest)
     assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
+
+
+def test_what_is_made_anew_is_drawn_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the workspace's seed the live checkpoint did again, answer by answer, what it had passed with."""
+    random = Random(0)
+
+    def chat(
+        engine: StubEngine, batch: list[ChatRequest], *, seed: int | None = None
+    ) -> list[dict[str, Any]]:
+        if seed is not None:
+            random.seed(seed)  # as the engine does: the same batch after the same seed is the same
+        told = [[*each.messages, {"role": "user", "content": str(random.random())}] for each in batch]
+        return [engine._answer(replace(each, messages=more)) for each, more in zip(batch, told, strict=True)]
+
+    monkeypatch.setattr(StubEngine, "chat", chat)
+
+    def tried(report: Artifact, role: str) -> list[dict[str, Any]]:
+        (file,) = (row["file"] for row in report.meta["attempts"] if row["role"] == role)
+        rows: list[dict[str, Any]] = pq.read_table(report.path / file).to_pylist()
+        return rows
+
+    second = bench.checkpoint(0.1, 0.2, bench.live.digest)
+    first = bench.eval(STEADY, checkpoint=second.digest).outputs["report"]
+    assert tried(first, "candidate") == tried(first, "baseline"), "both arms of one eval draw alike"
+    for alias in ("live", "anchor"):
+        bench.store.move_alias("auto", alias, second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2001, second.digest)
+    anew = bench.eval(STEADY, checkpoint=third.digest).outputs["report"]
+    assert len(tried(anew, "baseline")) == len(tried(first, "candidate"))
+    assert tried(anew, "baseline") != tried(first, "candidate")
 
 
 def test_the_anchors_stored_attempts_are_checked_where_no_others_are(bench: Bench) -> None:
