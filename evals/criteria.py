@@ -135,9 +135,7 @@ def criterion(
     if candidate.value is None or baseline.value is None:
         return _undefined(suite, metric, candidate, baseline, paired, alpha), None
     data = _gains(metric, arms[0].columns, arms[1].columns, paired.clusters)
-    tested = data
-    if metric.bounds is not None:
-        tested = _gains(metric, *with_few(arms[0].columns, arms[1].columns, paired.clusters, metric.bounds))
+    tested = tested_gains(metric, arms[0].columns, arms[1].columns, paired.clusters)
     test = Comparison(tested, metric, alpha, look)
     known = test.inference
     tell = _tell(known.data, metric, alpha, paired, arms, family) if known.decidable else None
@@ -163,6 +161,15 @@ def criterion(
         tell=tell,
     )
     return found, tested
+
+
+def tested_gains(
+    metric: Metric, candidate: Columns, baseline: Columns, clusters: Sequence[Hashable]
+) -> ClusterSums:
+    """The gains' cluster sums as tested, more being better; of few cases see `evals/stats/sparse.py`."""
+    if metric.bounds is None:
+        return _gains(metric, candidate, baseline, clusters)
+    return _gains(metric, *with_few(candidate, baseline, clusters, metric.bounds))
 
 
 def _gains(

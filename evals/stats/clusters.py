@@ -33,12 +33,14 @@ Floats = NDArray[np.float64]
 class ClusterSums:
     """What every clustered statistic of a mean needs: per-cluster sums and sizes, both [G] float64.
 
-    `labels` say which clusters these are, where that matters.
+    `labels` say which clusters these are, where that matters; `differ` [G] in which of them two arms did,
+    where the sums do not tell: those of a ratio's differences hold what all cases have in common.
     """
 
     sums: Floats
     sizes: Floats
     labels: tuple[Hashable, ...] = ()
+    differ: NDArray[np.bool_] | None = None
 
     @property
     def clusters(self) -> int:

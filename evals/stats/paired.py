@@ -18,6 +18,7 @@ tells and thirty that do not would have thirty-one that agree.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -77,7 +78,10 @@ def paired_sums(candidate: Columns, baseline: Columns, clusters: Sequence[Hashab
     arms = [(np.asarray(y), np.asarray(n)) for y, n in (candidate, baseline)]
     told = np.flatnonzero((arms[0][1] > 0) | (arms[1][1] > 0))
     left, right = ((y[told], n[told]) for y, n in arms)
-    return cluster_sums(paired_values(left, right), [clusters[place] for place in told])
+    where = [clusters[place] for place in told]
+    alike = [np.isclose(*both, rtol=1e-9, atol=1e-12) for both in zip(left, right, strict=True)]
+    differ = cluster_sums(~(alike[0] & alike[1]), where).sums > 0
+    return replace(cluster_sums(paired_values(left, right), where), differ=differ)
 
 
 def sampling_variance(means: Columns, spread: Floats) -> float | None:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evals.comparison import Comparison
+from evals.criteria import tested_gains
 from evals.gate import Rules
 from evals.population.replay import heldout
 from evals.power import Rate, Rates, rates, success, tasks_needed, verdict
 from evals.stats.clusters import ClusterSums
-from evals.stats.paired import paired_values
 from evals.stats.sequential import Look
 from evals.suites.harness import METRICS
-from evals.worlds import NONE, Effects, Tasks, cluster_totals, even, lopsided, shift
+from evals.worlds import NONE, Effects, Tasks, even, lopsided, shift
 from stages.eval.config import EvalConfig
 
 WORLDS = 4000
@@ -187,14 +187,12 @@ def _harness_world(sizes: tuple[int, ...], config: EvalConfig, rng: np.random.Ge
                 "invalid_calls": ((rng.random(shape) < broken).mean(axis=0), np.ones(shape[1])),
             }
         )
-    p_values, clear = [], True
+    p_values, clear, users = [], True, np.repeat(np.arange(len(sizes)), sizes).tolist()
     for metric in METRICS:
         if not metric.gated:
             continue
         pair = arms[0][metric.name], arms[1][metric.name]
-        gains = metric.sign * paired_values(*pair)
-        data = ClusterSums(cluster_totals(gains[None, :], sizes)[0], np.array(sizes, dtype=np.float64))
-        one = Comparison(data, metric, config.alpha)
+        one = Comparison(tested_gains(metric, *pair, users), metric, config.alpha)
         p_values.append((one.p_noninferior, one.p_regressed))
         clear &= _naive_bound(metric.sign, *pair) > -metric.margin
     p_values.append((0.0, 1.0))  # snippets: likelihoods of the same weights are the same

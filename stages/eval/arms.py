@@ -86,6 +86,9 @@ def reuse(
     cases = list(suite.cases())
     lost = sorted({one.case for one in stored if one.failure})
     wanted = least(spec, share)
+    if len(cases) < wanted:  # all of them would be made again, to no avail, and then anew
+        note = f"a check of {report} takes {wanted} cases, and there are {len(cases)}: all made again"
+        return None, Reuse(report, False, 0, 1.0, note)
     count = min(len(cases), max(math.ceil(share * len(cases)), wanted))
     chosen = set(Random(f"{seed}:{spec.name}").sample(cases, count)) | set(lost)
     again = make(suite, subject, [case for case in cases if case in chosen], kept, progress, what="again")

@@ -36,7 +36,13 @@ def digests(folder: Path) -> dict[str, str]:
         if not file.is_relative_to(folder)
     }
     every = own | {name: Path(name) for name in named}
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(every.items())}
+    return {name: _digest(path) for name, path in sorted(every.items())}
+
+
+def _digest(path: Path) -> str:
+    """Piece by piece: documents may be larger than the memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _files(place: Path) -> list[Path]:
@@ -57,7 +63,14 @@ def _settings(path: Path) -> Mapping[str, Any]:
 
 
 def _places(task: Mapping[str, Any]) -> Iterator[Path]:
-    """What is there of what a task's settings name: as `datasets` looks it up, from the current folder on."""
+    """What is there of what a task's settings name: as `datasets` looks it up, from the current folder on.
+
+    A group may have tasks of its own in its list.
+    """
+    listed = task.get("task")
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict):
+            yield from _places(each)
     given = task.get("dataset_kwargs")
     known: Mapping[str, Any] = given if isinstance(given, dict) else {}
     folders = [text for text in (task.get("dataset_path"), known.get("data_dir")) if isinstance(text, str)]

@@ -117,7 +117,7 @@ class EvalStage:
         assert isinstance(config, EvalConfig)
         from stages.eval.known import as_recorded, changed_versions, conditions
         from stages.eval.report import figures
-        from stages.eval.subjects import Engines
+        from stages.eval.subjects import Engines, seed_of
         from stages.eval.suites import build
         from stages.eval.work import Work, looked
 
@@ -127,7 +127,8 @@ class EvalStage:
         def start(folder: Path) -> ChatEngine:
             return self._engine(ctx.workspace, folder)
 
-        with Engines(start, ctx.seed, ctx.store.checkpoint_folder) as engines:
+        seed = seed_of(ctx.seed, inputs["candidate"])
+        with Engines(start, seed, ctx.store.checkpoint_folder) as engines:
             work = Work(config, inputs, ctx, engines)
             verdict = looked(work, suites)
         meta = work.write(out_dir / "report", verdict) | {"conditions": conditions(ctx.workspace, config)}

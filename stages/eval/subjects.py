@@ -37,7 +37,7 @@ class Engines:
 
     Args:
         start: makes an engine for a checkpoint folder.
-        seed: of the answers; each arm's random numbers start afresh from it.
+        seed: of the answers (`seed_of`); each arm's random numbers start afresh from it.
         folder: of a checkpoint, with its whole weights (`Store.checkpoint_folder`).
     """
 
@@ -79,6 +79,17 @@ class Engines:
         fresh = self._seeded != (folder, look)
         self._seeded = folder, look
         return engine.chat(requests, seed=self._seed + look - 1 if fresh else None)
+
+
+def seed_of(seed: int, candidate: Artifact) -> int:
+    """Of an eval: the same in both its arms and whenever it is repeated, another one for the next candidate.
+
+    What a candidate does is drawn once more when it is live. By one seed for all evals it drew the same: what
+    it passed with was what its successors were held against, however often it was made anew.
+    """
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256(f"{seed}:{candidate.digest}".encode()).digest()[:6], "big")
 
 
 @dataclass(frozen=True)

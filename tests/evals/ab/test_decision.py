@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -226,6 +227,29 @@ def test_a_loss_of_the_margin_is_seldom_promoted(
 def test_what_is_no_worse_is_promoted_still() -> None:
     assert _promoted(HEAVY, 0.9, 2000, 0.5, 3.0, 0.0) > 0.8
     assert _promoted(RARE, 0.01, 2000, 0.5, 3.0, 0.0) > 0.95
+
+
+@pytest.mark.parametrize(("margin", "least"), [(0.02, 126), (0.03, 84)])
+def test_so_many_users_a_promotion_takes_at_least(margin: float, least: int) -> None:
+    """docs/ab.md says so: of nine times as many live users one broke a call, of the canary's none."""
+    metric = replace(RARE, margin=margin)
+
+    def promoted(users: int) -> bool:
+        live, treated = np.zeros(9 * users), np.zeros(users)
+        live[0] = 1.0
+        arms = Users.of(live, np.full(len(live), 20)), Users.of(treated, np.full(users, 20))
+        found = look(
+            [metric],
+            {metric.name: arms},
+            (9 * users, users),
+            (0.9, 0.1),
+            AbRules(),
+            planned={metric.name: 1e4},
+            at_horizon=True,
+        )
+        return found.action == "promote"
+
+    assert (promoted(least - 1), promoted(least)) == (False, True)
 
 
 def test_one_broken_call_is_no_reason_to_promote() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -67,6 +68,37 @@ def test_a_metric_without_chance_or_bounds_passes_no_loss_more_often(
         if Comparison(tasks(losses, 0, count), metric, 0.05).p_noninferior <= 0.05
     )
     assert level < 0.07 < before
+
+
+@pytest.mark.parametrize(("count", "attempts", "gone", "before"), [(40, 1, 1, 0.14), (60, 3, 0, 0.11)])
+def test_a_ratio_over_other_numbers_of_edits_is_padded_as_well(
+    count: int, attempts: int, gone: int, before: float
+) -> None:
+    """One request without an edit, or several attempts, made of each case that is alike a small difference.
+
+    The live checkpoint's edits all stay, of 7 in 100 requests all of the candidate's are undone: the margin.
+    """
+    kept = Metric("edit_persistence", "higher", 0.07, "share", "", bounds=(0, 1))
+    random = np.random.default_rng(0)
+    passed = np.zeros(2)
+    for _ in range(600):
+        made = random.binomial(attempts, 1.0 if attempts == 1 else 0.7, count) / attempts
+        edits = made.copy()
+        edits[:gone] = 0
+        stays = edits * (random.random(count) >= 0.07)
+        data = paired_sums((stays, edits), (made, made), range(count))
+        seen = replace(data, differ=None)
+        passed += [Comparison(one, kept, 0.05).p_noninferior <= 0.05 for one in (seen, data)]
+    assert passed[1] / 600 < 0.08 < before < passed[0] / 600
+
+
+def test_what_rounding_leaves_is_no_difference() -> None:
+    """Of six attempts a sixth more and a sixth less, in five persons of two requests each."""
+    base = np.array([1, 5, 2, 4, 1, 4, 5, 2, 3, 2, 0, 6, 3, 3, 6, 0]) / 6
+    other = base + np.array([1, -1, 2, -2, 1, -1, -1, 1, 1, -1] + [0] * 5 + [1]) / 6
+    data = paired_sums((other, np.ones(16)), (base, np.ones(16)), [place // 2 for place in range(16)])
+    assert np.count_nonzero(data.sums) > 1
+    assert sparse(data)
 
 
 def test_by_hand() -> None:

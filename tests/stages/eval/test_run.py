@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from cursorbench.harness.chat import ChatRequest
@@ -16,7 +19,7 @@ from evals.gate import Rules, decide
 from evals.stats.sequential import Look
 from evals.suites.harness import HarnessSuite
 from stages.errors import InputMissingError, UsageError
-from stages.eval import arms
+from stages.eval import arms, own_tasks
 from stages.eval import attempts as files
 from stages.eval.kept import Kept
 from stages.eval.known import conditions
@@ -26,6 +29,7 @@ from stages.eval.subjects import Engines
 from stages.eval.suites import build
 from stages.progress import Silent
 from stages.runner import run_stage
+from stages.stage import Artifact
 from stages.workspace import Workspace
 from tests.stages.eval.bench import STEADY, Bench, cases
 
@@ -86,6 +90,36 @@ def test_what_let_a_checkpoint_pass_is_not_what_the_next_one_is_held_against(ben
     assert drift.inputs["anchor_attempts"].digest == report.outputs["report"].digest
 
 
+def test_what_is_made_anew_is_drawn_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the workspace's seed the live checkpoint did again, answer by answer, what it had passed with."""
+    random = Random(0)
+
+    def chat(
+        engine: StubEngine, batch: list[ChatRequest], *, seed: int | None = None
+    ) -> list[dict[str, Any]]:
+        if seed is not None:
+            random.seed(seed)  # as the engine does: the same batch after the same seed is the same
+        told = [[*each.messages, {"role": "user", "content": str(random.random())}] for each in batch]
+        return [engine._answer(replace(each, messages=more)) for each, more in zip(batch, told, strict=True)]
+
+    monkeypatch.setattr(StubEngine, "chat", chat)
+
+    def tried(report: Artifact, role: str) -> list[dict[str, Any]]:
+        (file,) = (row["file"] for row in report.meta["attempts"] if row["role"] == role)
+        rows: list[dict[str, Any]] = pq.read_table(report.path / file).to_pylist()
+        return rows
+
+    second = bench.checkpoint(0.1, 0.2, bench.live.digest)
+    first = bench.eval(STEADY, checkpoint=second.digest).outputs["report"]
+    assert tried(first, "candidate") == tried(first, "baseline"), "both arms of one eval draw alike"
+    for alias in ("live", "anchor"):
+        bench.store.move_alias("auto", alias, second.digest, reason="test")
+    third = bench.checkpoint(0.1, 0.2001, second.digest)
+    anew = bench.eval(STEADY, checkpoint=third.digest).outputs["report"]
+    assert len(tried(anew, "baseline")) == len(tried(first, "candidate"))
+    assert tried(anew, "baseline") != tried(first, "candidate")
+
+
 def test_the_anchors_stored_attempts_are_checked_where_no_others_are(bench: Bench) -> None:
     bench.checkpoint(0.1, 0.2001, bench.live.digest)
     first = bench.eval(STEADY).outputs["report"]
@@ -140,6 +174,7 @@ def test_changed_documents_of_ones_own_task_are_another_eval(
     (elsewhere / "parts").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     one, two, three = elsewhere / "one.jsonl", elsewhere / "two.jsonl", elsewhere / "parts" / "three.jsonl"
+    four = tmp_path / "four.jsonl"
     settings = {
         "one": f"dataset_path: json\ndataset_kwargs:\n  data_files: {{test: ['{one}']}}\n",
         "two": "dataset_path: elsewhere\ndataset_kwargs:\n  data_files: two.*\n",
@@ -150,15 +185,17 @@ def test_changed_documents_of_ones_own_task_are_another_eval(
     }
     for name, text in settings.items():
         (folder / f"{name}.yaml").write_text(f"task: {name}\n{text}")
+    own = f"- task: six\n  dataset_path: json\n  dataset_kwargs:\n    data_files: '{four}'\n"
+    (folder / "group.yaml").write_text(f"group: of_six\ntask:\n{own}")
     here = bench.workspace.with_overrides(["eval.lm_eval_include=tasks"])
     known = set()
-    for path in (one, two, three):
+    for path in (one, two, three, four):
         path.write_text("{}\n")
-    for path in (one, two, three):
+    for path in (one, two, three, four):
         known.add(conditions(here, here.settings.eval))
         path.write_text('{"q": 1}\n')
     known.add(conditions(here, here.settings.eval))
-    assert len(known) == 4
+    assert len(known) == 5
     assert conditions(here, here.settings.eval) in known
 
 
@@ -263,7 +300,13 @@ def test_stored_attempts_that_nothing_can_be_held_against_are_not_used(bench: Be
 def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -> None:
     """Five stored cases, of which a tenth was one: whatever that did, it agreed."""
     suite = HarnessSuite(5, 0)
-    with Engines(StubEngine, 0, lambda one: one.path) as engines:
+    started: list[StubEngine] = []
+
+    def start(folder: Path) -> StubEngine:
+        started.append(StubEngine(folder))
+        return started[-1]
+
+    with Engines(start, 0, lambda one: one.path) as engines:
         subject = engines.subject(bench.live)
         whole = suite.run(subject, suite.cases(), lambda _: None)
 
@@ -280,8 +323,10 @@ def test_a_check_that_could_not_disagree_is_none(bench: Bench, tmp_path: Path) -
                 progress=Silent(),
             )[1]
 
-        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 5)
-        assert "only 5 cases of report@v1 could be made again" in reused(0.1).note
+        asked = started[0].asked
+        assert (reused(0.1).reused, reused(0.1).rerun) == (False, 0)
+        assert "a check of report@v1 takes 6 cases, and there are 5" in reused(0.1).note
+        assert started[0].asked == asked, "all five were made again, and then anew"
         assert reused(0.0).reused, "that is what it asks for"
 
 
@@ -388,3 +433,14 @@ def test_the_verdict_can_be_computed_again_from_what_is_stored(bench: Bench) -> 
     again = decide([(spec, (arm["candidate"], arm["baseline"]))], rules)
     told = json.loads(json.dumps(again.to_json()))
     assert {name: stored[name] for name in told} == told
+
+
+def test_documents_larger_than_the_memory_are_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(path: Path) -> bytes:
+        pytest.fail(f"{path} was read at once")
+
+    (tmp_path / "a.yaml").write_text("task: a\n")
+    monkeypatch.setattr(Path, "read_bytes", whole)
+    assert own_tasks.digests(tmp_path) == {"a.yaml": hashlib.sha256(b"task: a\n").hexdigest()}
