@@ -58,16 +58,20 @@ def test_two_processes_of_torchrun_train_what_one_does_and_one_of_them_publishes
     )
 
 
+def said_of_two(world: TrainWorld, fault: str) -> str:
+    """The error of a run of two processes of which one is killed at a fault."""
+    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env={"RTRL_FAULT": fault})
+    assert dead.returncode == 13, dead.stderr
+    error = json.loads(dead.stdout)["error"]
+    assert "goes on" in error["hint"]
+    return str(error["message"])
+
+
 def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: TrainWorld) -> None:
     world.experience(world.episodes(24))
     undisturbed = world.train()
     # not --force's folder of scratch: the same fingerprint as with one process
-    fault = {"RTRL_FAULT": "train.rank1.step.before:3"}
-    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env=fault)
-    assert dead.returncode == 13, dead.stderr
-    error = json.loads(dead.stdout)["error"]
-    assert "rank 1 ended with -9" in error["message"]
-    assert "goes on" in error["hint"]
+    assert "rank 1 ended with -9" in said_of_two(world, "train.rank1.step.before:3")
     resumed = world.train(force=True)
     log = (world.store.dir / "logs" / f"{resumed.run_id}.jsonl").read_text()
     assert '"train.resumed"' in log
@@ -78,12 +82,7 @@ def test_a_dead_process_ends_the_run_by_name_and_one_process_goes_on(world: Trai
 def test_a_process_that_dies_before_it_has_joined_is_named_as_well(world: TrainWorld) -> None:
     """Rank 0 waited for it where it heard nothing, and ended with SIGKILL and without a word."""
     world.experience(world.episodes(8))
-    fault = {"RTRL_FAULT": "train.rank1.join.before"}
-    dead = processes.rtrl(*arguments(world, "--set", "train.processes=2"), env=fault)
-    assert dead.returncode == 13, dead.stderr
-    error = json.loads(dead.stdout)["error"]
-    assert "rank 1 ended with -9: it said nothing" in error["message"]
-    assert "goes on" in error["hint"]
+    assert "rank 1 ended with -9: it said nothing" in said_of_two(world, "train.rank1.join.before")
 
 
 def test_the_others_do_not_wait_for_a_run_where_one_is_only_explained(world: TrainWorld) -> None:
