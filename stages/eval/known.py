@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
-from stages.eval.own_tasks import digests
+from stages.eval.own_tasks import digests, file_digest
 from stages.identity import code_version
 from stages.registry.canonical import digest
 from stages.stage import Artifact
@@ -85,7 +85,7 @@ def own_files(workspace: Workspace, config: EvalConfig) -> dict[str, Any]:
     return {
         "tasks": digests(include) if include else {},
         "repositories": _tips(workspace.root, config),
-        "probes": _digest(workspace.root / config.probes) if config.probes else "",
+        "probes": _digest_of_probes(workspace.root / config.probes) if config.probes else "",
     }
 
 
@@ -161,10 +161,8 @@ def stands_in(row: Mapping[str, Any], checkpoint: str) -> bool:
     return bool(row["checkpoint"] == checkpoint and row["role"] != "candidate")
 
 
-def _digest(file: Path) -> str:
-    import hashlib
-
+def _digest_of_probes(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return file_digest(file)
     except OSError as error:
         raise InputMissingError(f"eval.probes: {file}: {error.strerror}") from error

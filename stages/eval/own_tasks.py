@@ -36,11 +36,11 @@ def digests(folder: Path) -> dict[str, str]:
         if not file.is_relative_to(folder)
     }
     every = own | {name: Path(name) for name in named}
-    return {name: _digest(path) for name, path in sorted(every.items())}
+    return {name: file_digest(path) for name, path in sorted(every.items())}
 
 
-def _digest(path: Path) -> str:
-    """Piece by piece: documents may be larger than the memory."""
+def file_digest(path: Path) -> str:
+    """`sha256` of a file, piece by piece: documents may be larger than the memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -15,7 +15,7 @@ from cursorbench.redaction import Kind, by_kind
 from stages import schemas
 from stages.errors import UsageError
 from stages.forget.since import times_of
-from stages.report.chosen import distill, in_order, not_here, reward_of
+from stages.report.chosen import distill_commands, in_order, not_here, reward_of
 from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
 from stages.report.figures import Figure, Reading, headline
@@ -223,7 +223,7 @@ def _of_other_specs(store: Store, experiences: Sequence[Artifact]) -> list[str]:
         ", ..." if len(experiences) > _NAMED else ""
     )
     found = [store.artifact(digest) for one in experiences for digest in one.meta["interactions"]]
-    again = distill([one for one in found if one is not None])
+    again = distill_commands([one for one in found if one is not None])
     return [f"rewards of {named}: by another reward spec, whose horizons may be others, too: {again}"]
 
 

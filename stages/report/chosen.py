@@ -108,9 +108,10 @@ def not_here(store: Store, chosen: Sequence[Artifact], table: pa.Table, gone: Go
         for part in tables.parts(one.path):
             read = tables.read(part / schemas.EPISODES_FILE, schemas.EPISODES, _COLLECTED)
             untold.append(keys(_readable(read, one, gone), "id", "first_at"))
+    again = distill_commands(waiting)
     rows = (
         ("of other collects", told[1:], told[:1], "of logs that are not in this one: rtrl report --all"),
-        ("not distilled yet", untold, told, f"collected: {distill(waiting)}, then rtrl report --all"),
+        ("not distilled yet", untold, told, f"collected: {again}, then rtrl report --all"),
     )
     return apart + [
         Left("not in this report", name, missing, None, about)
@@ -140,7 +141,7 @@ def _of_the_other_kind(store: Store, chosen: Sequence[Artifact]) -> list[Left]:
     return [Left("experiences not in this report", name, count, None, about)]
 
 
-def distill(interactions: Sequence[Artifact]) -> str:
+def distill_commands(interactions: Sequence[Artifact]) -> str:
     """The commands that distil these; of many the first ones."""
     named = [f"rtrl distill --input {one.ref}" for one in interactions[:_NAMED]]
     return ", ".join([*named, "..."] if len(interactions) > _NAMED else named)
