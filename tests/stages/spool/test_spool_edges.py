@@ -134,7 +134,7 @@ def test_what_was_added_while_the_index_was_written_is_not_forgotten(
             real(self, batch)
             assert ("k1", "e1") in spool._journal.events
             return
-        if done:
+        if batch.events:  # the index is also written once more with nothing new in it
             done.append(len(batch.events))
             known = spool._journal.events.get(("k1", "e1"))
             assert known is not None, "its new place is known until the index has it"
@@ -146,7 +146,7 @@ def test_what_was_added_while_the_index_was_written_is_not_forgotten(
         spool.flush()
         spool.flush()
         spool.close()
-    assert done[1] == 1
+    assert done[1:] == [1]
     assert read(tmp_path) == (["g1"], ["e1"])
 
 
