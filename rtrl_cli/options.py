@@ -66,13 +66,9 @@ FromRun = Annotated[
     str | None,
     typer.Option("--from-run", metavar="RUN", help="Repeat a recorded run into a scratch store."),
 ]
-Ref = Annotated[
-    str,
-    typer.Argument(
-        metavar="REF",
-        help="checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX; also a run or deployment id.",
-    ),
-]
+REFS = "checkpoint@live, KIND@vN, KIND@latest, sha256:PREFIX"
+Ref = Annotated[str, typer.Argument(metavar="REF", help=f"{REFS}.")]
+RefOrId = Annotated[str, typer.Argument(metavar="REF", help=f"{REFS}; also a run or deployment id.")]
 
 
 def settings(overrides: Sequence[str] | None, line: str | None) -> list[str]:

@@ -113,7 +113,7 @@ class Settings(BaseModel):
             UsageError: (exit 2) not TOML, an unknown key, a bad value, or a contradiction.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
         except FileNotFoundError as error:
             raise InputMissingError(
                 f"settings file {path} is missing", hint="`rtrl init` writes one"
@@ -264,14 +264,17 @@ def _explain(error: ValidationError, layers: Sequence[Layer]) -> UsageError:
     """The first thing wrong, with where it was set."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
-    where = "the defaults"
-    for name, layer in layers:
-        if _names(layer, path):
-            where = name
+    what = f"setting {'.'.join(path)} in {_where(layers, path)}" if path else "sections contradict each other"
     message = first["msg"].removeprefix("Value error, ")
-    return UsageError(
-        f"setting {'.'.join(path)} in {where}: {message}", hint="docs/settings.md lists every setting"
-    )
+    return UsageError(f"{what}: {message}", hint="docs/settings.md lists every setting")
+
+
+def _where(layers: Sequence[Layer], path: Sequence[str]) -> str:
+    """The last layer that sets what stands at `path`; where it is missing, what it would be part of."""
+    for length in range(len(path), 0, -1):
+        if found := [name for name, layer in layers if _names(layer, path[:length])]:
+            return found[-1]
+    return "the defaults"
 
 
 def _names(layer: Mapping[str, Any], path: Sequence[str]) -> bool:

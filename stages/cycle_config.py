@@ -14,6 +14,7 @@ from stages import addresses
 
 STAGES = ("collect", "distill", "train", "eval", "deploy")
 
+LONGEST_S = 366 * 86400.0  # timers of the system take no more than some hundred years
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -21,7 +22,7 @@ def seconds(text: str) -> float:
     """Seconds of "5h", "90m", "1h30m", "45s" or a bare number of seconds.
 
     Raises:
-        ValueError: not a duration, or not above zero.
+        ValueError: not a duration, not above zero, or longer than a year.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
@@ -30,6 +31,8 @@ def seconds(text: str) -> float:
     total = hours * 3600 + minutes * 60 + rest
     if total <= 0:
         raise ValueError(f"{text!r} is no time at all")
+    if total > LONGEST_S:
+        raise ValueError(f"{text!r} is longer than a year")
     return total
 
 
@@ -47,7 +50,7 @@ class CycleConfig(BaseModel):
         "", description="URL told of start (URL/start), success (URL) and any other end (URL/EXIT)"
     )
     ping_timeout_s: float = Field(
-        5.0, gt=0, description="how long one ping may take; a failed ping is a warning"
+        5.0, gt=0, le=86400, description="how long one ping may take; a failed ping is a warning"
     )
 
     @field_validator("deadline")

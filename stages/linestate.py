@@ -41,7 +41,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class LineState(msgspec.Struct, kw_only=True):
-    """`state.json`. `baselines` is keyed by reward-spec digest, then stratum; "*" is the whole line.
+    """`state.json`. `baselines` is keyed by the reward (`rewarded.py`), then stratum; "*" is the whole line.
 
     `line` is whose windows are in `stabiliser` and `monitors`; "" before the first, and in old ones.
     """

@@ -16,8 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cursorbench.errors import SandboxError
 from cursorbench.sandbox import open_backend
+from stages.errors import DependencyDownError, classified
 
 NEEDED = ("torch", "transformers", "vllm", "lm_eval", "pyarrow", "safetensors", "sqlmodel", "uvicorn")
 BREAKS_VLLM = ("torchvision", "torchaudio", "torchcodec")
@@ -62,9 +62,10 @@ def check_machine(folder: Path) -> list[Check]:
 def _sandbox() -> Check:
     """Whether model-written commands can run here, and how they are held: `rtrl bench` needs it."""
     try:
-        backend = open_backend()
-        held = backend.describe()
-    except SandboxError as error:
+        with classified():
+            backend = open_backend()
+            held = backend.describe()
+    except DependencyDownError as error:
         return Check("sandbox", False, error.message, error.hint, "warning")
     return Check("sandbox", True, f"{backend.name}, trees: {held['trees']}, limits: {held['limits']}")
 

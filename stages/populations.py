@@ -20,7 +20,10 @@ from stages.population_config import labels_of
 if TYPE_CHECKING:
     from stages.config import Settings
     from stages.registry.store import Store
+    from stages.stage import Artifact
     from stages.workspace import Workspace
+
+FIRST = "`rtrl init --model FOLDER` makes the first one"  # of a line's checkpoints
 
 
 @dataclass(frozen=True)
@@ -129,3 +132,16 @@ def require_line(store: Store, settings: Settings) -> None:
     if there and line not in {*there, *settings.populations}:
         known = ", ".join(sorted({*there, *settings.populations}))
         raise InputMissingError(f"nothing was ever deployed on line {line!r}", hint=f"lines here: {known}")
+
+
+def require_live(store: Store, settings: Settings) -> Artifact:
+    """The live checkpoint of the line worked on.
+
+    Raises InputMissingError (5): there is none, as in a workspace for session logs; or as `require_line`.
+    """
+    line = settings.workspace.line
+    live = store.alias(line, "live")
+    if live is None:
+        require_line(store, settings)
+        raise InputMissingError(f"line {line!r} has no live checkpoint", hint=FIRST)
+    return live

@@ -10,6 +10,7 @@ padded or truncated.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from stages.records import Payload, RoutedExperts, Sampling, Span
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
 
+_ENDS = 8  # chains of an episode that may be gone on with
 _GREEDY_BELOW = 1e-5  # the temperature under which vLLM takes the likeliest token (its _SAMPLING_EPS)
 
 
@@ -140,6 +142,45 @@ def chains(rows: Rows[Mapping[str, Any]]) -> list[list[int]]:
         chain.append(n)
         tails[row["id"]] = chain
     return found
+
+
+class Ends:
+    """How the latest chains of one episode end, to know of a prompt that is stored in full from which it goes
+    on. The spool stores it so where its base is in another segment, or too many links deep.
+
+    Hashes of all tokens so far, and no tokens: thousands of episodes are open at once.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[int, hashlib.blake2b]] = {}  # by the last generation: tokens, their hash
+
+    def base(self, row: Mapping[str, Any], payload: Payload) -> tuple[str, int]:
+        """The row's prompt_base and prompt_prefix; where it has none, the generation that its prompt has all
+        tokens of in front ("" for none), and how many these are.
+
+        To be asked about each generation that is exact, in capture order. `row` needs what `chains` does.
+        """
+        base, prefix, new = row["prompt_base"], row["prompt_prefix"], payload.prompt
+        if not prefix:
+            base = self._in_front_of(new)
+            prefix = self._ends[base][0] if base else 0
+            new = new[4 * prefix :]
+        tokens, seen = self._ends.get(base, (0, hashlib.blake2b()))
+        if tokens == prefix:  # else it takes a part of its base, which has no hash
+            self._ends.pop(base, None)
+            seen.update(new)
+            seen.update(payload.output)
+            self._ends[row["id"]] = row["prompt_tokens"] + row["output_tokens"], seen
+            if len(self._ends) > _ENDS:
+                del self._ends[next(iter(self._ends))]
+        return base, prefix
+
+    def _in_front_of(self, prompt: bytes) -> str:
+        for name, (tokens, seen) in sorted(self._ends.items(), key=lambda end: -end[1][0]):
+            front = prompt[: 4 * tokens]
+            if len(front) == 4 * tokens and hashlib.blake2b(front).digest() == seen.digest():
+                return name
+        return ""
 
 
 def full_prompts(records: Mapping[str, Record]) -> dict[str, Int32]:

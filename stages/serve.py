@@ -33,12 +33,14 @@ from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
 from stages.interrupts import endings
+from stages.populations import FIRST
 from stages.registry.store import Store
 from stages.serving.addresses import Addresses, clean_up_after_killed
 from stages.serving.ahead import StagedAhead
 from stages.serving.announce import Announcer
 from stages.serving.canary import keep_canary
 from stages.serving.edge import Edge
+from stages.serving.ending import BESIDE_S, ending_s
 from stages.serving.fleet import Fleet
 from stages.serving.notify import Notifier
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, lock_now, moved_to
@@ -51,7 +53,6 @@ from stages.vault import Vault
 from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
-_ENDING_S = 60.0  # beside what settings say: closing files, verifying, warming up
 NOTE_AGAIN_S = 5.0
 DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
 
@@ -100,7 +101,7 @@ def serve(workspace: Workspace, store: Store, *, say: Say, ready: Callable[[Read
     try:
         clean_up_after_killed(workspace.run_dir, say)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            notifier.starting("the engine starts", settings.engine.startup_timeout_s + _ENDING_S)
+            notifier.starting("the engine starts", settings.engine.startup_timeout_s + BESIDE_S)
             host = _Host(workspace, store, notifier, say)
             status = runner.run(host.run(ready))
     finally:
@@ -130,7 +131,7 @@ class _Host:
             say(f"what was interrupted is not on record yet: {error.message}")
         live = moved_to(store, workspace.run_dir, line) or live_checkpoint(store, line)
         if live is None:
-            raise InputMissingError(f"line {line} has no live checkpoint", hint="`rtrl init` makes one")
+            raise InputMissingError(f"line {line} has no live checkpoint", hint=FIRST)
         self.announcer = Announcer(notifier)
         changes = self._engine_started, self.announcer.updating
         self.fleet = Fleet.of(workspace, store, line, live, say, *changes)
@@ -234,8 +235,7 @@ class _Host:
     async def _drain(self, gateway: Gateway) -> int:
         """Accepted requests finish, while the listeners go on refusing new ones. How many were cut short."""
         limit = self.config.shutdown_timeout_s
-        ending = 2 * limit + self.workspace.settings.engine.stop_timeout_s + _ENDING_S
-        self.announcer.draining(gateway.admission.accepted, limit, ending)
+        self.announcer.draining(gateway.admission.accepted, limit, ending_s(self.workspace.settings))
         cut = await gateway.drain(limit)
         self.announcer.drained(cut)
         if cut:

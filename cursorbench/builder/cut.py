@@ -1,22 +1,25 @@
 """A repository as it was at a commit, without anything of what came after: no object, no name, no trace.
 
 `cut` makes the bundle of a task and looks at what comes out of it: every object of its work tree is walked
-(`assert_cut`). Should a blob of the kept change stand in the older history, because it was made, reverted and
-made again, the bundle ends at the base commit alone. Not for: the installed environment, which has a check
-of its own (`installed.py`).
+(`assert_cut`). Should a blob of the kept change stand in the older history, or half of the lines that it
+adds, because it was made, reverted and made again, the bundle ends at the base commit alone. Not for: the
+installed environment, which has a check of its own (`installed.py`).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cursorbench.errors import IntegrityError
+from cursorbench.graders import patch
+from cursorbench.history.changes import recognisable
 from cursorbench.tasks import bundle
 
 DEPTH = 50  # commits of history that a task's repository keeps
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
 _KNOWN = frozenset({"HEAD", "config", "index", "shallow", "objects", "refs", "info"})
 _FILES = frozenset({f"refs/heads/{bundle.BRANCH}", "info/exclude", "objects/info/packs"})
 
@@ -44,13 +47,22 @@ class FutureLeftError(IntegrityError):
     kind = "future_left"
 
 
-def cut(source: Path, base: str, out: Path, forbidden: Collection[str], depth: int = DEPTH) -> Cut:
+def cut(
+    source: Path,
+    base: str,
+    out: Path,
+    forbidden: Collection[str],
+    depth: int = DEPTH,
+    *,
+    added: Mapping[str, Iterable[str]] | None = None,
+) -> Cut:
     """Write the bundle of a task to `out`, and check out and walk what is in it.
 
     Args:
         source: any git repository that has `base`; only read.
         forbidden: objects that must not be in it: the kept commit, its blobs.
         depth: commits of history to try with first; 0 for all.
+        added: the lines that the kept change adds, by file.
 
     Raises:
         FutureLeftError: (exit 12) one of them is in the base's own tree, or anything else is left.
@@ -64,11 +76,28 @@ def cut(source: Path, base: str, out: Path, forbidden: Collection[str], depth: i
             folder = Path(scratch, "tree")
             bundle.checkout(out, folder, tree=tree)
             try:
-                return Cut(tree, deep, *assert_cut(folder, tree, forbidden))
+                found = Cut(tree, deep, *assert_cut(folder, tree, forbidden))
             except FutureLeftError:
                 if deep == 1:
                     raise
+            else:
+                if deep == 1 or not made_before(folder, added or {}):
+                    return found
     raise AssertionError("no depth was tried")
+
+
+def made_before(folder: Path, added: Mapping[str, Iterable[str]]) -> bool:
+    """Whether the history of a work tree took out half of these lines again, or more: it tells them.
+
+    Of lines that can be recognised, and of the same files.
+    """
+    telling = {line for lines in added.values() for line in recognisable("\n".join(lines))}
+    if not telling:
+        return False
+    named = [f":(top,literal){path}" for path in added]
+    log = bundle.git(folder, "log", "-p", "--full-history", "--format=", *_PLAIN, "HEAD", "--", *named)
+    gone = {line.strip() for one in patch.files(log) for line in one.deleted}
+    return 2 * len(telling & gone) >= len(telling)
 
 
 def assert_cut(folder: Path, tree: str, forbidden: Collection[str]) -> tuple[int, int]:

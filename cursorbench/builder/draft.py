@@ -39,6 +39,7 @@ class Draft:
 
     Attributes:
         solution: the patch of all but tests; without: by file, the patch of all others.
+        added: lines that the solution adds, by source file.
         forbidden: objects that its repository must not hold.
         lock: the locked requirements; "" for the host's environment.
         command: the test command, its tests filled in.
@@ -51,6 +52,7 @@ class Draft:
     request: Request | None
     project: Project
     solution: str
+    added: Mapping[str, list[str]]
     without: Mapping[str, str]
     test_files: Mapping[str, bytes]
     removed: tuple[str, ...]
@@ -117,7 +119,8 @@ def prepare(
     if not candidate.sources:
         raise Unfit("only_settings", "its source says how tests run, and nothing else")
     instruction = _instruction(candidate, request, issues)
-    found = _without_solution(repository, candidate, instruction)
+    added = _added(repository, candidate)
+    found = _without_solution(added, instruction)
     project = project_at(repository, base)
     if not settings.test_command and not has_pytest(repository, commit, project):
         raise Unfit("no_test_command", "no sign of pytest; name a --test-command")
@@ -130,11 +133,10 @@ def prepare(
         request=request,
         project=project,
         solution=diff(repository, base, commit, _names(candidate.solution)),
+        added=added,
         without=_each_left_out(repository, candidate),
         test_files={file.path: _bytes(repository, file.new) for file in candidate.tests if file.new},
-        removed=tuple(
-            path for file in candidate.tests for path in file.paths if not (file.new and path == file.path)
-        ),
+        removed=_removed(candidate),
         overlay=overlay(repository, base, project),
         forbidden=_forbidden(repository, candidate),
         lock=_lock(settings, candidate, project, locked),
@@ -144,10 +146,22 @@ def prepare(
     )
 
 
-def _without_solution(repository: Repository, candidate: Candidate, instruction: Instruction) -> leaks.Leak:
-    """What of the solution the instruction tells. Raises Unfit when that is too much."""
+def _removed(candidate: Candidate) -> tuple[str, ...]:
+    """Test files that are not to be there any more, under the names that they had."""
+    return tuple(
+        path for file in candidate.tests for path in file.paths if not (file.new and path == file.path)
+    )
+
+
+def _added(repository: Repository, candidate: Candidate) -> dict[str, list[str]]:
+    """The lines that a candidate adds to source, by file."""
     source = diff(repository, candidate.base, candidate.commit, _names(candidate.sources))
-    found = leaks.leak(instruction.text, {one.path: one.added for one in patches.files(source)})
+    return {one.path: one.added for one in patches.files(source)}
+
+
+def _without_solution(added: Mapping[str, list[str]], instruction: Instruction) -> leaks.Leak:
+    """What of the solution the instruction tells. Raises Unfit when that is too much."""
+    found = leaks.leak(instruction.text, added)
     if found.kind:
         raise Unfit(
             "prompt_has_solution", f"{found.kind}: {found.lines} of {found.of} lines, run of {found.run}"

@@ -6,7 +6,6 @@ doing nothing and on the kept change. Not for: many candidates (`build.py`).
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from cursorbench.builder.installed import assert_absent, imported_from
 from cursorbench.builder.project import Project
 from cursorbench.builder.runs import Bench
 from cursorbench.builder.settings import Settings
+from cursorbench.builder.state import write_json
 from cursorbench.builder.unfit import Unfit
 from cursorbench.builder.validate import Stable, Validation, validate
 from cursorbench.errors import InputMissingError, UsageError
@@ -63,7 +63,8 @@ class Judge:
         bundle = self.drafts / f"{draft.name}.bundle"
         try:
             try:
-                made = cut(self.settings.repo, draft.candidate.base, bundle, draft.forbidden)
+                base = draft.candidate.base
+                made = cut(self.settings.repo, base, bundle, draft.forbidden, added=draft.added)
             except FutureLeftError as error:
                 raise Unfit("future_left", error.message) from error
             except InputMissingError as error:
@@ -81,9 +82,7 @@ class Judge:
             draft.facts["environment"] = checked
             final, found = self._graded(draft, environment, bundle, found, made.tree)
             draft.facts["validation"] = _told(found, time.monotonic() - began)
-            folders.put(
-                final.folder / "provenance.json", json.dumps(draft.facts, indent=1, ensure_ascii=False) + "\n"
-            )
+            write_json(final.folder / "provenance.json", draft.facts)
             target = self.place(draft.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             final.folder.rename(target)

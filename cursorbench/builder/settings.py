@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from cursorbench.builder.candidates import Bounds
 from cursorbench.builder.lock import AUTO, words
-from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.errors import DependencyDownError, InputMissingError, UsageError
 from cursorbench.graders.running import REPORT
 
 TESTS = "{tests}"
-RULES = 4  # raised when a rule changes that verdicts hang on
+RULES = 5  # raised when a rule changes that verdicts hang on
 PYTEST = ("python", "-m", "pytest", "--continue-on-collection-errors", "-q", f"--junitxml={REPORT}", TESTS)
 _DURATION = re.compile(r"(\d+)\s*(d|w|m|y)")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
@@ -75,13 +76,14 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
 
     def checked(self) -> Settings:
-        """The same.
+        """The same, of a folder in a work tree that work tree.
 
         Raises:
             UsageError: (exit 2) a value that cannot be, or two that contradict each other.
             InputMissingError: (exit 5) a lock that is not there.
         """
         words(self.install)
+        _require_told(self)
         if self.test_command and REPORT not in self.test_command:
             raise UsageError(
                 "--test-command has no {report}: no report would be written",
@@ -101,7 +103,7 @@ class Settings:
             raise UsageError(f"--heldout is a share from 0 to 1, not {self.heldout}")
         if self.untraced and not self.sessions:
             raise UsageError("--untraced says nothing without --sessions")
-        return self
+        return replace(self, repo=_work_tree(self.repo))
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -150,16 +152,40 @@ def filled(command: tuple[str, ...], tests: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _require_told(settings: Settings) -> None:
+    """Raise UsageError for words that cannot be read: each candidate would be rejected for them."""
+    if not re.fullmatch(r"\d+\.\d+", settings.python):
+        raise UsageError(f"--python: {settings.python!r} is no version", hint="like 3.11")
+    try:
+        shlex.split(settings.test_command)
+    except ValueError as error:
+        raise UsageError(f"--test-command cannot be read: {error}", hint="quote it as for a shell") from error
+
+
+def _work_tree(repo: Path) -> Path:
+    """The root of the work tree that a folder is in; the folder itself where it is no such folder."""
+    up = _asked(repo, "rev-parse", "--show-cdup")
+    return Path(os.path.normpath(repo.resolve() / up)) if up else repo
+
+
+def _asked(repo: Path, *arguments: str) -> str:
+    """What git says of a repository, "" where it says nothing; who reads the repository says why.
+
+    Raises:
+        DependencyDownError: (exit 13) there is no git.
+    """
+    command = ["git", "-C", str(repo), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError as error:
+        raise DependencyDownError("git is not installed", hint="install git 2.30 or newer") from error
+
+
 def _origin(repo: Path) -> str:
     """OWNER/REPO of the remote `origin`, as hosts write it."""
-    done = subprocess.run(
-        ["git", "-C", str(repo), "config", "--get", "remote.origin.url"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.search(r"[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?/?$", done.stdout.strip())
-    remote = "://" in done.stdout or "@" in done.stdout
+    url = _asked(repo, "config", "--get", "remote.origin.url")
+    found = re.search(r"[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?/?$", url)
+    remote = "://" in url or "@" in url
     return f"{found[1]}/{found[2]}" if found and remote else ""
 
 

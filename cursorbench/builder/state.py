@@ -92,7 +92,7 @@ class State:
         with (self.folder / "lock").open("a") as stream:
             _lock(stream, f"another process builds {self.folder.parent}")
             shutil.rmtree(self.drafts, ignore_errors=True)
-            self.drafts.mkdir()
+            self.drafts.mkdir(exist_ok=True)  # a git of the killed build may still write there
             for half in self.verdicts.glob("*.tmp"):
                 half.unlink()
             yield
@@ -155,7 +155,7 @@ def load() -> float:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON, whole or not at all. What is no UTF-8 of a name, as git has them, becomes `?`."""
     half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    half.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    half.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8", "replace")
     half.replace(path)

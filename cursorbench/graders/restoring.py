@@ -218,7 +218,7 @@ def _free(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:
     A folder of the base stays: its files are put back one by one.
     """
     _clear_above(sandbox, root, paths)
-    _each(sandbox, 'rm -rf "$f"', [path for path in paths if not (root / path).is_dir()])
+    _all(sandbox, 'rm -rf "$@"', [path for path in paths if not (root / path).is_dir()])
 
 
 def _clear_above(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:
@@ -229,9 +229,15 @@ def _clear_above(sandbox: Sandbox, root: Path, paths: Sequence[str]) -> None:
 
 
 def _each(sandbox: Sandbox, script: str, paths: Sequence[str]) -> str:
-    """Run a line of shell for each path, as "$f" and never as an option; many in one command.
+    """Run a line of shell for each path, as "$f"; not one that starts a program whatever the path is."""
+    return _all(sandbox, f"for f; do {script} || exit 1; done", paths)
 
-    A model chooses how many paths there are: a command for each of 50,000 would take longer than a trial may.
+
+def _all(sandbox: Sandbox, script: str, paths: Sequence[str]) -> str:
+    """Run a line of shell with paths as "$@", never as options; many in one command.
+
+    A model chooses how many paths there are: a command, or a program, for each of 50,000 would take longer
+    than a trial may.
     """
     said: list[str] = []
     some: list[str] = []
@@ -239,7 +245,7 @@ def _each(sandbox: Sandbox, script: str, paths: Sequence[str]) -> str:
     for path in [*paths, ""]:
         left -= len(path.encode("utf-8", "surrogateescape")) + 3
         if some and (not path or left < 0):
-            said.append(_do(sandbox, "sh", "-c", f"for f; do {script} || exit 1; done", "sh", *some))
+            said.append(_do(sandbox, "sh", "-c", script, "sh", *some))
             some, left = [], _WORDS
         some.append(f"./{path}")
     return "".join(said)

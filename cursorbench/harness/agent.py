@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -60,8 +62,14 @@ class AgentConfig:
         return f"sha256:{total.hexdigest()}"
 
 
-def begin(config: AgentConfig, place: Workplace, request: str, semantic: Semantic | None = None) -> AgentLoop:
-    """An episode that is ready to be driven."""
+def begin(
+    config: AgentConfig,
+    place: Workplace,
+    request: str,
+    semantic: Semantic | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> AgentLoop:
+    """An episode that is ready to be driven; `clock` as of `AgentLoop`."""
     tools = task_tools(config.tools, commands=place.runs_commands, semantic=semantic)
     return AgentLoop(
         Toolbox(place, tools),
@@ -71,6 +79,7 @@ def begin(config: AgentConfig, place: Workplace, request: str, semantic: Semanti
         summary=config.summary,
         max_tokens=config.max_tokens,
         temperature=config.temperature,
+        clock=clock,
     )
 
 

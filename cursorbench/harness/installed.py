@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.sandbox.cover import packages
 
 PACKAGES = "/run/rtrl-agent"  # inside: the virtual environment as it is on the host
 _OWN = ("/usr", "/bin", "/lib")  # what every sandbox has of the host
@@ -26,11 +27,13 @@ class Installed:
         mounts: what to bind, by place inside.
         bin: folder inside with its scripts and `python3`.
         scripts: their names.
+        covered: packages of its interpreter that are not its own, by place inside.
     """
 
     mounts: Mapping[str, Path]
     bin: str
     scripts: frozenset[str]
+    covered: tuple[str, ...] = ()
 
 
 def prepare(venv: Path, folder: Path, inside: str) -> Installed:
@@ -61,7 +64,8 @@ def prepare(venv: Path, folder: Path, inside: str) -> Installed:
         target = folder / "bin" / name
         target.write_bytes(shebang + body)
         target.chmod(0o755)
-    return Installed(mounts, f"{inside}/bin", frozenset(scripts))
+    covered = tuple(f"{prefix}/{path}" for path in packages(Path(prefix)))
+    return Installed(mounts, f"{inside}/bin", frozenset(scripts), covered)
 
 
 def _home(venv: Path) -> PurePosixPath:

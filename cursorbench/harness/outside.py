@@ -63,9 +63,15 @@ class Agent:
     python: str = "python3"
 
     def bind(self, environment: Environment) -> Environment:
-        """The environment with the program in it."""
-        more = self.installed.mounts if self.installed else {}
-        return replace(environment, mounts={**environment.mounts, **more})
+        """The environment with the program in it.
+
+        Where the environment covers nothing, what the machine has installed is the task's own.
+        """
+        if not self.installed:
+            return environment
+        mounts = {**environment.mounts, **self.installed.mounts}
+        more = self.installed.covered if environment.covered else ()
+        return replace(environment, mounts=mounts, covered=(*environment.covered, *more))
 
 
 @dataclass(frozen=True)

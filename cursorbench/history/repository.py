@@ -1,7 +1,7 @@
 """A git repository, only read: objects through one open `git cat-file --batch`, the rest by plumbing.
 
-Nothing is fetched and nothing written; replaced objects, hooks and a repository's settings for output do not
-count. Not for: what the objects mean for a change.
+Nothing is fetched and nothing written; replaced objects, hooks and settings for output, a repository's or the
+user's, and the user's attributes do not count. Not for: what the objects mean for a change.
 """
 
 from __future__ import annotations
@@ -256,7 +256,9 @@ class Repository:
     def _command(self, *arguments: str) -> list[str]:
         settings = (
             *("log.showSignature=false", "log.showRoot=true", "diff.relative=false"),
-            *("core.fsmonitor=false", "color.ui=never"),
+            *("core.fsmonitor=false", "color.ui=never", "diff.context=3", "diff.interHunkContext=0"),
+            *("diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.srcPrefix=a/", "diff.dstPrefix=b/"),
+            *("diff.orderFile=/dev/null", f"core.attributesFile={os.devnull}"),
         )
         options = [part for setting in settings for part in ("-c", setting)]
         return ["git", "--no-replace-objects", "-C", str(self.path), *options, *arguments]
@@ -288,5 +290,6 @@ def _entries(data: bytes, size: int) -> Iterator[Entry]:
 def _environment() -> dict[str, str]:
     """Nothing is fetched and nothing written; no repository but the one named; messages in English."""
     of_hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
-    kept = {name: value for name, value in os.environ.items() if name not in of_hooks}
-    return {**kept, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    kept = {name: value for name, value in os.environ.items() if name not in (*of_hooks, "GIT_DIFF_OPTS")}
+    told = {"GIT_ATTR_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    return {**kept, **told}

@@ -134,6 +134,8 @@ def arguments(
     result += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--bind", f"{disk}/home", "/home/sandbox"]
     for place, inside in enumerate(request["mounts"]):
         result += ["--ro-bind", f"{box.folder}/m{place}", inside]
+    for inside in request["covered"]:
+        result += ["--tmpfs", inside, "--remount-ro", inside]
     result += ["--bind", f"{box.folder}/work", request["workdir"]]
     result += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
     result += ["--info-fd", str(information), "--seccomp", str(filter_fd), "--", request["python"]]

@@ -23,7 +23,9 @@ from typing import Any, Self
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox import changes, patch, probe
 from cursorbench.sandbox.background import BackgroundProcess, line_of, variables_of
+from cursorbench.sandbox.boxes import PYTHON
 from cursorbench.sandbox.channel import LARGEST_REQUEST, Channel, Command
+from cursorbench.sandbox.cover import packages, to_cover
 from cursorbench.sandbox.link import HINT, START_S, KeeperLink, close, supervisor_python
 from cursorbench.sandbox.protocol import Done, Environment, Limits, Process, Sandbox, Snapshot
 
@@ -90,15 +92,17 @@ class Bubblewrap:
     def open(self, environment: Environment, limits: Limits, layers: list[int]) -> BubblewrapSandbox:
         """A sandbox over the environment and frozen layers of this backend, the uppermost first."""
         python, prefix = supervisor_python()
-        mounts = dict(environment.mounts)
+        mounts, covered = dict(environment.mounts), to_cover(environment, system=True)
         if prefix:
-            mounts["/run/sandbox/python"] = Path(prefix)
+            mounts[PYTHON] = Path(prefix)
+            covered += [f"{PYTHON}/{path}" for path in packages(Path(prefix))]
         request = {
             "op": "start",
             "bwrap": self._bwrap,
             "python": python,
             "root": _real(environment.root),
             "mounts": {inside: _real(path) for inside, path in mounts.items()},
+            "covered": covered,
             "workdir": environment.workdir,
             "layers": layers,
             "overlay": self._overlay,

@@ -15,6 +15,7 @@ from typing import Any
 
 from cursorbench.sandbox import seccomp
 from cursorbench.sandbox.boxes import FIRST_UID
+from cursorbench.sandbox.cover import to_cover
 from cursorbench.sandbox.protocol import Environment, Limits
 
 LABEL = "rtrl-sandbox"
@@ -55,6 +56,7 @@ def options(environment: Environment, limits: Limits, user: str) -> dict[str, An
     own = f"rw,exec,nosuid,nodev,uid={uid},gid={gid}"
     part = limits.disk // 4
     tmpfs = dict.fromkeys(hidden(environment), "rw,nosuid,nodev,size=1m,mode=755")
+    tmpfs |= dict.fromkeys(to_cover(environment, system=False), "ro,nosuid,nodev,noexec,size=1m")
     tmpfs |= {
         environment.workdir: f"{own},mode=755,{_size(limits.disk)}",
         "/tmp": f"{own},mode=1777,{_size(part)}",

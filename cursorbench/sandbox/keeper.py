@@ -29,7 +29,7 @@ from cursorbench.sandbox.stage import Store
 from cursorbench.sandbox.watch import INTERVAL_S
 
 PACKET = 1 << 18
-KIND = ("bwrap", "python", "mounts", "workdir", "memory", "processes", "disk", "inodes")
+KIND = ("bwrap", "python", "mounts", "covered", "workdir", "memory", "processes", "disk", "inodes")
 
 
 @dataclass

@@ -150,6 +150,9 @@ def run(start: Callable[[Environment, Limits], Sandbox], python: str) -> None:
         )
 
 
+_NOWHERE = (OSError, RuntimeError)  # the second: neither $HOME nor the system names a home
+
+
 def cache() -> Path:
     """The file that remembers that the battery was passed, in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -169,13 +172,13 @@ def remembered(key: str) -> bool:
     """Whether the battery was passed in this state."""
     try:
         return bool(json.loads(cache().read_text("utf-8"))["passed"] == key)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (*_NOWHERE, ValueError, KeyError, TypeError):
         return False
 
 
 def remember(key: str) -> None:
     """Note that it was; where that cannot be written, the next process runs it again."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(*_NOWHERE):
         path = cache()
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}")

@@ -53,6 +53,7 @@ class Environment:
         variables: the whole environment of commands, besides HOME, PATH, TMPDIR and LANG.
         image: for container backends, the image in place of the host's /usr.
         workdir: where `root` stands inside.
+        covered: folders inside that stand empty, whatever `mounts` or the host's /usr have there.
     """
 
     root: Path
@@ -60,6 +61,7 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     workdir: str = "/work"
+    covered: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

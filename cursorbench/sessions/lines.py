@@ -21,11 +21,18 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
-_DIFF_LIMIT = 4_000  # beyond so many differing lines a diff costs minutes; the difference is one hunk then
-_HUNK_HEADER = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", re.MULTILINE)
+_DIFF_LIMIT = 4_000  # beyond so many differing lines a diff costs minutes; the difference is one hunk then,
+_DIFF_STEPS = 5_000_000  # and where lines that are alike take so many pairs to be looked at: half a second
+_N = r"\d{1,9}"  # no file has more lines, and Python reads no number of thousands of digits
+_HUNK_HEADER = re.compile(rf"^@@ -{_N}(?:,({_N}))? \+{_N}(?:,({_N}))? @@", re.MULTILINE)
+
+Block = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -72,10 +79,23 @@ class Kept:
 def persistence(before: str, after: str, now: str) -> Kept:
     """What of the change `before` -> `after` is still there in `now`. All three are whole file texts."""
     was, new, is_ = (_significant(lines) for lines in _different(before, after, now))
-    if was == new:
-        return _by_hunk(_lines(before), _lines(after), _lines(now))
-    added, found = _more(new, was, is_)
-    deleted, back = _more(was, new, is_)
+    return _by_hunk(before, after, _lines(now)) if was == new else _by_line(was, new, is_)
+
+
+def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
+    """The sum of the `persistence` of each (before, after) of one file; `now` is read once for all."""
+    if len(changes) == 1:
+        return persistence(*changes[0], now)
+    total, is_, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    for before, after in changes:
+        was, new = _significant(before.splitlines()), _significant(after.splitlines())
+        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, is_)
+    return total
+
+
+def _by_line(was: Mapping[str, int], new: Mapping[str, int], now: Mapping[str, int]) -> Kept:
+    added, found = _more(new, was, now)
+    deleted, back = _more(was, new, now)
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
@@ -184,37 +204,92 @@ def _lines(text: str) -> list[str]:
     return [line for line in (raw.rstrip() for raw in text.splitlines()) if line]
 
 
-def _by_hunk(before: list[str], after: list[str], now: list[str]) -> Kept:
-    hunks = list(_hunks(before, after))
-    if now == before:
+def _by_hunk(before: str, after: str, now: list[str]) -> Kept:
+    old_lines, new_lines = _lines(before), _lines(after)
+    hunks = list(_hunks(old_lines, new_lines))
+    if now == old_lines:
         return Kept(hunks=len(hunks))
-    kept = sum(_hunk_kept(old, new, after, now) for old, new in hunks)
-    return Kept(hunks=len(hunks), hunks_kept=kept)
+    texts = _joined(new_lines), _joined(now)
+    kept = {hunk: _hunk_kept(*hunk, *texts) for hunk in set(hunks)}
+    return Kept(hunks=len(hunks), hunks_kept=sum(kept[hunk] for hunk in hunks))
 
 
-def _hunk_kept(old: list[str], new: list[str], after: list[str], now: list[str]) -> bool:
+def _hunk_kept(old: Block, new: Block, after: str, now: str) -> bool:
     """The new lines stand in `now` as one block as often as the change left them, the old ones no more."""
     return _occurrences(new, now) >= _occurrences(new, after) and _occurrences(old, now) <= _occurrences(
         old, after
     )
 
 
-def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[Block, Block]]:
     """(removed lines, inserted lines) of every differing block, in order."""
     old, new = _different_lines(before, after)
     if not old and not new:
         return
-    if len(old) + len(new) > _DIFF_LIMIT:
-        yield old, new
-        return
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    changes: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(old), 0, len(new))]
+    if len(old) + len(new) <= _DIFF_LIMIT:
+        with suppress(_TooAlikeError):
+            changes = _Diff(old, new).get_opcodes()
+    for tag, i, j, k, m in changes:
         if tag != "equal":
-            yield old[i:j], new[k:m]
+            yield tuple(old[i:j]), tuple(new[k:m])
 
 
-def _occurrences(block: Sequence[str], lines: Sequence[str]) -> int:
-    """How often `block` stands in `lines` as consecutive lines; 0 for an empty block."""
-    n = len(block)
-    if not n:
+class _TooAlikeError(Exception):
+    """A diff would take too long."""
+
+
+class _Diff(difflib.SequenceMatcher[str]):
+    """A diff in `_DIFF_STEPS` at most; raises _TooAlikeError.
+
+    Each longest match looks at all pairs of equal lines, and there may be as many matches as lines: with
+    lines that are alike, all of it grows with the cube of their number.
+    """
+
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        times = Counter(new)
+        self._pairs = [0, *accumulate(times[line] for line in old)]  # of the lines before each
+        self._left = _DIFF_STEPS
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, *b: Any) -> difflib.Match:
+        """difflib's call."""
+        self._left -= self._pairs[-1 if ahi is None else ahi] - self._pairs[alo]
+        if self._left < 0:
+            raise _TooAlikeError
+        return super().find_longest_match(alo, ahi, *b)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """Each line between two line ends, the end of one the beginning of the next."""
+    return "\n".join(["", *lines, ""])
+
+
+def _occurrences(block: Sequence[str], text: str) -> int:
+    """How often `block` stands in the `_joined` lines, consecutive, overlaps too; 0 for an empty block.
+
+    A file may have a million lines and half of them be the block, so both are read once: where the block
+    stands and goes on to repeat itself, it stands again.
+    """
+    sought = _joined(block)
+    at = text.find(sought) if block else -1
+    if at < 0:
         return 0
-    return sum(list(lines[i : i + n]) == list(block) for i in range(len(lines) - n + 1))
+    again = _joined(block[-_period(block) :])[1:]  # behind a place where it stands, it stands once more
+    found = 0
+    while at >= 0:
+        found += 1
+        goes_on = text.startswith(again, at + len(sought))
+        at = at + len(again) if goes_on else text.find(sought, at + 1)
+    return found
+
+
+def _period(block: Sequence[str]) -> int:
+    """By how many lines it is shifted at least to lie on itself (Knuth, Morris, Pratt 1977)."""
+    border, width = [0] * len(block), 0
+    for n in range(1, len(block)):
+        while width and block[n] != block[width]:
+            width = border[width - 1]
+        width += block[n] == block[width]
+        border[n] = width
+    return len(block) - border[-1]

@@ -89,7 +89,7 @@ def value_of(value: object, depth: int = 0) -> Any:
 
 def _integer(value: object) -> object:
     """64-bit integers are texts in OTLP/JSON."""
-    if isinstance(value, str) and len(value) < 24 and value.lstrip("-").isdecimal():
+    if isinstance(value, str) and len(value) < 24 and value.removeprefix("-").isdecimal():
         return int(value)
     return value
 

@@ -21,7 +21,7 @@ _FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints; the machine's and the user's settings, hooks and filters do not count.
+    """What git prints; the machine's and the user's settings, attributes, hooks and filters do not count.
 
     Raises:
         DependencyDownError: (exit 13) there is no git.
@@ -29,8 +29,14 @@ def git(folder: Path, *arguments: str) -> str:
     """
     known = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     known |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1"}
-    known |= {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"}
+    known |= {
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "LC_ALL": "C",
+    }
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null"]
+    command += ["-c", f"core.attributesFile={os.devnull}"]
     command += ["-c", "core.autocrlf=false", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, env=known, check=False)

@@ -1,7 +1,8 @@
 """Things that are made once and kept in a folder: made whole or not at all, by one process at a time.
 
 What is made lies below a name that says what it was made from, so nothing in it ever changes. A process
-that dies leaves its half in `tmp/`, where the next one removes it. Not for: results of trials.
+that dies leaves its half in `tmp/`, where the next one removes it. What it had started (pip) may go on there
+for a while, so no half is ever made in another's place. Not for: results of trials.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,16 +32,16 @@ def made_once(cache: Path, kind: str, key: str, make: Callable[[Path], None]) ->
     with _locked(cache, f"{kind}-{key}"):
         if final.is_dir():
             return final
-        half = cache / "tmp" / f"{kind}-{key}"
+        name = f"{kind}-{key}"
+        half = cache / "tmp" / f"{name}.{uuid.uuid4().hex[:8]}"
         try:
-            if half.exists():
-                shutil.rmtree(half)  # left by a process that died; we hold its lock
             half.parent.mkdir(parents=True, exist_ok=True)
             final.parent.mkdir(parents=True, exist_ok=True)
             make(half)
             half.rename(final)
         finally:
-            shutil.rmtree(half, ignore_errors=True)
+            for left in (half.parent / name, *half.parent.glob(f"{name}.*")):  # of those that died, too
+                shutil.rmtree(left, ignore_errors=True)
     return final
 
 

@@ -2,7 +2,8 @@
 
 The working copy is checked out from the task's bundle, the virtual environment is built from its lock,
 both once into a cache that sandboxes only read. Inside, `python` is `/venv/bin/python`, the working tree
-stands where the task says (`/work`), noisy logs at `/context`. Not here: the sandbox.
+stands where the task says (`/work`), noisy logs at `/context`. What else is installed for the machine's
+interpreters is covered. Not here: the sandbox.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from cursorbench.errors import IntegrityError, SandboxError
+from cursorbench.sandbox.cover import packages
 from cursorbench.sandbox.protocol import Environment, Limits
 from cursorbench.tasks import bundle, venv
 from cursorbench.tasks.cache import made_once
@@ -42,10 +44,12 @@ def open(task: Task, kept: Path) -> Environment:
     spec = task.environment
     require_here(task)
     mounts: dict[str, Path] = {}
+    covered: list[str] = []
     if spec.kind == "python":
         built, python = venv.build(task.lock, spec.python, kept)
         mounts[VENV] = built
         prefix = python.prefix
+        covered = _others(prefix)
     else:
         prefix = Path(sys.base_prefix)
         mounts[VENV] = Path(sys.prefix)
@@ -59,7 +63,17 @@ def open(task: Task, kept: Path) -> Environment:
         variables={"PATH": PATH} | python_variables(task),
         image=spec.image,
         workdir=spec.workdir,
+        covered=covered,
     )
+
+
+def _others(prefix: Path) -> list[str]:
+    """Packages of the task's interpreter and of this machine's own, none of which its lock names.
+
+    A release of what the task is about would be its solution, whether or not Python imports it from there.
+    """
+    folders = (prefix, Path("/usr"), Path("/usr/local"))
+    return sorted({f"{folder}/{path}" for folder in folders for path in packages(folder)})
 
 
 def require_here(task: Task) -> None:

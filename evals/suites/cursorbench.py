@@ -1,17 +1,18 @@
 """CursorBench as a suite of the gate: a folder of tasks, tried by our agent in sandboxes, graded by tests.
 
 Trials of a batch go in lock-step, one model call of each at a time, so that the engine answers many at once;
-tools and tests run in threads beside. What a trial came to is decided by the same code as in `rtrl bench
-run` (`evals/trials/`); keeping and reusing attempts is the gate's. Clustered as the tasks say.
+tools and tests run in threads beside. So one trial's time is also the others': in its budget counts the time
+that its own tools take. What a trial came to is decided by the same code as in `rtrl bench run`
+(`evals/trials/`); keeping and reusing attempts is the gate's. Clustered as the tasks say.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,31 @@ METRICS = (
 
 
 @dataclass
+class _OwnTime:
+    """A clock that stands while a trial waits for the others."""
+
+    spent: float = 0.0
+    since: float | None = None
+
+    def __call__(self) -> float:
+        return self.spent + (0.0 if self.since is None else time.monotonic() - self.since)
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        self.since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent, self.since = self(), None
+
+
+@dataclass
 class _Trial:
     """One trial that is going on. `record` is set when it has ended."""
 
     task: Task
     number: int
+    clock: _OwnTime = field(default_factory=_OwnTime)
     environment: Environment | None = None
     limits: Limits | None = None
     sandbox: Sandbox | None = None
@@ -97,8 +118,6 @@ class CursorBenchSuite:
         self._name = name
         self._backend_name = backend
         config = replace(agent or AgentConfig(), temperature=temperature)
-        # in lock-step one trial's time is also the others': calls and tokens bound it
-        config = replace(config, budget=replace(config.budget, wall_s=math.inf))
         self._setting = Setting(Endpoint(""), config, environments, Path(), quality=False)
 
     @property
@@ -197,7 +216,9 @@ class CursorBenchSuite:
         one.limits = environments.limits(one.task)
         one.sandbox = self._backend.start(one.environment, one.limits)
         place = SandboxPlace(one.sandbox, one.environment.workdir)
-        one.loop = begin(self._setting.agent, place, one.task.instruction)
+        agent = self._setting.agent
+        budget = replace(agent.budget, wall_s=min(agent.budget.wall_s, one.task.timeout_s))
+        one.loop = begin(replace(agent, budget=budget), place, one.task.instruction, clock=one.clock)
 
     def _end(self, one: _Trial) -> None:
         assert one.sandbox is not None
@@ -232,7 +253,8 @@ def _receive(one: _Trial, answer: Answer | None) -> None:
         return
     prompt, output = answer.get("prompt_tokens"), answer.get("output_tokens")
     usage = Usage(prompt, output) if isinstance(prompt, int) and isinstance(output, int) else None
-    loop.receive(answer, str(answer.get("finish_reason") or "stop"), usage=usage)
+    with one.clock.going():
+        loop.receive(answer, str(answer.get("finish_reason") or "stop"), usage=usage)
 
 
 def _attempt(one: _Trial) -> Attempt:

@@ -38,6 +38,9 @@ from evals.trials import causes
 from evals.trials.record import MAX_DIFF, Record, put
 from evals.trials.tried import Tried, of_episode
 
+_LACKS = ("ModuleNotFoundError", "PackageNotFoundError")
+_COVERED = "nothing that is installed for the machine's Python is in this task: give the agent a --agent-venv"
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -155,7 +158,8 @@ def _try_outside(
     attribution: Attribution,
 ) -> Tried:
     """Let an outside agent's command work in a fresh sandbox. Raises SandboxError."""
-    longer = replace(limits, wall_s=max(limits.wall_s, budget.wall_s))
+    # the agent's command is one, and everything that its model runs is part of it
+    longer = replace(limits, wall_s=max(limits.wall_s, budget.wall_s), cpu_s=max(limits.cpu_s, budget.wall_s))
     with Relay(setting.endpoint, budget, attribution) as relay:
         agent = outside.install(relay, setting.venv) if setting.venv else outside.Agent()
         with backend.start(agent.bind(relay.bind(environment)), longer) as sandbox:
@@ -163,7 +167,10 @@ def _try_outside(
             tried = of_episode(done.episode, sandbox)
     if tried.cause == "agent_failed":
         cause = "agent_failed" if done.episode.turns else "agent_unstarted"
-        return replace(tried, cause=cause, detail=f"status {done.status}: {done.output[-500:].strip()}")
+        said = f"status {done.status}: {done.output[-500:].strip()}"
+        if environment.covered and not setting.venv and any(word in done.output for word in _LACKS):
+            said += f" ({_COVERED})"
+        return replace(tried, cause=cause, detail=said)
     return tried
 
 

@@ -43,8 +43,8 @@ TABLE: dict[str, Cause] = {
     "no_summary": Cause("model", 0, "tests", "asked to sum up, it wrote nothing"),
     "too_large": Cause("model", 0, "zero", "it changed more than a patch can hold"),
     "refused_request": Cause("model", 0, "tests", "the engine refuses what the conversation has become"),
-    # an agent run by its own command
-    "agent_failed": Cause("agent", 1, "tests", "the agent's command ended with another status than 0"),
+    # an agent run by its own command; its model can end it: no second try for one that dislikes the first
+    "agent_failed": Cause("agent", 0, "tests", "the agent's command ended with another status than 0"),
     # what the tests said
     "failed": Cause("tests", 0, "tests", "an expected test did not pass"),
     "missing": Cause("tests", 0, "tests", "an expected test is not in the report"),

@@ -153,9 +153,11 @@ def with_budget(budget: Budget, changes: Sequence[str]) -> Budget:
             value = float(text)
         except ValueError:
             value = 0.0
-        if name not in known or not equals or not value > 0:
+        whole = name != "turns" or value.is_integer()  # a half one would be none, and no call be made
+        if name not in known or not equals or not value > 0 or not whole:
             raise UsageError(
-                f"--budget {change} is none", hint=f"one of {', '.join(known)} above 0: turns=40"
+                f"--budget {change} is none",
+                hint=f"one of {', '.join(known)} above 0, turns whole: turns=40",
             )
         number: Any = int(value) if name == "turns" else value
         budget = replace(budget, **{name: number})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cursorbench.errors import InputMissingError, IntegrityError, RtrlError, Usa
 from rtrl_cli import options
 from rtrl_cli.output import make_progress, message, pairs, show, table
 from rtrl_cli.stage import open_store
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.ab.look import Seen
@@ -105,7 +105,7 @@ class _Looks:
         if self.last is not None and ended(self.store, self.last.deployment):
             _promoted(self.last, document=self.as_json and self.decide)
             return True
-        begun, user = time.monotonic(), getpass.getuser()
+        begun, user = time.monotonic(), who()
         with make_progress(quiet=self.quiet) as progress:
             seen = self.last = take_look(self.found, self.store, progress, by=user, deciding=self.decide)
         result = _result(seen, time.monotonic() - begun)
@@ -153,7 +153,7 @@ def _benefit(found: Workspace, store: Store, *, as_json: bool, quiet: bool) -> b
 
     begun = time.monotonic()
     with make_progress(quiet=quiet) as progress:
-        seen = take_look_at_holdback(found, store, progress, by=getpass.getuser())
+        seen = take_look_at_holdback(found, store, progress, by=who())
     result = StageResult("ab", "succeeded", metrics={"holdback": seen.holdback, **seen.data})
     result.duration_s = time.monotonic() - begun
     show(as_json, result.envelope(), lambda: benefit_text(seen.data))

@@ -108,12 +108,13 @@ def _outputs(ended: StageResult) -> str:
 
 def _text(result: CycleResult) -> str:
     rows = [
-        (stage.command, stage.status, f"{stage.duration_s:.1f} s", _outputs(stage)) for stage in result.stages
+        (stage.command, stage.status, f"{stage.duration_s:.1f} s", stage.run_id or "-", _outputs(stage))
+        for stage in result.stages
     ]
     lines = [f"{result.id}: {result.status} in {result.duration_s:.1f} s"]
     if result.resumed_at:
         lines[0] += f" (went on at {result.resumed_at})"
-    lines.append(table(("stage", "status", "took", "made"), rows))
+    lines.append(table(("stage", "status", "took", "run", "made"), rows))
     lines += [f"{stage.command}: {text}" for stage in result.stages for text in stage.warnings]
     return "\n".join(line for line in lines if line)
 

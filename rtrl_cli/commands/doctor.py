@@ -22,10 +22,7 @@ def command(
     """Check machine, installation and workspace. Exit 13: something needed is missing."""
     from stages.machine import check_machine
 
-    checks = [
-        *check_machine(workspace if workspace and workspace.is_dir() else Path.cwd()),
-        *_workspace(workspace),
-    ]
+    checks = [*check_machine(_place(workspace)), *_workspace(workspace)]
     bad = [check for check in checks if not check.ok and check.level == "error"]
     error: dict[str, Any] | None = None
     if bad:
@@ -36,6 +33,16 @@ def command(
     show(as_json, document, lambda: table(("CHECK", "", "FOUND", "HINT"), map(_row, checks)))
     if bad:
         raise typer.Exit(13)
+
+
+def _place(folder: Path | None) -> Path:
+    """Whose disk is looked at: the workspace's, wherever the command is given."""
+    from stages.workspace import Workspace
+
+    try:
+        return Workspace.find(folder).root
+    except RtrlError:
+        return folder if folder and folder.is_dir() else Path.cwd()
 
 
 def _row(check: Check) -> tuple[str, str, str, str]:
@@ -70,11 +77,13 @@ def _tls(found: Workspace) -> list[Check]:
 
 def _vault(found: Workspace) -> Check:
     """Whether what is sealed can be opened: both files are there, and belong together."""
+    from stages.errors import classified
     from stages.machine import Check
     from stages.vault import DATABASE_FILE, MASTER_FILE, Vault
 
     try:
-        Vault.open(found.keys_dir).close()
+        with classified():
+            Vault.open(found.keys_dir).close()
     except RtrlError as error:
         none = not any((found.keys_dir / name).exists() for name in (MASTER_FILE, DATABASE_FILE))
         return Check("vault", False, error.message, error.hint, "warning" if none else "error")
@@ -82,6 +91,7 @@ def _vault(found: Workspace) -> Check:
 
 
 def _workspace(folder: Path | None) -> list[Check]:
+    from stages.errors import classified
     from stages.machine import Check
     from stages.registry.glance import glance
     from stages.workspace import Workspace
@@ -93,14 +103,16 @@ def _workspace(folder: Path | None) -> list[Check]:
         return [Check("workspace", False, error.message, error.hint, level)]
     checks = [Check("workspace", True, str(found.root))]
     try:
-        line = found.settings.workspace.line
+        with classified():
+            line = found.settings.workspace.line
         checks.append(Check("settings", True, f"line {line}"))
         checks += _tls(found)
         checks.append(_vault(found))
     except RtrlError as error:
         checks.append(Check("settings", False, error.message, error.hint))
     try:
-        seen = glance(found.store_dir)
+        with classified():
+            seen = glance(found.store_dir)
     except RtrlError as error:
         return [*checks, Check("store", False, error.message, error.hint)]
     dead = [run["id"] for run in seen["running"] if not run["alive"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, make_progress, message, pairs, show, size, table
 from rtrl_cli.stage import open_store
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.train.outside.handover import Exported
@@ -54,7 +54,7 @@ def command(
             to,
             out=out,
             parent=parent,
-            by=getpass.getuser(),
+            by=who(),
             progress=progress,
             dry_run=dry_run,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show, table
 from rtrl_cli.stage import open_store
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.forget.forget import Forgotten
@@ -34,7 +34,7 @@ def command(
 
     started = time.monotonic()
     found, store = open_store(workspace)
-    result = forget(found, store, user, by=getpass.getuser(), reason=reason, dry_run=dry_run)
+    result = forget(found, store, user, by=who(), reason=reason, dry_run=dry_run)
     warnings = _warnings(result)
     document = envelope(
         "forget",

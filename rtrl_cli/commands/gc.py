@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -13,6 +12,7 @@ from cursorbench.errors import UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, show, size, table
 from rtrl_cli.stage import open_store
+from stages.who import who
 from stages.wording import count
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _collect(found: Workspace, store: Store, kept: _Kept, *, yes: bool, as_json:
     from stages.registry import gc
 
     retention.require_retired(found, store, kept.retired)
-    by = getpass.getuser()
+    by = who()
     ages = (kept.days, kept.log_days)
     plan = gc.collect(store, *ages, by=by) if yes else gc.plan(store, *ages)
     decide = retention.delete if yes else retention.plan
@@ -112,8 +112,8 @@ def _pins(store: Store, line: str, pin: str | None, unpin: str | None, reason: s
     if pin is not None and not reason:
         raise UsageError("--pin needs a reason", hint='give --reason "..."')
     if pin is not None:
-        pins.pin(store, store.resolve(pin, line).digest, by=getpass.getuser(), reason=reason)
-    return unpin is None or pins.unpin(store, store.resolve(unpin, line).digest, by=getpass.getuser())
+        pins.pin(store, store.resolve(pin, line).digest, by=who(), reason=reason)
+    return unpin is None or pins.unpin(store, store.resolve(unpin, line).digest, by=who())
 
 
 def _show(

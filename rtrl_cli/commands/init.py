@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,7 +52,10 @@ def command(
     if no_model:
         root = init_bare(Path(path)).root
         document = envelope("init", "succeeded", metrics={"workspace": str(root), "existed": there})
-        steps = {"workspace": f"{root}{note}", "next": f"rtrl collect PATH-OF-SESSION-LOGS -w {root}"}
+        steps = {
+            "workspace": f"{root}{note}",
+            "next": f"rtrl collect PATH-OF-SESSION-LOGS -w {quote(str(root))}",
+        }
         show(as_json, document, lambda: pairs(steps))
         return
     started = time.monotonic()
@@ -79,6 +83,6 @@ def _text(made: Made, note: str) -> str:
         "workspace": f"{made.workspace.root}{note}",
         "live": f"{checkpoint.ref}, {checkpoint.meta['parameters']:,} parameters, {size(checkpoint.bytes)}",
         "API key": f"in {made.key_file}",
-        "next": f"rtrl serve -w {made.workspace.root}",
+        "next": f"rtrl serve -w {quote(str(made.workspace.root))}",
     }
     return pairs(lines)

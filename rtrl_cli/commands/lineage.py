@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from stages.registry.store import Store
     from stages.stage import Artifact
 
+DEEPEST = 200  # each run back is a level of the document, and no reader takes a thousand
+
 
 def command(
     ref: options.Ref,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="How many runs to go back.")] = 20,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=DEEPEST, help="How many runs to go back.")] = 20,
     line: options.Line = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     workspace: options.Workspace = None,
 ) -> None:
-    """Show what an artifact was made from, run by run, back to where it began.
+    """Show what an artifact was made from, run by run, back to where it began; each where it is nearest.
 
     Of checkpoints also how they were deployed and how that ended; of the one asked for, its children too.
     """
@@ -31,7 +33,7 @@ def command(
 
     found, store = open_store(workspace, options.settings((), line))
     artifact = store.resolve(ref, found.settings.workspace.line)
-    tree = trace(store, artifact, depth, set())
+    tree = trace(store, artifact, depth)
     if artifact.kind == "checkpoint":
         below = [store.artifact(digest) for digest in children(store, artifact.digest)]
         tree["children"] = [
@@ -47,21 +49,37 @@ def command(
     show(as_json, envelope("lineage", "succeeded", metrics={"lineage": tree}), lambda: "\n".join(lines(tree)))
 
 
-def trace(store: Store, artifact: Artifact, depth: int, seen: set[str]) -> dict[str, Any]:
-    """The artifact, the run that made it, and the same of the run's inputs; each once."""
-    node: dict[str, Any] = {"ref": artifact.ref, "digest": artifact.digest, "made": artifact.created_at}
-    if artifact.digest in seen:
-        return {**node, "shown_above": True}
-    seen.add(artifact.digest)
-    run = store.run(artifact.run_id)
-    node["line"] = artifact.line
-    node["run"] = {"id": run.id, "stage": run.stage, "state": run.state}
-    if artifact.kind == "checkpoint":
-        node["deployments"] = deployments(store, artifact)
-    if depth > 0:
-        inputs = store.inputs_by_role(run.id)
-        node["inputs"] = {role: trace(store, one, depth - 1, seen) for role, one in inputs.items()}
-    return node
+def trace(store: Store, artifact: Artifact, depth: int) -> dict[str, Any]:
+    """The artifact, the run that made it, and the same of the run's inputs, `depth` runs back.
+
+    Each once, where it is nearest: nothing within `depth` runs by its shortest way is left out.
+    """
+    tree = _named(artifact)
+    seen, nearest = {artifact.digest}, [(tree, artifact)]
+    for left in range(depth, -1, -1):
+        further: list[tuple[dict[str, Any], Artifact]] = []
+        for node, one in nearest:
+            run = store.run(one.run_id)
+            node["line"] = one.line
+            node["run"] = {"id": run.id, "stage": run.stage, "state": run.state}
+            if one.kind == "checkpoint":
+                node["deployments"] = deployments(store, one)
+            if not left:
+                continue
+            node["inputs"] = {}
+            for role, made_from in store.inputs_by_role(run.id).items():
+                below = node["inputs"][role] = _named(made_from)
+                if made_from.digest in seen:
+                    below["shown_nearer"] = True
+                else:
+                    seen.add(made_from.digest)
+                    further.append((below, made_from))
+        nearest = further
+    return tree
+
+
+def _named(artifact: Artifact) -> dict[str, Any]:
+    return {"ref": artifact.ref, "digest": artifact.digest, "made": artifact.created_at}
 
 
 def deployments(store: Store, checkpoint: Artifact) -> list[dict[str, Any]]:
@@ -83,7 +101,7 @@ def deployments(store: Store, checkpoint: Artifact) -> list[dict[str, Any]]:
 
 def lines(node: dict[str, Any], role: str = "", indent: int = 0) -> list[str]:
     """The tree as indented text."""
-    by = "(above)" if node.get("shown_above") else f"{node['run']['id']} {node['run']['state']}"
+    by = "(shown nearer)" if node.get("shown_nearer") else f"{node['run']['id']} {node['run']['state']}"
     label = f"{role}: " if role else ""
     where = f"  line {node['line']}" if "line" in node else ""
     out = [f"{'  ' * indent}{label}{node['ref']}  {node['digest'][:19]}{where}  {by}"]

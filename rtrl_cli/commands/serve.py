@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cursorbench.errors import UsageError
+from cursorbench.errors import RtrlError, UsageError
 from rtrl_cli import options
 from rtrl_cli.output import envelope, message, pairs, show
 from rtrl_cli.stage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from stages.registry.store import Store
     from stages.serve import Ready
@@ -49,10 +50,10 @@ def command(
         raise UsageError(
             "--stop starts nothing", hint="leave --detach away, or run the two one after the other"
         )
-    found, store = open_store(workspace, overrides or ())
     if stop:
-        _stop(found, as_json)
+        _stop(workspace, overrides or (), as_json)
         return
+    found, store = open_store(workspace, overrides or ())
     if detach:
         _detach(found, store, say, as_json)
         return
@@ -77,13 +78,28 @@ def command(
     raise typer.Exit(status)
 
 
-def _stop(found: Workspace, as_json: bool) -> None:
+def _stop(folder: Path | None, overrides: Sequence[str], as_json: bool) -> None:
+    """Without the store, whose disk may be away."""
     from stages.serving.detach import stop as stop_running
+    from stages.workspace import Workspace
 
+    found = Workspace.find(folder, overrides)
+    if overrides and _readable(Workspace.find(folder)):  # they say how long to wait: none is misspelt
+        found.settings  # noqa: B018  read for what it raises
     pid = stop_running(found)
     status = "noop" if pid is None else "succeeded"
     text = "nothing is being served" if pid is None else f"stopped (pid {pid})"
     show(as_json, envelope("serve", status, metrics={"stopped_pid": pid}), lambda: text)
+
+
+def _readable(workspace: Workspace) -> bool:
+    from stages.errors import classified
+
+    try:
+        with classified():
+            return bool(workspace.settings)
+    except RtrlError:
+        return False
 
 
 def _detach(found: Workspace, store: Store, say: Callable[[str], None], as_json: bool) -> None:

@@ -19,7 +19,7 @@ SUMMARY = "summary.txt"  # a file with this name in a report is what people are 
 
 
 def command(
-    ref: options.Ref,
+    ref: options.RefOrId,
     rebuild: Annotated[
         bool,
         typer.Option("--rebuild", help="Rebuild a checkpoint that is stored as a delta; name its folder."),

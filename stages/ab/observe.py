@@ -27,7 +27,7 @@ from stages.errors import InconclusiveError, InputMissingError, RtrlError
 from stages.gateway.arms import assigned
 from stages.records import CANARY, HOLDBACK, LIVE
 from stages.registry.deployments import Deployment
-from stages.registry.holdbacks import Holdback
+from stages.registry.holdbacks import Holdback, holdback_of
 from stages.registry.scratch import passing_scratch
 from stages.registry.store import Store
 from stages.runner import run_stage
@@ -63,6 +63,8 @@ def observe(
 
     Also of a canary that is further from live than what is trained on may be: one that was made before what
     is live was promoted, or imported. No further than that: the window would begin where the spool does.
+    Users are those who were assigned: whom the live engine answered while the canary's or the holdback's was
+    not there is nobody of the live arm.
     """
     line = workspace.settings.workspace.line
     live = store.resolve("checkpoint@live", line)
@@ -72,7 +74,13 @@ def observe(
         lag = max(1, workspace.settings.collect.max_lag, away)
         read = _both(workspace, scratch, ARMS, live, lag, progress)
         past = _past(store, line, canary.created_at, read[0], opened) if workspace.settings.ab.cuped else {}
-    seen = [arm_of(episodes.after(opened), columns, past) for episodes, columns in read]
+    salt, share, held = canary.salt, float(canary.data["canary"]["share"]), holdback_of(store, line)
+    seen = []
+    for (episodes, columns), mine in zip(read, (False, True), strict=True):
+        own = _of_users(columns, salt, share, chosen=mine)
+        if held is not None and held.open:
+            own &= _of_users(columns, held.salt, held.share, chosen=False)
+        seen.append(arm_of(episodes.after(opened) & own, columns, past))
     return seen[0], seen[1]
 
 
@@ -89,10 +97,15 @@ def observe_holdback(
             past = _past(store, held.line, held.at, read[1], held.opened_seq)
     seen = []
     for (episodes, columns), mine in zip(read, (True, False), strict=True):
-        users = zip(columns["episode_id"], columns["user"], strict=True)
-        own = {str(e) for e, user in users if assigned(str(user), held.salt, held.share) == mine}
+        own = _of_users(columns, held.salt, held.share, chosen=mine)
         seen.append(arm_of(episodes.after(held.opened_seq) & own, columns, past))
     return seen[0], seen[1]
+
+
+def _of_users(columns: Columns, salt: str, share: float, *, chosen: bool) -> set[str]:
+    """Episodes of users whom `salt` draws for `share`, or of the others."""
+    users = zip(columns["episode_id"], columns["user"], strict=True)
+    return {str(episode) for episode, user in users if assigned(str(user), salt, share) == chosen}
 
 
 @contextmanager

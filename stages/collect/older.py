@@ -11,7 +11,6 @@ Not for: damage (`stages/spool/`), a spool that is newer than the registry, whic
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from stages.errors import IntegrityError
 from stages.registry import counted
 from stages.spool import Spool, SpoolWriter
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -55,7 +55,7 @@ def number_on(writer: SpoolWriter, store: Store, say: Callable[[str], None]) -> 
     """
     settled, last = counted.settled_up_to(store), writer.last_seq
     if problem := _problem(writer.folder, last, settled):
-        counted.begin_anew(store, last, by=getpass.getuser())
+        counted.begin_anew(store, last, by=who())
         say(f"warning: {problem}; numbering on behind that, and the next collect reads all that is there")
     writer.skip(counted.highest(store))
 

@@ -210,9 +210,9 @@ def _ends(scan: Scan, n: int) -> tuple[Ints, Ints]:
 def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     """The session's next request, where no user_message event tells the user's next message.
 
-    Of an episode that begins once this one has made its last request: what an agent asks meanwhile under
-    another name (of its sub-agents) is no message to it. Plain completions have no requests of people, and
-    take no part.
+    Of an episode that begins once this one has made its last request, and not while another of the session
+    is under way: what an agent asks of its sub-agents is no message to it, nor to the sub-agent before. Plain
+    completions have no requests of people, and take no part.
     """
     n = len(scan.episodes)
     found = np.full(n, -1)
@@ -224,7 +224,7 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     place[order] = np.arange(len(order))
     last = np.full(n, -1)
     np.maximum.at(last, scan.g_episode, place)
-    begins = np.sort(place[first_row[chat]])
+    begins = np.sort(place[first_row[chat & ~_meanwhile(scan, place, chat)[place[first_row]]]])
     following = np.searchsorted(begins, last, side="right")
     here = np.flatnonzero(chat & (following < len(begins)))
     rows = order[begins[following[here]]]
@@ -233,6 +233,23 @@ def _follow_ups(scan: Scan, first_row: Ints, readable: Bools) -> Ints:
     messages = (scan.v_type == EVENT_CODE["user_message"]) & scan.v_own_key & (scan.v_generation >= 0)
     told = _any(n, scan.g_episode[scan.v_generation], messages) if len(scan.v_seq) else np.zeros(n, np.bool_)
     return np.where(told | (found < 0) | ~readable[found], -1, found)
+
+
+def _meanwhile(scan: Scan, place: Ints, chat: Bools) -> Bools:
+    """Of each place in time, whether an episode has requests of its session before and after it, [G].
+
+    Args:
+        place: of each generation, by session and in it by time, [G].
+        chat: whether an episode is a conversation, [E].
+    """
+    rows = np.lexsort((place, scan.g_session, scan.g_episode))
+    here, following = rows[:-1], rows[1:]
+    same = (scan.g_episode[here] == scan.g_episode[following]) & chat[scan.g_episode[here]]
+    same &= scan.g_session[here] == scan.g_session[following]
+    under_way = np.zeros(len(place) + 1, dtype=np.int64)
+    np.add.at(under_way, place[here[same]] + 1, 1)
+    np.add.at(under_way, place[following[same]], -1)
+    return np.cumsum(under_way[:-1]) > 0
 
 
 def _resume(scan: Scan, settled: Sequence[Bools], first_row: Ints) -> int:

@@ -28,7 +28,7 @@ from stages.collect.scan import Scan
 from stages.collect.seal import Sealer
 from stages.errors import InconclusiveError, InputMissingError, UsageError
 from stages.linestate import consumed_episodes
-from stages.populations import Whose, whose
+from stages.populations import Whose, require_line, whose
 from stages.records import HOLDBACK, LIVE
 from stages.refs import line_state_named
 from stages.spool import Damage, Spool
@@ -60,6 +60,7 @@ class CollectStage:
             return {}
         line = workspace.settings.workspace.line
         if "checkpoint" not in refs and store.alias(line, "live") is None:
+            require_line(store, workspace.settings)
             raise InputMissingError(
                 f"line {line} serves no checkpoint",
                 hint="name session logs: `rtrl collect PATH`, or begin with `rtrl init --model FOLDER`",

@@ -19,13 +19,13 @@ from stages.cycle.result import CycleResult
 from stages.cycle_config import STAGES, seconds
 from stages.errors import (
     DependencyDownError,
-    InputMissingError,
     LateError,
     LockedError,
     RtrlError,
     UsageError,
+    classified,
 )
-from stages.populations import as_begun, begin_line
+from stages.populations import as_begun, begin_line, require_live
 from stages.progress import Silent
 from stages.registry.runs import describe_error
 from stages.result import StageResult, attach_result, result_of, status_of
@@ -105,8 +105,9 @@ def _told(turn: _Turn, url: str, timeout_s: float) -> CycleResult:
     record = turn.record
     said = [ping(url, "start", {"cycle": record.id, "line": record.line}, timeout_s)]
     try:
-        check_stages(turn.workspace, record, turn.stages)
-        result = turn.run()
+        with classified():
+            check_stages(turn.workspace, record, turn.stages)
+            result = turn.run()
     except BaseException as error:
         if isinstance(error, Exception) and not isinstance(error, RtrlError):  # a bug would only come again
             record.status = "failed"
@@ -147,10 +148,7 @@ def _record(workspace: Workspace, store: Store, line: str, fresh: bool) -> Recor
     known = None if fresh else interrupted(workspace.run_dir, line, store)
     if known is not None:
         return known
-    live = store.alias(line, "live")
-    if live is None:
-        raise InputMissingError(f"line {line!r} has no live checkpoint", hint="make one with `rtrl init`")
-    return Record.begin(line, live.digest)
+    return Record.begin(line, require_live(store, workspace.settings).digest)
 
 
 def _seconds(text: str) -> float:
@@ -192,7 +190,8 @@ class _Turn:
         self.record.save(self.workspace.run_dir)
         while (name := self.record.next_stage()) is not None:
             try:
-                ended = self._stage(name)
+                with classified():  # of the disk or a database, before the stage's run began
+                    ended = self._stage(name)
             except RtrlError as error:
                 self._failed(result, name, error)
                 break

@@ -7,6 +7,7 @@ nothing about today. Of several reports about the same pair the newest decides.
 from __future__ import annotations
 
 from stages.errors import GateRejectedError, InconclusiveError, InputMissingError, RtrlError
+from stages.populations import FIRST
 from stages.registry.store import Store
 from stages.stage import Artifact
 
@@ -33,7 +34,7 @@ def default_candidate(store: Store, line: str, live: Artifact | None) -> Artifac
                 return passed
     newest = store.latest("checkpoint", line)
     if newest is None:
-        raise InputMissingError(f"line {line} has no checkpoint", hint="`rtrl init` makes the first one")
+        raise InputMissingError(f"line {line} has no checkpoint", hint=FIRST)
     return newest
 
 

@@ -21,9 +21,17 @@ from stages.monitor.gate import alarmed
 from stages.populations import require_line
 from stages.registry.store import Store
 from stages.stage import Artifact, Kind, Outcome, RunContext
-from stages.target.canary import canary_of, open_canary, promote, rehearse, require_none, require_open
+from stages.target.canary import (
+    canary_of,
+    open_canary,
+    promote,
+    rehearse,
+    require_none,
+    require_open,
+    undecided,
+)
 from stages.target.completed import complete
-from stages.target.switch import Before, Switch, is_served, perform, previous_of, require_reachable
+from stages.target.switch import Before, Switch, is_served, perform, require_reachable
 from stages.target.taken_back import refuse_taken_back, warn_taken_back
 from stages.workspace import Workspace
 
@@ -135,6 +143,7 @@ class DeployStage:
         facts |= _offered(config, ctx, switch)
         canary = canary_of(store, switch.line) if extra.get("promote") else None
         if (share := _share(config, extra, live)) and not store.is_scratch:
+            warnings += undecided(ctx.workspace.settings)
             facts |= open_canary(ctx.workspace, store, switch, share, ctx.progress)
             ctx.log.write("deploy.canary", **facts)
         elif canary is not None and not store.is_scratch:
@@ -205,12 +214,11 @@ def _decided(
     objected = objection(candidate, live, report) or alarmed(ctx.workspace, store, candidate, live)
     overridden = extra["override"] and objected is not None
     same = live is not None and live.digest == candidate.digest
+    current = store.deployments.current(line)
     switch = Switch(
         line=line,
         target=candidate,
-        previous=previous_of(store, line, candidate.digest)
-        if same
-        else (live.digest if live is not None else None),
+        previous=(current.previous if current else None) if same else (live.digest if live else None),
         reason=extra["reason"] or (f"{report.ref} passed" if report else "asked for"),
         run_id=ctx.run_id,
         offline=extra["offline"],

@@ -17,7 +17,7 @@ from cursorbench.sessions.spoken import words_of
 from stages import rows, schemas, tables
 from stages.errors import IntegrityError
 from stages.records import TEXT_ONLY, Event
-from stages.sequences import chains, not_reproducible, payload_defect
+from stages.sequences import Ends, chains, not_reproducible, payload_defect
 from stages.spool.reader import open_event
 from stages.tokens import open_payload
 from stages.vault import UserForgottenError, Vault
@@ -61,6 +61,12 @@ class Episode:
     thinking: list[float] = field(default_factory=list)  # share of each answer's characters that is thought
     untrainable: dict[str, str] = field(default_factory=dict)
     forgotten: bool = False
+    ends: Ends = field(default_factory=Ends)
+
+    @cached_property
+    def chains(self) -> list[list[int]]:
+        """Indices of the generations, see `sequences.chains`."""
+        return chains(self.generations)
 
     @cached_property
     def sequences(self) -> list[list[str]]:
@@ -68,9 +74,7 @@ class Episode:
         if self.forgotten:
             return []
         ids = [row["id"] for row in self.generations]
-        found = [
-            [ids[n] for n in chain if ids[n] not in self.untrainable] for chain in chains(self.generations)
-        ]
+        found = [[ids[n] for n in chain if ids[n] not in self.untrainable] for chain in self.chains]
         return [chain for chain in found if chain]
 
     @property
@@ -146,6 +150,8 @@ class PartReader:
             self._leave_out(episode, row["id"], error.kind)
             return
         reason = row["defect"] or payload_defect(row, payload)
+        if not reason and episode.row["n_generations"] > 1:
+            row["prompt_base"], row["prompt_prefix"] = episode.ends.base(row, payload)
         if reason == TEXT_ONLY:
             episode.untrainable[row["id"]] = reason
         elif reason:

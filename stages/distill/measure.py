@@ -6,6 +6,7 @@ What needs the window as a whole (running medians, the price of asking, unknown 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from stages.distill.signals.edits import Edits, edits_of
 from stages.distill.signals.followup.features import Followup
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, edited
+from stages.distill.signals.outcome import asks, asks_by_tool, edited
 from stages.distill.signals.task_outcome import task_outcome
 from stages.distill.spec import RewardSpec
 from stages.distill.strata import kind_of_work, stratum
@@ -141,7 +142,7 @@ def _clarified(episodes: Sequence[Episode], edits: Sequence[float]) -> list[floa
     rows = [row for row, value in enumerate(edits) if not value]
     found = [0.0] * len(edits)
     for row, asked in zip(rows, asks([episodes[row].answer for row in rows]), strict=True):
-        found[row] = float(asked)
+        found[row] = float(asked or asks_by_tool(episodes[row].generations[-1]["tool_calls"]))
     return found
 
 
@@ -219,7 +220,7 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
         final=_sum(of, np.where(calls == 0, spoken, 0.0), n),
         call=_sum(of, np.where(calls > 0, spoken, 0.0), n),
         thinking=_sum(of, thought, n),
-        tool=_sum(of, _read(of, column["prompt_tokens"], column["output_tokens"]), n),
+        tool=_sum(of, _read(_before(episodes), column["prompt_tokens"], column["output_tokens"]), n),
         calls=_sum(of, calls, n),
         turns=np.array(counts, dtype=np.float64),
     )
@@ -241,15 +242,27 @@ def _numbers(episodes: Sequence[Episode], spec: RewardSpec) -> dict[str, Any]:
 
 _NUMERIC = ("prompt_tokens", "output_tokens", "duration_ms", "ttft_ms", "invalid_tool_calls")
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
+_Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _sum(of: np.ndarray[Any, np.dtype[np.int64]], values: _Floats, n: int) -> _Floats:
+def _sum(of: _Ints, values: _Floats, n: int) -> _Floats:
     return np.bincount(of, weights=values, minlength=n).astype(np.float64)
 
 
-def _read(of: np.ndarray[Any, np.dtype[np.int64]], prompt: _Floats, output: _Floats) -> _Floats:
-    """Tokens that came into the prompt since the generation before it in the episode, its output apart."""
-    grown = np.zeros(len(prompt))
-    grown[1:] = np.maximum(0.0, prompt[1:] - prompt[:-1] - output[:-1])
-    grown[1:][of[1:] != of[:-1]] = 0.0
-    return grown
+def _before(episodes: Sequence[Episode]) -> _Ints:
+    """For each generation, the one that it goes on from, else the one before it in the episode; -1: none.
+
+    Agents that work side by side in an episode have not read each other's prompts.
+    """
+    found: list[int] = []
+    for episode in episodes:
+        start = len(found)
+        found += [-1, *range(start, start + len(episode.generations) - 1)]
+        for one, next_ in (pair for chain in episode.chains for pair in pairwise(chain)):
+            found[start + next_] = start + one
+    return np.array(found, dtype=np.int64)
+
+
+def _read(before: _Ints, prompt: _Floats, output: _Floats) -> _Floats:
+    """Tokens that came into the prompt since the generation `before` it, its output apart."""
+    return np.where(before < 0, 0.0, np.maximum(0.0, prompt - prompt[before] - output[before]))

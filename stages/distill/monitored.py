@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stages.distill.config import DistillConfig
 from stages.distill.measure import MEASURED
+from stages.distill.own import OwnSignal
 from stages.distill.spec import PRICE, RewardSpec
 from stages.distill.watched import HANDS
 from stages.exits import exit_of
@@ -25,6 +26,7 @@ from stages.monitor.behaviours import BEHAVIOURS, USER_SIGNALS, contentment
 from stages.monitor.charts import Rules, Updated, update
 from stages.monitor.cycle import Cycle
 from stages.monitor.history import History
+from stages.rewarded import rewarded_with
 from stages.stage import Outcome
 
 Floats = NDArray[np.float64]
@@ -39,12 +41,13 @@ def cycle_of(
     checkpoint: str,
     line: str = "",
     why_not: Sequence[str] = (),
+    own: Sequence[OwnSignal] = (),
 ) -> Cycle:
     """The cycle of these episodes (`measure.columns_of`) of a line.
 
     `reward` [E] is without the price of asking (`Rewards.unpriced`), nan for none. `why_not` gives the
     exit that each left by, "" for none; without it nothing is known of exits. An episode that stays and lost
-    some of its model calls is left out by so much.
+    some of its model calls is left out by so much. `own` are the team's signals in the reward.
     """
     wanted = {name for each in BEHAVIOURS.values() for name in (each.over, each.under) if name != "1"}
     columns = {}
@@ -64,7 +67,7 @@ def cycle_of(
         columns=columns,
         users=measured["user"].to_pylist(),
         cells=measured["watched.cell"].to_pylist(),
-        spec=_rewarded_by(spec),
+        spec=_rewarded_by(spec, own),
         reward=reward,
         user=_held_out(columns, spec),
         told=contentment(columns, USER_SIGNALS),
@@ -72,11 +75,12 @@ def cycle_of(
     )
 
 
-def _rewarded_by(spec: RewardSpec) -> str:
-    """Which reward it is. Not the spec's digest alone where there is a price: it was in the rewards of
+def _rewarded_by(spec: RewardSpec, own: Sequence[OwnSignal]) -> str:
+    """Which reward it is. Not `rewarded_with` alone where there is a price: it was in the rewards of
     windows from before, which are not compared with those of today."""
     priced = spec.stabiliser is not None and spec.stabiliser.enabled
-    return f"{spec.digest} less {PRICE}" if priced else spec.digest
+    found = rewarded_with(spec.digest, {signal.name: signal.digest for signal in own})
+    return f"{found} less {PRICE}" if priced else found
 
 
 def updated(state: dict[str, Any], cycle: Cycle, config: DistillConfig) -> Updated:

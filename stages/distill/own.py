@@ -8,15 +8,17 @@
 The function takes an `Answered` and returns a number, or None for not known. It must be pure: the same
 episode, the same number. So each call gets a copy of its own, which it may change without anybody noticing,
 and the first episodes are asked about twice. The digest of its module's source is recorded with the run and
-the artifact; a repeated run refuses other source. Of an exception that it raises only the class is told, for
-the message may quote a person. Not for: the signals that are shipped (`signals/`).
+the artifact; a repeated run refuses other source, and so does whoever measures a part of this one. What is
+printed goes to stderr, for stdout is the command's. Of an exception that it raises only the class is told,
+for the message may quote a person. Not for: the signals that are shipped (`signals/`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import linecache
 import math
@@ -24,7 +26,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from stages import interrupts
 from stages.distill.facts import Episode
@@ -66,10 +70,11 @@ class OwnSignal:
 
         Raises UsageError (2) when it fails, gives no number, or another one for the same episode.
         """
-        found = [self._value(episode) for episode in episodes]
-        for episode, value in zip(episodes[:TWICE], found, strict=False):
-            if self._value(episode) != value:
-                raise self._wrong("gave another number when asked again", episode)
+        with contextlib.redirect_stdout(sys.stderr):
+            found = [self._value(episode) for episode in episodes]
+            for episode, value in zip(episodes[:TWICE], found, strict=False):
+                if self._value(episode) != value:
+                    raise self._wrong("gave another number when asked again", episode)
         return found
 
     def _value(self, episode: Episode) -> float | None:
@@ -129,12 +134,10 @@ def require_same(signals: Iterable[OwnSignal], recorded: Mapping[str, Mapping[st
 def _load(name: str, function: str, root: Path) -> OwnSignal:
     module_name, _, attribute = function.partition(":")
     try:
-        with _path(root):
+        with _path(root), contextlib.redirect_stdout(sys.stderr):
             _forget_elsewhere(module_name.partition(".")[0], root)
-            module = importlib.import_module(module_name)
+            module, source = _imported(module_name)
         found = getattr(module, attribute)
-        linecache.checkcache(inspect.getsourcefile(module))
-        source = inspect.getsource(module)
         inspect.signature(found).bind(None)
         if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
             raise TypeError("it gives no number but something to be waited for")
@@ -148,6 +151,42 @@ def _load(name: str, function: str, root: Path) -> OwnSignal:
         ) from error
     digest = "sha256:" + hashlib.sha256(source.encode()).hexdigest()
     return OwnSignal(name, function, digest, found)
+
+
+_SOURCE: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of the modules, as they were executed
+
+
+def _imported(name: str) -> tuple[ModuleType, str]:
+    """The module and its source; another module when that has changed, as a process may live for days."""
+    module = importlib.import_module(name)
+    file = inspect.getsourcefile(module)
+    linecache.checkcache(file)
+    source = inspect.getsource(module)
+    if _SOURCE.setdefault(module, source) != source:
+        module = _anew(module, source, file or name)
+        _SOURCE[module] = source
+    return module, source
+
+
+def _anew(module: ModuleType, source: str, file: str) -> ModuleType:
+    """A module of this source in place of one that was; where it fails, that one stays.
+
+    Not `importlib.reload`: what the new source no longer has would be left of the old one, all that a source
+    did before it failed would stay, and kept bytecode counts as current where an edit left time and size.
+    """
+    name, spec = module.__name__, module.__spec__
+    assert spec is not None
+    found = importlib.util.module_from_spec(spec)
+    within = {n: one for n, one in vars(module).items() if isinstance(one, ModuleType)}
+    vars(found).update({n: one for n, one in within.items() if one.__name__ == f"{name}.{n}"})
+    code = compile(source, file, "exec", dont_inherit=True)
+    sys.modules[name] = found
+    try:
+        exec(code, vars(found))
+    except BaseException:
+        sys.modules[name] = module
+        raise
+    return found
 
 
 _FROM: dict[str, Path] = {}  # modules that were found in a workspace's folder, and in which

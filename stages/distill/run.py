@@ -104,7 +104,7 @@ class DistillStage:
         interactions = inputs["interactions"]
         _check_horizons(spec, interactions)
         folder = out_dir / "experience"
-        whole = _measure_all(interactions, text, config, folder, ctx)
+        whole = _measure_all(interactions, extra, config, folder, ctx)
         cache = ctx.workspace.root / "store/judge"
         measured, judged = judged_followups(whole.episodes, whole.questions, config.judge, cache)
         if not measured.num_rows:
@@ -127,7 +127,7 @@ class DistillStage:
         if before is not None:
             whose = (interactions.meta["checkpoint"], line)
             exits_of = np.array(scored.why_not, dtype=object)[heard].tolist()
-            cycle = cycle_of(told, scored.rewards.unpriced[heard], spec, *whose, exits_of)
+            cycle = cycle_of(told, scored.rewards.unpriced[heard], spec, *whose, exits_of, signals)
             watched = monitored.updated(state.monitors, cycle, config)
             after = memory.updated(state, measured, spec, scored.dual, watched.history, line)
             after.save(out_dir / "line_state", carry=before.path)
@@ -140,18 +140,19 @@ class DistillStage:
 
 
 def _measure_all(
-    interactions: Artifact, spec_text: str, config: DistillConfig, folder: Path, ctx: RunContext
+    interactions: Artifact, extra: Mapping[str, Any], config: DistillConfig, folder: Path, ctx: RunContext
 ) -> Measured:
     """Every part as one; the sequences are written on the way, and not in it."""
     shards = [
         Shard(
             part,
             interactions.digest,
-            spec_text,
+            extra["spec"]["text"],
             ctx.workspace.root,
             ctx.workspace.keys_dir,
             judged=bool(config.judge.url),
             metrics=interactions.meta.get("metrics", {}),
+            own=extra.get("own", {}),
         )
         for part in tables.parts(interactions.path)
     ]

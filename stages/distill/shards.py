@@ -43,6 +43,7 @@ class Shard:
     keys_dir: Path
     judged: bool = False  # whether a judge will ask about follow-ups
     metrics: Mapping[str, str] = field(default_factory=dict)  # what a metric of feedback is, by its name
+    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the team's signals, as recorded
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,14 @@ class Measured:
 
 
 def measure_shard(shard: Shard) -> Measured:
-    """Measure one part. Raises IntegrityError (12) on damage, UsageError (2) when a team's signal fails."""
+    """Measure one part.
+
+    Raises IntegrityError (12) on damage, or where a team's signal has other source than the run recorded;
+    UsageError (2) when one fails.
+    """
     spec = parse(shard.spec, "spec")
     signals = own.load(spec, shard.root)
+    own.require_same(signals, shard.own)
     asked: dict[int, Followup] = {}  # by row, shortened: a part's follow-ups are judged at once
     questions: list[Question] = []
     lost: dict[str, str] = {}

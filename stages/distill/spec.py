@@ -2,7 +2,7 @@
 
 A TOML file, `specs/default.toml` unless the workspace names another. Unknown keys and contradictions
 fail here, when it is resolved, not hours later. Its digest is part of every experience made with it, and
-keys the line's baselines: a changed spec starts new ones.
+keys the line's baselines (`rewarded.py`): a changed spec starts new ones.
 """
 
 from __future__ import annotations

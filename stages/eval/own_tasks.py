@@ -1,8 +1,8 @@
 """Tasks of one's own for lm-eval, by their content: another one is another eval.
 
 The folder's files, and files and folders of this machine that its tasks take their documents from
-(`dataset_path`, `data_dir` and `data_files`), wherever they are. Not here: what is in them
-(`evals/suites/lm_eval_task.py`), documents from elsewhere.
+(`dataset_path`, `data_dir` and `data_files`) or their settings (`include`), wherever they are. Not here: what
+is in them (`evals/suites/lm_eval_task.py`), documents from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ def digests(folder: Path) -> dict[str, str]:
             f"eval.lm_eval_include: {folder} is no folder", hint="a path below the workspace, or absolute"
         )
     own = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    told = [path for path in own.values() if path.suffix in (".yaml", ".yml")]
+    places = [place for path in told for place in (*_places(_settings(path)), *_included(path, set()))]
+    inside = (folder, folder.resolve())
     named = {
-        str(file)
-        for path in own.values()
-        if path.suffix in (".yaml", ".yml")
-        for place in _places(_settings(path))
-        for file in _files(place)
-        if not file.is_relative_to(folder)
+        str(file) for place in places for file in _files(place) if not any(map(file.is_relative_to, inside))
     }
     every = own | {name: Path(name) for name in named}
     return {name: file_digest(path) for name, path in sorted(every.items())}
@@ -52,14 +50,26 @@ def _files(place: Path) -> list[Path]:
     return [path for path in sorted(place.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
 
 
-def _settings(path: Path) -> Mapping[str, Any]:
-    """A task's settings, its programs by name alone; {} where they cannot be read: lm-eval says so itself."""
+def _settings(path: Path, *, whole: bool = True) -> Mapping[str, Any]:
+    """A task's settings, its programs by name alone; {} where they cannot be read: lm-eval says so itself.
+
+    `whole`: with those of files that it includes.
+    """
     from lm_eval.tasks._yaml_loader import load_yaml
 
     try:
-        return dict(load_yaml(path, resolve_func=False))
+        return dict(load_yaml(path, resolve_func=False, recursive=whole))
     except Exception:  # noqa: BLE001 - whatever a reader of YAML raises
         return {}
+
+
+def _included(path: Path, seen: set[Path]) -> Iterator[Path]:
+    """The files that a task's file includes, and the programs beside these, which their functions are of."""
+    for name in _texts(_settings(path, whole=False).get("include")):
+        place = (path.resolve().parent / name).resolve()
+        if place not in seen and place.is_file():
+            seen.add(place)
+            yield from (place, *place.parent.glob("*.py"), *_included(place, seen))
 
 
 def _places(task: Mapping[str, Any]) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from stages.errors import InputMissingError
 from stages.eval.config import EvalConfig
 from stages.monitor.gate import alarmed, alarms_of
+from stages.populations import require_live
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ class EvalStage:
         """
         self.check(workspace)
         line = workspace.settings.workspace.line
-        live = store.alias(line, "live")
-        if live is None:
-            raise InputMissingError(f"line {line!r} has no live checkpoint", hint="make one with `rtrl init`")
+        live = require_live(store, workspace.settings)
         if "checkpoint" in refs:
             candidate = store.resolve(refs["checkpoint"], line)
         else:

@@ -9,7 +9,7 @@ import orjson
 
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.errors import ApiError, unavailable
-from stages.gateway.gate import CutShortError
+from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import JSON_TYPE, Send, send_body
 from stages.gateway.metrics import Metrics
 from stages.gateway.tools import Answer, read_answer
@@ -19,7 +19,6 @@ OBJECT = {"chat": "chat.completion", "completions": "text_completion"}
 ID_HEADER = b"x-rtrl-generation-id"
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 LOST = "engine_lost"
-CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 BROKEN = ("abort", "error")  # finish reasons of an answer that somebody else stopped, in the engine
 _UNANSWERED = {"context_length_exceeded": OVERFLOW, "engine_timeout": "timeout"}
 

@@ -47,9 +47,12 @@ class Canary:
 
 @dataclass(frozen=True, eq=False)
 class Holdback:
-    """The users whom `salt` draws for `share` (0 to 1) stay on an older checkpoint."""
+    """The users whom `salt` draws for `share` (0 to 1) stay on an older checkpoint, and see no canary.
 
-    arm: Arm
+    `arm` is None while there is no engine for it: the live one answers them.
+    """
+
+    arm: Arm | None
     salt: str
     share: float
 
@@ -91,8 +94,8 @@ class Arms:
         if own is not None and _serves(own.live):
             return own.of(user, key=key)
         held = self.holdback
-        if held is not None and _serves(held.arm) and assigned(user, held.salt, held.share):
-            return held.arm
+        if held is not None and assigned(user, held.salt, held.share):
+            return held.arm if held.arm is not None and _serves(held.arm) else self.pool.pick(key)
         canary = self.canary
         if canary is not None and _serves(canary.arm) and assigned(user, canary.salt, canary.share):
             return canary.arm
@@ -162,7 +165,8 @@ class Arms:
 
     def all(self) -> list[Arm]:
         """Every engine there is, those of populations' lines too; the live arm's first."""
-        more = [each.arm for each in (self.canary, self.holdback) if each is not None]
+        beside = [each.arm for each in (self.canary, self.holdback) if each is not None]
+        more = [arm for arm in beside if arm is not None]
         return [*self.pool.members, *more, *(arm for own in self.lines.values() for arm in own.all())]
 
     def served(self) -> list[ServedState]:
@@ -182,7 +186,7 @@ class Arms:
         told |= {"canary_opening": self.opening} if self.opening else {}
         if len(members) > 1:
             told["engines"] = members
-        if held is not None:
+        if held is not None and held.arm is not None:
             told["holdback"] = held.arm.served.as_dict() | {"share": held.share}
         if self.lines:
             told["lines"] = {line: own.as_dict() for line, own in self.lines.items()}

@@ -18,6 +18,8 @@ from stages.gateway.http import Scope, is_deep
 from stages.gateway.times import parse_ms
 
 MAX_NAME = 200
+EXACT = 2**53  # doubles from here on do not tell whole numbers apart
+_LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers are compared as they stand
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _YES = {"1", "true", "yes", "on"}
@@ -88,7 +90,7 @@ def conversation(
         if message.get("role") == "assistant":
             first = message
             break
-        opening.append([message.get("role"), message.get("content")])
+        opening.append([message.get("role"), _plain(message.get("content"))])
     parts = [key_id, user, opening, gist(first), *(["no_train"] if no_train else [])]
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
 
@@ -215,14 +217,25 @@ def _flag(value: str, place: str) -> bool:
     raise invalid(f"{place} must be 1 or 0", param=place)
 
 
+def _plain(content: Any) -> Any:
+    """A message's content; as a string where it is texts alone, which clients send either way.
+
+    Some mark the parts of their latest messages as to be cached, and send them as strings later.
+    """
+    if not isinstance(content, list):
+        return content
+    texts = all(isinstance(part, dict) and part.get("type") == "text" for part in content)
+    return text_of(content) if texts else content
+
+
 def gist(message: Mapping[str, Any]) -> list[Any]:
-    """What of an assistant message survives a client's round trip: text and calls."""
+    """What of an assistant message survives a client's round trip: text behind its thoughts, and calls."""
     calls: list[Any] = []
     for call in message.get("tool_calls") or ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             calls.append([function.get("name"), _canonical(function.get("arguments"))])
-    return [text_of(message.get("content")).strip(), calls]
+    return [text_of(message.get("content")).rpartition("</think>")[2].strip(), calls]
 
 
 def _canonical(arguments: Any) -> Any:
@@ -232,4 +245,18 @@ def _canonical(arguments: Any) -> Any:
         value = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return arguments
-    return arguments if is_deep(value) else value
+    if is_deep(value):
+        return arguments
+    return _as_written_anywhere(value) if len(arguments) <= _LONG else value
+
+
+def _as_written_anywhere(value: Any) -> Any:
+    """JSON whose numbers are as JavaScript writes them again: doubles, and 30.0 as 30."""
+    if isinstance(value, dict):
+        return {name: _as_written_anywhere(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_as_written_anywhere(one) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() and abs(number) < EXACT else number

@@ -8,6 +8,7 @@ weights that are replaced (`swapper.py`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,11 +41,18 @@ class DamagedError(Exception):
         self.cause = cause
 
 
-async def turn(beside: Beside, served: ServedState, target: Checkpoint, limit_s: float | None) -> Any:
+async def turn(
+    beside: Beside,
+    served: ServedState,
+    target: Checkpoint,
+    limit_s: float | None,
+    require: Callable[[], None] = lambda: None,
+) -> Any:
     """Send new requests to `target` once it is proven. Returns what was found.
 
     Args:
         limit_s: patience with the engine; None for its own.
+        require: called before anybody gets it; what it raises leaves what is served.
 
     Raises:
         RtrlError: it did not work; what was served still is, and was proven again.
@@ -63,5 +71,6 @@ async def turn(beside: Beside, served: ServedState, target: Checkpoint, limit_s:
         except RtrlError:
             raise DamagedError(error) from error
         raise
+    require()
     served.checkpoint, served.route = target, route
     return found

@@ -21,7 +21,7 @@ from stages import routing
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who, last_user_text, own_name
-from stages.gateway.conversations import Conversations
+from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
@@ -174,7 +174,7 @@ class Recorder:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
         n = len(tokens.output)
-        session, episode, ordinal = self._place(call, answer, n)
+        session, episode, ordinal = self._place(call, answer, sampled.finish_reason, n)
         spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
         generation = Generation(
             id=call.id,
@@ -211,15 +211,15 @@ class Recorder:
         )
         return generation, tokens
 
-    def _place(self, call: Call, answer: Answer, tokens: int) -> tuple[str, str, int]:
+    def _place(self, call: Call, answer: Answer, finish: str, tokens: int) -> tuple[str, str, int]:
         """Session, episode and place in the episode's chain."""
         messages, who = call.request.messages, call.who
         reply = {"content": answer.content, "tool_calls": answer.calls}
         if who.session:
             session = own_name(who.session, call.key.id, who.user)
         elif call.request.api == "chat":
-            owner = (call.key.id, who.user)
-            session = self._conversations.session(call.id, owner, messages, reply, no_train=who.no_train)
+            owner = Owner(call.key.id, who.user, who.no_train)
+            session = self._conversations.session(call.id, owner, messages, reply, finish)
         else:
             session = f"s_{call.id}"
         if who.episode:

@@ -2,19 +2,42 @@
 
 The hash of opening and first answer finds a conversation again, also after a restart, but two that begin
 alike have the same: in the memory of this process each gets a session of its own, and what goes on joins
-the latest.
+the latest. Who stops the first answer goes on with as much of it as has come, which has another hash: what
+was cut so is remembered, with the answer's text.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
-from stages.gateway.attribution import begins, conversation
+from stages.gateway.attribution import begins, conversation, gist
+from stages.gateway.gate import CUT
 from stages.vault import Vault
 
 _CONVERSATIONS = 100_000  # beginnings that are remembered
+_CUTS = 1000  # and of them those whose answer was cut
+_SEEN = 10_000  # characters of such an answer, at most
+
+Message = Mapping[str, Any]
+
+
+class Owner(NamedTuple):
+    """Whose a conversation is; what is not trained on is kept apart from what is."""
+
+    key_id: str
+    user: str
+    no_train: bool
+
+
+class _Cut(NamedTuple):
+    """An answer that somebody stopped."""
+
+    text: str
+    calls: list[Any]
+    session: str
 
 
 class Conversations:
@@ -23,30 +46,46 @@ class Conversations:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._latest: OrderedDict[str, str] = OrderedDict()  # session by hash, the longest unused first
+        self._cut: OrderedDict[str, _Cut] = OrderedDict()  # the latest by the hash of its opening
 
     def session(
-        self,
-        call_id: str,
-        owner: tuple[str, str],
-        messages: Sequence[Mapping[str, Any]],
-        answer: Mapping[str, Any],
-        *,
-        no_train: bool,
+        self, call_id: str, owner: Owner, messages: Sequence[Message], answer: Message, finish: str
     ) -> str:
-        """The session of generation `call_id`, which gave `answer` to `messages`.
-
-        Args:
-            owner: key id and user.
-        """
-        content = conversation(*owner, messages, answer, no_train=no_train)
-        name = "s_" + self._vault.pseudonym(content)[:24]
+        """The session of generation `call_id`, which gave `answer` to `messages` and ended by `finish`."""
+        name = "s_" + self._hash(owner, messages, answer)[:24]
+        first = begins(messages)
         known = self._latest.get(name)
-        if known is None:
+        if not first and not (known or "").startswith(name):  # not known, or by an answer that was cut
+            known = self._gone_on(owner, messages) or known or name
+        elif known is None:
             known = name
-        elif begins(messages):
+        elif first:
             known = f"{name}-{call_id[-12:]}"
-        self._latest[name] = known
-        self._latest.move_to_end(name)
-        if len(self._latest) > _CONVERSATIONS:
-            self._latest.popitem(last=False)
+        if first and finish == CUT:
+            text, calls = gist(answer)
+            _remember(self._cut, self._opening(owner, messages), _Cut(text[:_SEEN], calls, known), _CUTS)
+        _remember(self._latest, name, known, _CONVERSATIONS)
         return known
+
+    def _gone_on(self, owner: Owner, messages: Sequence[Message]) -> str:
+        """The session of a first answer that was cut, of which `messages` have a part; "" for none."""
+        cut = self._cut.get(self._opening(owner, messages)) if self._cut else None
+        if cut is None:
+            return ""
+        text, calls = gist(next(message for message in messages if message.get("role") == "assistant"))
+        return cut.session if cut.text.startswith(text[:_SEEN]) and calls == cut.calls[: len(calls)] else ""
+
+    def _opening(self, owner: Owner, messages: Sequence[Message]) -> str:
+        """Stands for what was said before the first answer."""
+        return self._hash(owner, list(takewhile(lambda one: one.get("role") != "assistant", messages)), {})
+
+    def _hash(self, owner: Owner, messages: Sequence[Message], answer: Message) -> str:
+        content = conversation(owner.key_id, owner.user, messages, answer, no_train=owner.no_train)
+        return self._vault.pseudonym(content)
+
+
+def _remember(known: OrderedDict[str, Any], key: str, value: object, most: int) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > most:
+        known.popitem(last=False)

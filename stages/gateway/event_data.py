@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cursorbench.sessions.lines import sides_of_diff
-from stages.gateway.attribution import MAX_NAME
+from stages.gateway.attribution import EXACT, MAX_NAME
 
 _WHOLE = ("value", "added", "added_kept", "deleted", "deleted_kept")  # fields of `thumbs` and `edit_survival`
-_EXACT = 2**53  # floats from here on do not tell whole numbers apart
 _FIELD = re.compile(r"at `\$\.(\w+)|required field `(\w+)`")
 _MUST_BE = {
     "path": "a string that is not empty",
@@ -136,7 +135,7 @@ def whole_numbers(type: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    return isinstance(value, float) and value.is_integer() and abs(value) < EXACT
 
 
 def _in_words(type: str, told: str) -> str:

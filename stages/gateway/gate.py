@@ -15,6 +15,7 @@ from stages.gateway.errors import ApiError, unavailable
 
 log = logging.getLogger("rtrl.gateway")
 
+CUT = "abort"  # finish reason of an answer that was not let finish, by its client or by a swap
 SLICE_S = 0.1  # of waiting, between two looks at the patience that is left
 
 

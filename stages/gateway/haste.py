@@ -60,9 +60,20 @@ class Haste:
         self._gate = gate
         self._preparing: asyncio.Timeout | None = None
         self._updating: asyncio.Timeout | None = None
+        self._gives_way = self._hurried = False
+
+    def begun(self, *, cut: bool) -> None:
+        """A swap has its turn; one that may `cut` answers gives way to nobody."""
+        self._gives_way, self._hurried = not cut, False
+
+    def require(self) -> None:
+        """Before what is served changes. Raises OvertakenError: `hurry` was called since it began."""
+        if self._gives_way and self._hurried:
+            raise OvertakenError
 
     def hurry(self, drain_s: float, limit_s: float | None) -> None:
         """Somebody who cannot wait comes next, with this patience."""
+        self._hurried = True
         now = asyncio.get_running_loop().time()
         self._gate.hurry(drain_s)
         if self._preparing is not None and self._preparing.when() is None:

@@ -157,16 +157,21 @@ class LineControl:
             raise SwapError("canary_failed", error.message, error) from error
 
     async def close_canary(self, line: str, drain_s: float) -> str:
-        """End a canary; the deployment's id, "" without one. Raises ApiError."""
-        canary = self._canary
+        """End a canary; the deployment's id, "" without one. Raises ApiError.
+
+        A promotion of it whose command has died, and that has changed nothing yet, gives up.
+        """
+        canary, swapper = self._canary, self._swapper
         if not self._is_main(line):
             assert self._others is not None
             found = self._others.of(line)
             if found is None:
                 return ""
-            canary = found.canary
+            canary, swapper = found.canary, found.swapper
         if canary is None:
             raise no_control()
+        if swapper is not None:
+            swapper.hurry(None, None)
         return str(await _whole(canary.close(drain_s)))
 
     def _answers(self, target: Checkpoint) -> bool:

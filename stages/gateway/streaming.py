@@ -17,7 +17,6 @@ import orjson
 
 from stages.gateway.answering import (
     BROKEN,
-    CUT,
     ENGINE_PATH,
     ID_HEADER,
     LOST,
@@ -31,7 +30,7 @@ from stages.gateway.answering import (
 from stages.gateway.capture import Call, Sampled
 from stages.gateway.engine_client import EngineLostError
 from stages.gateway.errors import ApiError
-from stages.gateway.gate import CutShortError
+from stages.gateway.gate import CUT, CutShortError
 from stages.gateway.http import Receive, Send
 from stages.gateway.tools import ToolStream
 

@@ -168,12 +168,14 @@ class Swapper:
     async def _swap(self, target: Checkpoint, timeout: float, cut: bool, limit_s: float | None) -> Swapped:
         began = time.monotonic()
         async with alone(self._busy, limit_s, partial(self.hurry, timeout, limit_s) if cut else None):
+            self._haste.begun(cut=cut)
             await self._ahead.end()
             try:
                 if (turned := await self._turned(target, limit_s, began)) is not None:
                     return turned
                 if self._prepare is not None and self.ready:
                     await self._prepared(target, limit_s)
+                self._haste.require()
                 self._went_on, gate = 0, self._served.gate
                 keeper = self._keeper if self.ready else None
                 self._keeping = keeper is not None and keeper.can_keep(target.path)
@@ -201,7 +203,7 @@ class Swapper:
         if beside is None or not self.ready or not await beside.takes(target.path):
             return None
         try:
-            found = await turn(beside, self._served, target, limit_s)
+            found = await turn(beside, self._served, target, limit_s, self._haste.require)
         except HungError:
             self._served.engine = "unknown"
             return None

@@ -10,13 +10,13 @@ host alone. Not for: healthchecks (`stages/cycle/ping.py`).
 
 from __future__ import annotations
 
-import getpass
 import time
 from typing import TYPE_CHECKING, Any
 
 from stages import addresses, locks, posting
 from stages.errors import IntegrityError, LockedError, RtrlError
 from stages.monitor.standing import ENTITY, TOLD, Standing, standing
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -77,4 +77,4 @@ def _note(store: Store, one: Standing, line: str) -> None:
     from stages.registry.states import record
 
     with store.write("alarm") as session:
-        record(session, ENTITY, one.alarm["id"], "", TOLD, by=getpass.getuser(), data={"line": line})
+        record(session, ENTITY, one.alarm["id"], "", TOLD, by=who(), data={"line": line})

@@ -20,7 +20,7 @@ class MonitorConfig(BaseModel):
         SecretStr(""),
         description="URL that `rtrl monitor --watch` pings: URL, or URL/fail while alarmed",
     )
-    timeout_s: float = Field(5.0, gt=0, description="seconds one post may take")
+    timeout_s: float = Field(5.0, gt=0, le=86400, description="seconds one post may take")
     retries: int = Field(3, ge=0, description="further tries of a post that failed")
 
     @field_validator("webhook", "ping")

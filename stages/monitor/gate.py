@@ -6,13 +6,13 @@ about. Not for: raising alarms (`charts.py`), the gate's own tests (`evals/gate.
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stages.errors import GateRejectedError, InputMissingError, IntegrityError, RtrlError, UsageError
 from stages.monitor.standing import ACKNOWLEDGED, ENTITY, Standing, acknowledged, of_line, standing
 from stages.populations import line_flag
+from stages.who import who
 
 if TYPE_CHECKING:
     from stages.registry.store import Store
@@ -76,8 +76,7 @@ def acknowledge(
         with store.write("alarm") as session:
             for one in new:
                 data = {"line": line, "reason": reason, "alarm": one.alarm["text"]}
-                who = by or getpass.getuser()
-                record(session, ENTITY, one.alarm["id"], "", ACKNOWLEDGED, by=who, data=data)
+                record(session, ENTITY, one.alarm["id"], "", ACKNOWLEDGED, by=by or who(), data=data)
     return new
 
 

@@ -58,7 +58,7 @@ def make_engine(path: Path, *, create: bool = False) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
     """One consistent view for a block."""
-    with _explained(), Session(engine, expire_on_commit=False) as session:
+    with explained(), Session(engine, expire_on_commit=False) as session:
         yield session
 
 
@@ -66,7 +66,7 @@ def reading(engine: Engine) -> Iterator[Session]:
 def writing(engine: Engine, what: str = "registry") -> Iterator[Session]:
     """One writing transaction for a block: committed at its end, rolled back on any error."""
     with (
-        _explained(),
+        explained(),
         engine.connect().execution_options(immediate=True) as connection,
         Session(bind=connection, expire_on_commit=False) as session,
     ):
@@ -79,7 +79,8 @@ def writing(engine: Engine, what: str = "registry") -> Iterator[Session]:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
+    """For a block: errors of the database are the user's."""
     try:
         yield
     except DatabaseError as error:

@@ -177,7 +177,8 @@ class Deployments:
     def rolled_back(self, line: str, checkpoint: str) -> Deployment | None:
         """The last deployment of a checkpoint (digest) that got anywhere, if it was rolled back."""
         of_it = (DeploymentRow.line == line, ArtifactRow.digest == checkpoint)
-        last = self._select(*of_it, col(DeploymentRow.state) != "failed", limit=1)
+        nowhere = ("staged", "verifying", "failed")  # its command may have died
+        last = self._select(*of_it, col(DeploymentRow.state).not_in(nowhere), limit=1)
         return last[0] if last and last[0].state in ("rolling_back", "rolled_back") else None
 
     def history(self, line: str, limit: int | None = 20) -> list[Deployment]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stages import faults
 from stages.errors import IntegrityError, StoreError, UsageError
-from stages.registry.database import make_engine
+from stages.registry.database import explained, make_engine
 from stages.registry.objects import fsync_folder
 from stages.registry.schema import FILE, HEAD, explain, schema_version
 
@@ -70,7 +70,7 @@ def _upgrade(path: Path) -> None:
 
     config = alembic_config()
     engine = make_engine(path, create=True)
-    with engine.connect().execution_options(immediate=True) as connection:
+    with explained(), engine.connect().execution_options(immediate=True) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         faults.point("db.upgrade.commit.before")
@@ -146,7 +146,7 @@ def check(store_dir: Path) -> list[str]:
     except sqlite3.DatabaseError as error:
         return [explain(error).message]
     engine = make_engine(store_dir / FILE)
-    with engine.connect() as bound:
+    with explained(), engine.connect() as bound:
         context = MigrationContext.configure(bound, opts={"compare_type": False})
         problems += [f"schema differs: {item}" for item in compare_metadata(context, SQLModel.metadata)]
     return problems

@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func
 from sqlmodel import col, select
 
 from stages import locks
+from stages.cycle_config import STAGES
 from stages.errors import InputMissingError, UsageError
 from stages.registry.migrate import backup, make_folders
 from stages.registry.models import AliasRow, ArtifactRow, EventRow, RunRow
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from stages.stage import Artifact, Stage
     from stages.workspace import Workspace
 
+REPEATED = (*STAGES, "rollback")
+
 
 def scratch_store(workspace: Workspace, store: Store, run: RunRow) -> Store:
     """A new store under `<workspace>/debug/` for repeating `run`."""
     root = private(workspace.debug_dir) / f"{run.id}-{datetime.now(UTC):%H%M%S%f}"
     scratch = _bare(store, root)
-    _rewind_aliases(scratch, run.created_at)
+    _rewind_aliases(scratch, run.id)
     return scratch
 
 
@@ -75,11 +79,14 @@ def _close_open_work(scratch: Store) -> None:
     sweep(scratch)
 
 
-def _rewind_aliases(scratch: Store, moment: str) -> None:
+def _rewind_aliases(scratch: Store, run_id: str) -> None:
+    """As they stood when the run began, by the order of events: a clock may have been set back since."""
     with scratch.write("scratch") as session:
+        of_run = select(func.min(EventRow.seq)).where(EventRow.entity == "run", EventRow.entity_id == run_id)
+        began = session.exec(of_run).one()
         later = session.exec(
             select(EventRow)
-            .where(EventRow.entity == "alias", EventRow.at > moment)
+            .where(EventRow.entity == "alias", col(EventRow.seq) > began)
             .order_by(col(EventRow.seq).desc())
         ).all()
         for event in later:
@@ -116,7 +123,9 @@ def recorded_plan(
         InputMissingError: (exit 5) gc removed an input.
     """
     if run.stage != stage.name:
-        raise UsageError(f"{run.id} is a run of {run.stage}", hint=f"use `rtrl {run.stage} --from-run`")
+        can = run.stage in REPEATED
+        hint = f"`rtrl {run.stage} --from-run {run.id}`" if can else f"of {', '.join(REPEATED)} runs can be"
+        raise UsageError(f"{run.id} is a run of {run.stage}", hint=hint)
     inputs = store.inputs_by_role(run.id)
     for artifact in inputs.values():
         if not artifact.path.is_dir():

@@ -9,7 +9,6 @@ fast status (`glance.py`).
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -32,6 +31,7 @@ from stages.registry.rebuilt import checkpoint_folder
 from stages.registry.run_queries import RunQueries
 from stages.registry.schema import FILE, check_schema
 from stages.stage import Artifact, Output
+from stages.who import who
 
 if TYPE_CHECKING:
     pass
@@ -202,9 +202,7 @@ class Store(RunQueries):
         deployment_id: str | None = None,
     ) -> None:
         """Point an alias at a checkpoint; with a deployment also make that one live. See `aliases.py`."""
-        move_alias(
-            self, line, name, digest, reason=reason, by=by or getpass.getuser(), deployment_id=deployment_id
-        )
+        move_alias(self, line, name, digest, reason=reason, by=by or who(), deployment_id=deployment_id)
 
     def line_state_of(self, checkpoint: str) -> Artifact:
         """What the line remembered when this checkpoint was made: the line_state beside it.

@@ -15,13 +15,14 @@ from cursorbench.redaction import Kind, by_kind
 from stages import schemas
 from stages.errors import UsageError
 from stages.forget.since import times_of
-from stages.report.chosen import distill_commands, in_order, not_here, reward_of
+from stages.report.chosen import distill_commands, in_order, not_here
 from stages.report.episodes import LABELS
 from stages.report.examples import Example, examples
 from stages.report.figures import Figure, Reading, headline
 from stages.report.left_out import LeftOut, left_out
 from stages.report.load import Gone, Loaded, load, unseen
 from stages.report.populations import Group, Population, by_calendar, group, population
+from stages.rewarded import rewarded_by
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
@@ -203,8 +204,10 @@ def _over_time(
             continue
         if len(new):
             told = figures_of(of, figures)
-            if only and reward_of(one) != reward_of(only):
-                told = [figure for figure in told if figure.name not in {"reward", *reward_of(only)[1]}]
+            if only and rewarded_by(one) != rewarded_by(only):
+                told = [
+                    figure for figure in told if figure.name not in {"reward", *(only.meta.get("own") or {})}
+                ]
                 others.append(one)
             windows.append(group(f"v{one.version}", new, told))
         else:

@@ -16,6 +16,7 @@ from stages.errors import InputMissingError, UsageError
 from stages.forget.since import lost
 from stages.report.left_out import Left
 from stages.report.load import Gone, keys, nobody
+from stages.rewarded import rewarded_by
 from stages.stage import Artifact
 
 if TYPE_CHECKING:
@@ -172,12 +173,6 @@ def in_order(store: Store, experiences: Iterable[Artifact]) -> list[Artifact]:
     )
 
 
-def reward_of(experience: Artifact) -> tuple[str, dict[str, str]]:
-    """What its rewards are by: the reward spec, and the source of the team's own signals in it."""
-    own = experience.meta.get("own") or {}
-    return str(experience.meta["spec"]), {name: str(one["digest"]) for name, one in own.items()}
-
-
 def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
     """One report is of one reward spec, and of logs or of what the gateway captured."""
     if len({bool(one.meta["checkpoint"]) for one in chosen}) > 1:
@@ -187,7 +182,7 @@ def _refuse_mixed(store: Store, chosen: Sequence[Artifact]) -> None:
         )
     newest = chosen[-1]
     for one in chosen:
-        if reward_of(one) != reward_of(newest):
+        if rewarded_by(one) != rewarded_by(newest):
             made_from = (store.artifact(digest) for digest in one.meta["interactions"])
             ref = next((found.ref for found in made_from if found is not None), "interactions@vN")
             raise UsageError(

@@ -27,7 +27,14 @@ from stages.stage import Artifact, Kind, Outcome, RunContext
 from stages.target.canary import canary_of, end, require_open
 from stages.target.completed import complete
 from stages.target.intent import remove_intent
-from stages.target.switch import Switch, is_served, perform, previous_of, require_reachable
+from stages.target.switch import (
+    Switch,
+    bring_back,
+    is_served,
+    perform,
+    previous_of,
+    require_reachable,
+)
 from stages.workspace import Workspace
 
 
@@ -115,6 +122,7 @@ class RollbackStage:
             facts |= _end_canary(ctx, switch, canary)
             ctx.log.write("rollback.canary", **facts)
             if live is not None and live.digest == switch.target.digest:
+                bring_back(ctx.workspace, store, switch)  # a promotion that was killed may have gone on
                 if self.moved is not None:
                     remove_intent(ctx.workspace.run_dir, switch.line)
                 return Outcome(metrics={**facts, "changed": True})
@@ -167,11 +175,12 @@ def _decided(
     store, line = ctx.store, ctx.workspace.settings.workspace.line
     target = inputs["checkpoint"]
     ended = leaving(store, line)
+    before = ended.previous if ended else None
     same = live is not None and live.digest == target.digest
     switch = Switch(
         line=line,
         target=target,
-        previous=previous_of(store, line, target.digest),
+        previous=before if same else previous_of(store, line, target.digest, before),
         reason=extra["reason"] or "rollback",
         run_id=ctx.run_id,
         offline=extra["offline"],

@@ -8,7 +8,6 @@ what to go back to (`first.py` by the registry, `away.py` without it), and the r
 from __future__ import annotations
 
 import contextlib
-import getpass
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from stages.rollback.patience import Patience
 from stages.target.endpoint import Endpoint
 from stages.target.intent import Intent, remove_intent, write_intent
 from stages.target.light import post, served
+from stages.who import who
 
 STOPPING_S = 60.0  # for a canary's engine to end, beside its answers
 
@@ -53,7 +53,7 @@ def intend(line: str, leaving: str, checkpoint: str, reason: str, canary: str = 
         leaving=leaving,
         deployment=canary if checkpoint == leaving else made,
         reason=reason or "rollback",
-        by=getpass.getuser(),
+        by=who(),
         canary=canary,
     )
 

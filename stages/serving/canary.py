@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
-from stages.errors import LockedError, RtrlError, classified
+from stages.errors import IntegrityError, LockedError, RtrlError, classified
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -66,6 +67,7 @@ class CanaryEngine:
         self._busy = asyncio.Lock()
         self._starting: asyncio.Timeout | None = None
         self._ending: asyncio.Task[str] | None = None
+        self._pause = self._until = 0.0
         self.supervisor: Supervisor | None = None
         self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
         self.opened = asyncio.Event()
@@ -90,6 +92,7 @@ class CanaryEngine:
                 async with starting:
                     await self.supervisor.start()
             except BaseException as error:
+                self._starting = None  # it has ended, by itself or not: there is nothing to give up
                 self.told("failed", checkpoint)
                 await self._stop(patient=False)
                 if starting.expired() and isinstance(error, TimeoutError):
@@ -105,10 +108,28 @@ class CanaryEngine:
             assert self.supervisor.verification is not None
             return self.supervisor.verification
 
+    @property
+    def rests(self) -> bool:
+        """Whether one that did not start is left alone for now."""
+        return time.monotonic() < self._until
+
+    async def open_again(self, checkpoint: Checkpoint, *, salt: str, share: float) -> None:
+        """`open` for users who had it before; after a failure it `rests`, longer from time to time. One that
+        is ended meanwhile is no failure."""
+        try:
+            await self.open(checkpoint, salt=salt, share=share)
+        except LockedError:
+            return
+        except RtrlError:
+            self._pause = max(2 * self._pause, self._config.restart_backoff_s)
+            self._pause = min(self._pause, self._config.restart_backoff_max_s)
+            self._until = time.monotonic() + self._pause
+            raise
+        self._pause = 0.0
+
     def hurry(self) -> None:
         """A rollback wants the line: a candidate that has no users yet is given up."""
-        if self._starting is not None and self._starting.when() is None:
-            self._starting.reschedule(asyncio.get_running_loop().time())
+        self._give_up()
         tried = self._arms.canary
         if tried is not None and tried.share == 0 and self._arms.overtaken != tried.deployment:
             self._arms.overtaken = tried.deployment
@@ -118,8 +139,10 @@ class CanaryEngine:
         """Everybody to the live arm at once; then let its requests end, and stop it.
 
         Those that are not done after `drain_s` are cut short. Without patience the engine is not asked to
-        end: one that hangs would not. The deployment's id, "" without a canary.
+        end: one that hangs would not. One that starts is not waited for. The deployment's id, "" without a
+        canary.
         """
+        self._give_up()
         async with self._busy:
             self.opened.clear()
             ended = self._arms.close()
@@ -131,6 +154,11 @@ class CanaryEngine:
                 await ended.arm.engine.close()
             await self._stop(patient=patient and ended is not None)
         return ended.deployment if ended is not None else ""
+
+    def _give_up(self) -> None:
+        """An engine that starts ends; nobody is answered by it yet."""
+        if self._starting is not None and self._starting.when() is None:
+            self._starting.reschedule(asyncio.get_running_loop().time())
 
     async def _stop(self, *, patient: bool) -> None:
         supervisor, self.supervisor = self.supervisor, None
@@ -150,7 +178,7 @@ async def reconcile_canary(
     found = await asyncio.to_thread(canary_of, store, line)
     if found is None or found.id != arms.ended:
         arms.ended = ""
-    if _serves(arms, found):
+    if _serves(arms, found) or (arms.canary is None and engine.rests):
         return False
     try:
         lock = await target_lock(store, line)
@@ -170,20 +198,35 @@ async def reconcile_canary(
         if found is not None:
             if following is not None:
                 await following
-            artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
-            folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
+            async with _verified(store, found, say):
+                artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
+                folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
-            checkpoint, share = (
-                Checkpoint(found.checkpoint, folder, found.id),
-                float(found.data["canary"]["share"]),
-            )
-            following = asyncio.create_task(engine.open(checkpoint, salt=found.salt, share=share))
+            following = asyncio.create_task(_again(store, engine, found, folder, say))
             await asyncio.sleep(0)  # it has begun: whoever closes it waits for it
     finally:
         lock.release()  # an engine takes long to start or end, and a rollback must not wait for that
     if following is not None:
         await following
     return True
+
+
+async def _again(store: Store, engine: CanaryEngine, found: Deployment, folder: Path, say: Say) -> None:
+    """The registry's canary for its users."""
+    checkpoint = Checkpoint(found.checkpoint, folder, found.id)
+    async with _verified(store, found, say):
+        await engine.open_again(checkpoint, salt=found.salt, share=float(found.data["canary"]["share"]))
+
+
+@contextlib.asynccontextmanager
+async def _verified(store: Store, found: Deployment, say: Say) -> AsyncIterator[None]:
+    """A canary that is damaged, or of which no engine can be verified, is rolled back: nobody has it."""
+    try:
+        yield
+    except IntegrityError as error:
+        say(f"canary {found.id} is rolled back: {error.message}")
+        await _record(store, found.id, f"its engine: {error.message}")
+        raise
 
 
 def _serves(arms: Arms, found: Deployment | None) -> bool:

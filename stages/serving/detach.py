@@ -17,7 +17,16 @@ from pathlib import Path
 
 import stages
 from stages import locks
-from stages.errors import DependencyDownError, IntegrityError, LockedError, RtrlError, UsageError
+from stages.config import Settings
+from stages.errors import (
+    DependencyDownError,
+    IntegrityError,
+    LockedError,
+    RtrlError,
+    UsageError,
+    classified,
+)
+from stages.serving.ending import ending_s
 from stages.target.endpoint import LOCK, Endpoint, running_endpoint
 from stages.workspace import Workspace, private
 
@@ -108,8 +117,11 @@ def serving_pid(workspace: Workspace) -> int | None:
     return int(locks.holder_of(path).get("pid", 0)) or None
 
 
-def stop(workspace: Workspace, *, timeout_s: float = 60.0) -> int | None:
+def stop(workspace: Workspace, *, timeout_s: float | None = None) -> int | None:
     """Stop the running `rtrl serve` by SIGTERM and wait until it is gone. Its pid; None without one.
+
+    Args:
+        timeout_s: how long to wait; default as long as the settings let it take.
 
     Raises DependencyDownError (13) when it does not end in time.
     """
@@ -118,7 +130,7 @@ def stop(workspace: Workspace, *, timeout_s: float = 60.0) -> int | None:
         return None
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + (_patience(workspace) if timeout_s is None else timeout_s)
     while not locks.is_free(workspace.run_dir / LOCK):
         if time.monotonic() > deadline:
             raise DependencyDownError(
@@ -127,3 +139,11 @@ def stop(workspace: Workspace, *, timeout_s: float = 60.0) -> int | None:
             )
         time.sleep(0.05)
     return pid
+
+
+def _patience(workspace: Workspace) -> float:
+    try:
+        with classified():
+            return ending_s(workspace.settings)
+    except RtrlError:  # spoilt since it was started, or cannot be read: it ends all the same
+        return ending_s(Settings())

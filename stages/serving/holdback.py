@@ -2,7 +2,8 @@
 
 Follows settings and registry: `ab.holdback` says how many users, the alias `anchor` on what. While anchor
 and live are the same checkpoint no engine is needed. Who is held back is on record (`registry/holdbacks.py`)
-before the first of them is answered. Not for: what it shows (`stages/ab/holdback.py`).
+before the first of them is answered, and no canary gets them from then on, whether there is an engine or
+not. Not for: what it shows (`stages/ab/holdback.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 from stages.gateway.arms import Arms, Holdback
 from stages.gateway.served import Checkpoint
 from stages.records import HOLDBACK
-from stages.registry.holdbacks import close_holdback, open_holdback
+from stages.registry.holdbacks import close_holdback, holdback_of, open_holdback
 from stages.registry.store import Store
 from stages.serving.extra import ExtraEngine
 
@@ -25,6 +26,13 @@ class Starter(Protocol):
     """Starts an engine on a checkpoint, for an arm of a line."""
 
     async def __call__(self, checkpoint: Checkpoint, *, line: str, arm: str) -> ExtraEngine: ...
+
+
+def on_record(store: Store, line: str, share: float) -> Holdback | None:
+    """Who is held back while there is no engine: those on record, whom `rtrl ab` leaves out, also where the
+    settings have another `share` since. None where nobody is."""
+    last = holdback_of(store, line) if share else None
+    return Holdback(None, last.salt, last.share) if last is not None and last.open else None
 
 
 class HoldbackEngine:
@@ -65,11 +73,13 @@ class HoldbackEngine:
     async def _follow(self, drain_s: float) -> None:
         line = self._arms.live.served.line
         wanted = await asyncio.to_thread(self._wanted, line)
+        holds = await asyncio.to_thread(on_record, self._store, line, self._share)
         serving = self.engine.arm.served.checkpoint.digest if self.engine else ""
-        if (wanted.digest if wanted else "") == serving:
-            return
-        await self._close(drain_s)
-        if wanted is None:
+        if (wanted.digest if wanted else "") != serving:
+            await self._close(drain_s, holds)
+        if self.engine is None:
+            self._arms.holdback = holds
+        if wanted is None or self.engine is not None:
             return
         engine = await self._start(wanted, line=line, arm=HOLDBACK)
         try:
@@ -99,9 +109,9 @@ class HoldbackEngine:
             self._ended = True
             await self._close(drain_s)
 
-    async def _close(self, drain_s: float) -> None:
+    async def _close(self, drain_s: float, holds: Holdback | None = None) -> None:
         """Its users to the live arm at once; then stop it."""
-        self._arms.holdback = None
+        self._arms.holdback = holds
         engine, self.engine = self.engine, None
         if engine is not None:
             await engine.stop(drain_s)

@@ -28,7 +28,7 @@ from stages.registry.store import Store
 from stages.serving.announce import Announcer
 from stages.serving.canary import CanaryEngine, keep_canary
 from stages.serving.extra import ExtraEngine
-from stages.serving.holdback import HoldbackEngine
+from stages.serving.holdback import HoldbackEngine, on_record
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
@@ -197,10 +197,11 @@ class Lines:
         return live_checkpoint(self._store, line), canary_of(self._store, line) is not None
 
     async def _open(self, line: str, checkpoint: Checkpoint) -> None:
+        ab, gateway = self._workspace.on_line(line).settings.ab, self._workspace.settings.gateway
+        holds = await asyncio.to_thread(on_record, self._store, line, ab.holdback)
         engine = await self._start(checkpoint, line=line, arm=LIVE)
-        gateway = self._workspace.settings.gateway
         arms = Arms(engine.arm)
-        arms.collapse = self._workspace.on_line(line).settings.ab.collapse
+        arms.collapse, arms.holdback = ab.collapse, holds  # its engine may come long after a canary's
         keeper = engine.supervisor if gateway.in_flight == "continue" else None
         beside = engine.supervisor if self._workspace.settings.engine.lora_rank else None
         swapper = Swapper(

@@ -7,7 +7,6 @@ again. No text is kept, and nothing of it reaches the spool. Not for: starting t
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from stages.shadow.replay import replay
 from stages.shadow.tools import KnownTools, decoder
 from stages.stage import Progress
 from stages.target.endpoint import EngineAt
+from stages.who import who
 from stages.workspace import Workspace
 
 
@@ -60,7 +60,7 @@ def shadow(
     told: dict[str, Any] = {"left_out": dict(sorted(found.left_out.items()))}
     if len(found.requests) < config.shadow_least:
         told |= {"passed": None, "requests": len(found.requests), "reason": _too_few(found.requests, config)}
-        record_shadow(store, deployment, "skipped", told, by=getpass.getuser())
+        record_shadow(store, deployment, "skipped", told, by=who())
         return told
     tools = KnownTools(decoder(checkpoint))
     verdict = _compared(workspace, found.requests, live, engine, tools, progress, wanted)
@@ -71,7 +71,7 @@ def shadow(
         "tools_known": sum(tools.of(each) is not None for each in found.requests),
         "with_tools": sum(bool(each.tools_digest) for each in found.requests),
     }
-    record_shadow(store, deployment, "failed" if verdict.reason else "passed", told, by=getpass.getuser())
+    record_shadow(store, deployment, "failed" if verdict.reason else "passed", told, by=who())
     if verdict.reason and not override:
         raise ShadowFailedError(
             f"shadow replay of {verdict.requests} recorded requests: {verdict.reason}",

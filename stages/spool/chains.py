@@ -79,13 +79,17 @@ class SessionCache:
         self._bytes = 0
 
     def base(self, owner: tuple[str, ...], prompt: Ids) -> tuple[str, int, int]:
-        """What `prompt` extends: generation id ("" for nothing), ids in common, depth of the new link."""
+        """What `prompt` extends: generation id ("" for nothing), ids in common, depth of the new link.
+
+        Nothing, where that is too deep already, rather than an earlier one: what goes on from an earlier one
+        is a branch, trained as a sequence of its own, and so would the next be, until all kept are too deep.
+        """
         best = ("", 0, 0)
         for known in self._sessions.get(owner, ()):
             common = common_prefix(known.ids, prompt)
-            if common >= MIN_PREFIX and common > best[1] and known.depth < MAX_DEPTH:
+            if common >= MIN_PREFIX and common > best[1]:
                 best = (known.id, common, known.depth + 1)
-        return best
+        return best if best[2] <= MAX_DEPTH else ("", 0, 0)
 
     def routed(self, owner: tuple[str, ...], generation_id: str) -> tuple[int, ...]:
         """`Tokens.routed` of a generation that `base` named."""

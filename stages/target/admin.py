@@ -33,8 +33,8 @@ class EngineServed(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the gateway serves at this moment. `engine` is ready, starting or down; `in_flight` counts
-    the generations a swap would wait for."""
+    """What the gateway serves at this moment. `engine` is ready, starting, down or unknown; `in_flight`
+    counts the generations a swap would wait for."""
 
     line: str
     checkpoint: str
@@ -47,6 +47,11 @@ class Served(msgspec.Struct, frozen=True):
     def is_all(self, digest: str) -> bool:
         """Whether every engine serves this checkpoint, or starts on it."""
         return self.checkpoint == digest and all(each.checkpoint == digest for each in self.engines)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether an engine takes weights now, or may hold any."""
+        return "unknown" in (self.engine, *(each.engine for each in self.engines))
 
 
 class Admin:

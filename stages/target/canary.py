@@ -8,21 +8,23 @@ Not here: what the arms are worth (`stages/ab/`).
 from __future__ import annotations
 
 import contextlib
-import getpass
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stages import faults
+from stages.config import Settings
 from stages.errors import DependencyDownError, InputMissingError, LockedError, RtrlError
 from stages.registry.deployments import Deployment
+from stages.registry.states import StateError
 from stages.registry.store import Store
 from stages.stage import Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint
 from stages.target.names import named
-from stages.target.switch import Switch, verifying
+from stages.target.switch import Switch, bring_back, record, verifying
+from stages.who import who
 from stages.workspace import Workspace
 
 
@@ -47,6 +49,17 @@ def require_open(store: Store, line: str, only: str) -> None:
         raise InputMissingError(
             f"{only} is no open canary of line {line} any more", hint=f"`rtrl show {only}` says how it ended"
         )
+
+
+def undecided(settings: Settings) -> list[str]:
+    """A warning where a canary's promotion is decided before any episode of it can be mature."""
+    ripe, ab = settings.collect.horizon_s, settings.ab.horizon_s
+    if ab > ripe or settings.collect.clock == "events":
+        return []
+    return [
+        f"`rtrl ab` decides {ab:g} s after the opening (ab.horizon_s), and episodes count {ripe:g} s after "
+        "their end (collect.horizon_s): nothing will be known by then, and the canary is held"
+    ]
 
 
 def open_canary(
@@ -171,7 +184,7 @@ def promote(
 ) -> dict[str, Any]:
     """The canary's checkpoint for everybody: into the live engine, then the registry, then its own away.
 
-    Raises as `switch.perform`; the canary is open still then.
+    Raises as `switch.perform`; the live engine has what it had then, and a canary that was open is.
     """
     begun = time.monotonic()
     progress.message(f"loading {switch.target.ref} into the live engine")
@@ -186,14 +199,11 @@ def promote(
         cut=switch.cut,
     )
     faults.point("canary.promote.swap.after")
-    store.move_alias(
-        switch.line,
-        "live",
-        switch.target.digest,
-        reason=switch.reason,
-        by=getpass.getuser(),
-        deployment_id=canary.id,
-    )
+    try:
+        record(store, switch.line, switch.target, canary, switch.reason, who(), None)
+    except RtrlError:  # it has ended meanwhile, or the registry stayed busy
+        bring_back(workspace, store, switch)
+        raise
     faults.point("canary.promote.alias.after")
     admin.close_canary(line=switch.line, drain_s=switch.drain_s)
     return {
@@ -218,5 +228,9 @@ def end(
         admin = Admin(require_endpoint(workspace.run_dir))
         admin.close_canary(line=canary.line, drain_s=drain_s)
     faults.point("canary.closed.after")
-    store.deployments.end_canary(canary.id, reason, by=getpass.getuser())
+    try:
+        store.deployments.end_canary(canary.id, reason, by=who())
+    except StateError:  # the gateway was faster: its engine had failed
+        if store.deployments.get(canary.id).state != "rolled_back":
+            raise
     return {"deployment": canary.id, "switch_s": round(time.monotonic() - begun, 3)}

@@ -37,7 +37,7 @@ def settings_of_served(root: Path, endpoint: Endpoint | None) -> dict[str, Any] 
     """What the settings file says, when the line it names is the one that is served, and nothing in the
     environment says otherwise."""
     try:
-        settings = tomllib.loads((root / SETTINGS_FILE).read_text(encoding="utf-8"))
+        settings = tomllib.loads((root / SETTINGS_FILE).read_text(encoding="utf-8-sig"))
         line = settings.get("workspace", {}).get("line", "auto")
     except (OSError, ValueError, AttributeError):
         return None

@@ -9,7 +9,6 @@ again: the alias is the truth.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from stages.stage import Artifact, Progress
 from stages.target.admin import Admin
 from stages.target.endpoint import require_endpoint, running_endpoint
 from stages.target.intent import Intent, remove_intent
+from stages.who import who
 from stages.workspace import Workspace
 
 
@@ -120,7 +120,7 @@ def perform(
     except RtrlError as error:
         store.deployments.transition(deployment.id, "verifying", "failed", error=error.message)
         if not store.is_scratch and switch.moved is None:
-            _bring_back(workspace, store, switch)
+            bring_back(workspace, store, switch)
         raise
     faults.point("switch.alias.after")
     if switch.moved is not None:
@@ -135,7 +135,7 @@ def verifying(store: Store, switch: Switch, **data: Any) -> Deployment:
     deployment = store.deployments.create(
         switch.line,
         switch.target.digest,
-        by=getpass.getuser(),
+        by=who(),
         reason=switch.reason,
         report=switch.report,
         previous=switch.previous,
@@ -183,15 +183,18 @@ def _rehearse(workspace: Workspace, store: Store, switch: Switch) -> dict[str, A
         return {"verification": engine.load_weights(folder).as_dict(), "rehearsed": True}
 
 
-def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
-    """The alias could not follow the traffic: traffic goes back to the alias."""
+def bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
+    """Traffic goes to the alias where it is not there: the alias could not follow it, or a command that has
+    died still changes what is served."""
     live, current = store.alias(switch.line, "live"), store.deployments.current(switch.line)
     endpoint = running_endpoint(workspace.run_dir)
     if live is None or endpoint is None:
         return
     with contextlib.suppress(RtrlError):  # else `rtrl serve` does it
         admin = Admin(endpoint)
-        if not admin.served(switch.line).is_all(live.digest):
+        served = admin.served(switch.line)
+        own = served.line == switch.line  # a population's may have no engine
+        if own and (not served.is_all(live.digest) or served.is_changing):
             admin.swap(
                 line=switch.line,
                 checkpoint=live.digest,
@@ -200,11 +203,12 @@ def _bring_back(workspace: Workspace, store: Store, switch: Switch) -> None:
                 drain_s=switch.drain_s,
                 timeout_s=switch.timeout_s,
                 cut=switch.cut,
+                limit_s=switch.limit_s,
             )
 
 
 def _move(store: Store, switch: Switch, deployment: Deployment) -> None:
-    user = getpass.getuser()
+    user = who()
     record(store, switch.line, switch.target, deployment, switch.reason, user, switch.leaving)
 
 
@@ -240,10 +244,15 @@ def end_interrupted(store: Store, line: str) -> list[str]:
     return ended
 
 
-def previous_of(store: Store, line: str, checkpoint: str) -> str | None:
-    """What was served before `checkpoint` the first time it went live: where a second rollback leads."""
-    for deployment in reversed(store.deployments.history(line, limit=1000)):
+def previous_of(store: Store, line: str, checkpoint: str, never: str | None = None) -> str | None:
+    """What was served before `checkpoint` the first time it went live: where a second rollback leads.
+
+    None for what a line began with, `never` for what was not live before. All are digests.
+    """
+    for deployment in reversed(store.deployments.history(line, limit=None)):
         was_live = deployment.state != "failed" and deployment.data.get("ended_as") != "canary"
         if deployment.checkpoint == checkpoint and was_live:
             return deployment.previous
-    return None
+        if deployment.previous == checkpoint:  # live by `rtrl init`, without a deployment
+            return None
+    return never

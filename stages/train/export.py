@@ -91,7 +91,7 @@ def write_line_state(
 ) -> Output:
     """Write `out_dir/line_state`: the state `before` with what this update changed.
 
-    `baselines` is the whole table by reward spec; `consumed` are the episodes of this update; no
+    `baselines` is the whole table by reward; `consumed` are the episodes of this update; no
     file of moments is written for None.
     """
     folder = out_dir / LINE_STATE

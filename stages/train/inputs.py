@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stages.errors import InputMissingError, IntegrityError, UsageError
+from stages.populations import FIRST
 from stages.refs import line_state_named
 from stages.registry.store import Store
 from stages.stage import Artifact
@@ -63,18 +64,16 @@ def _experience(store: Store, line: str, refs: Mapping[str, str]) -> Artifact:
     if "experience" in refs:
         return experience_named(store, line, refs["experience"])
     found = newest_served(store, line)
-    if found is None:
+    if store.latest("experience", line) is None:
         raise InputMissingError(f"line {line} has no experience", hint="run `rtrl collect`, `rtrl distill`")
-    return found
+    return found or experience_named(store, line, "experience@latest")
 
 
 def _checkpoint(store: Store, line: str, ref: str) -> Artifact:
     try:
         return store.resolve(ref, line)
     except InputMissingError as error:
-        raise InputMissingError(
-            error.message, hint="`rtrl init` makes a line's first checkpoint, its live one and its anchor"
-        ) from error
+        raise InputMissingError(error.message, hint=FIRST) from error
 
 
 def _line_state(store: Store, experience: Artifact) -> Artifact:

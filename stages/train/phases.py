@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.errors import InconclusiveError
 from stages.linestate import OPTIMIZER_FILE
+from stages.rewarded import rewarded_by
 from stages.stage import Artifact, Output, RunContext
 from stages.train import export
 from stages.train.advantage import is_degenerate, updated_baselines
@@ -63,7 +64,7 @@ class Phases:
             require_fit(inputs["parent"].path)
         self.experience, self.parent, self.anchor = inputs["experience"], inputs["parent"], inputs["anchor"]
         self.before = inputs["line_state"]
-        self.spec = str(self.experience.meta["spec"])
+        self.rewarded_by = rewarded_by(self.experience)
         self.models = Models(config, self.parent, self.before.path, ctx.store, ctx.seed)
         self.state = self.models.state
         self.shared_keys = extra["shared_keys"]
@@ -114,7 +115,7 @@ class Phases:
 
     def terms(self, proven: Evidence) -> Objective:
         """The terms of the loss."""
-        table = self.state.baselines.get(self.spec, {})
+        table = self.state.baselines.get(self.rewarded_by, {})
         return build_objective(
             proven.batch, proven.parent, proven.anchor, table, self.config, self.shared_keys
         )
@@ -224,7 +225,7 @@ class Phases:
         table = updated_baselines(
             batch.rewards[used],
             [batch.episodes[index].stratum for index in used],
-            self.state.baselines.get(self.spec, {}),
+            self.state.baselines.get(self.rewarded_by, {}),
             self.config.baseline_half_life,
         )
         checkpoint, published = export.write_checkpoint(
@@ -235,7 +236,7 @@ class Phases:
             finished,
             self.before,
             out_dir,
-            baselines={**self.state.baselines, self.spec: table},
+            baselines={**self.state.baselines, self.rewarded_by: table},
             consumed=[batch.episodes[index].episode_id for index in used],
             moments=moments,
             config=self.config,

@@ -31,6 +31,20 @@ def small_disk(mount_point: Path, kilobytes: int) -> Iterator[Path]:
 
 
 @contextmanager
+def read_only(mount_point: Path) -> Iterator[None]:
+    """The file system at `mount_point` takes nothing for a block, as after an error of the disk."""
+
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(mount_point)], check=True)
+
+    remount("ro")
+    try:
+        yield
+    finally:
+        remount("rw")
+
+
+@contextmanager
 def filled(folder: Path, leave: int = 0) -> Iterator[None]:
     """No room on the disk of `folder` but about `leave` bytes, for the length of the block."""
     ballast = folder / ".ballast"

@@ -19,8 +19,9 @@ from stages.serving.detach import start_detached, stop
 from stages.spool import Spool, SpoolWriter
 from stages.vault import Vault
 from stages.workspace import Workspace
+from tests import processes
 from tests.e2e import workspaces
-from tests.e2e.small_disk import filled, small_disk
+from tests.e2e.small_disk import filled, read_only, small_disk
 from tests.e2e.workspaces import Done, rtrl
 from tests.stages.spool.spool_records import payload
 
@@ -207,6 +208,44 @@ def test_full_disk_of_the_store(made: Path, tmp_path: Path) -> None:
         assert [payload(spool, f"g{n}", vault).answer for n in range(EPISODES)] == [
             f"ok {n}" for n in range(EPISODES)
         ]
+
+
+def test_full_disk_of_a_new_workspace(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 8192) as disk:
+        bare = ("init", str(disk / "w"), "--no-model", "--json")
+        for room in (0, 40_000, 120_000):  # full from the start, and while the registry is made
+            with filled(disk, room):
+                failed = rtrl(tmp_path, *bare)
+            says(failed, 13, "disk")
+            assert "space" in failed.document["error"]["hint"]
+        assert rtrl(tmp_path, *bare).code == 0
+        assert rtrl(disk / "w", "verify", "--full", "--json").code == 0
+
+
+def test_doctor_on_a_disk_that_was_made_read_only(made: Path, tmp_path: Path) -> None:
+    """What it cannot look at is one line of its table, not the end of it."""
+    with small_disk(tmp_path / "small", 8192) as disk:
+        root = shutil.copytree(made, disk / "w")
+        with read_only(disk):
+            told = rtrl(root, "doctor", "--json")
+        checks = {one["name"]: one for one in told.document["metrics"]["checks"]}
+        assert (told.code, checks["settings"]["ok"]) == (13, True)
+        assert [checks[name]["ok"] for name in ("vault", "store")] == [False, False]
+        assert "Read-only file system" in checks["vault"]["detail"]
+
+
+def test_doctor_looks_at_the_disk_of_the_workspace(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at that of the current folder, which cron and systemd choose."""
+    monkeypatch.chdir("/")
+    with small_disk(tmp_path / "small", 8192) as disk:
+        root = shutil.copytree(made, disk / "w")
+        monkeypatch.setenv("RTRL_WORKSPACE", str(root))
+        told = processes.rtrl("doctor", "--json")
+        checks = {one["name"]: one for one in json.loads(told.stdout)["metrics"]["checks"]}
+        assert checks["workspace"]["detail"] == str(root)
+        assert (checks["disk"]["ok"], checks["disk"]["detail"]) == (False, "0.0 GB free")
 
 
 @contextmanager

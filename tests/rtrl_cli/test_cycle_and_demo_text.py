@@ -14,7 +14,7 @@ from rtrl_cli.demo_view import LiveView, PlainView
 from stages.cycle import run as cycle_run
 from stages.cycle.stub import StubStage, chain
 from stages.demo.figures import NAMES
-from stages.errors import DependencyDownError
+from stages.errors import DependencyDownError, IntegrityError
 from stages.registry.store import Store
 from stages.stage import Output
 from stages.workspace import Workspace
@@ -48,6 +48,24 @@ def test_a_table_for_people(
     assert [line.split()[0] for line in shown.out.splitlines()[2:]] == list(stages)
     assert "interactions@v1" in shown.out
     assert "train: succeeded in" in shown.err
+
+
+def test_the_run_that_failed_is_named(
+    root: Path, stages: dict[str, StubStage], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `rtrl show` and `--from-run` want next (docs/cycle.md) was in the document of --json alone."""
+
+    def fail() -> None:
+        raise IntegrityError("on-policy proof failed", hint="look at it")
+
+    stages["train"].before = fail
+    with pytest.raises(typer.Exit):
+        cycle.command(workspace=root, quiet=True)
+    shown = capsys.readouterr()
+    stage, status, run_id = (shown.out.splitlines()[-1].split()[at] for at in (0, 1, 4))
+    assert (stage, status) == ("train", "failed")
+    assert Store.open(root / "store").run(run_id).state == "failed"
+    assert shown.err == "error: on-policy proof failed\nhint: look at it\n"
 
 
 def test_one_document_for_scripts(

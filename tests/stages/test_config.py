@@ -7,6 +7,8 @@ import pytest
 from stages.config import Settings
 from stages.config_layers import environment_layers, override_layer
 from stages.errors import InputMissingError, UsageError
+from stages.target.endpoint import Endpoint, EngineAt
+from stages.target.light import settings_of_served
 
 
 def parse(text: str = "", *overrides: str) -> Settings:
@@ -66,6 +68,28 @@ def test_values_are_converted_by_type() -> None:
         ("[workspace\n", (), "rtrl.toml is not valid TOML", ""),
         ("", ("seed=1",), "is not section.key=value", "--set"),
         ("", ("eval.suites=[x",), "is not valid JSON", ""),
+        ("[targets.b2]\n", (), "setting targets.b2.url in rtrl.toml: Field required", ""),
+        ("", ("targets.b2.key_file=k",), "setting targets.b2.url in --set targets.b2.key_file: Field", ""),
+        (
+            "[engine]\ndraft_tokens = 2\n[gateway.sampling]\nmin_p = 0.1\n",
+            (),
+            "sections contradict each other: engine.draft_tokens and gateway.sampling.min_p exclude",
+            "",
+        ),
+        (
+            '[workspace]\nserves = "acme"\n[populations.acme]\n',
+            (),
+            "sections contradict each other: workspace.serves is acme, which is a population's line",
+            "",
+        ),
+        ("", ("cycle.deadline=9999999999999h",), "is longer than a year", ""),
+        (
+            "",
+            ("cycle.ping_timeout_s=inf",),
+            "setting cycle.ping_timeout_s in --set cycle.ping_timeout_s: ",
+            "",
+        ),
+        ("", ("monitor.timeout_s=inf",), "setting monitor.timeout_s in --set monitor.timeout_s: ", ""),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
@@ -171,6 +195,15 @@ def test_a_file_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "rtrl.toml").write_bytes(b"[cycle]\n# caf\xe9\n")
     with pytest.raises(UsageError, match=r"not UTF-8 \(line 2\)"):
         Settings.load(tmp_path / "rtrl.toml")
+
+
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """It was no valid TOML, in a line that looks right in every editor."""
+    (tmp_path / "rtrl.toml").write_bytes(b"\xef\xbb\xbf[workspace]\r\nseed = 4\r\n")
+    assert Settings.load(tmp_path / "rtrl.toml").workspace.seed == 4
+    engine = EngineAt(pid=1, url="", key="", log="", temporary="")
+    endpoint = Endpoint(pid=1, started_at="", line="auto", url="", admin_key="", engine=engine)
+    assert settings_of_served(tmp_path, endpoint) == {"workspace": {"seed": 4}}  # what a rollback reads
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -116,6 +117,13 @@ def test_a_workspace_that_was_there_already_is_named_as_one(tmp_path, capsys):
     assert "ws (was there already; its settings are kept)" in capsys.readouterr().out
     assert run(["init", "--no-model", "--json", str(tmp_path / "ws")]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["existed"] is True
+
+
+def test_what_comes_next_can_be_typed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "a team's"
+    assert run(["init", "--no-model", str(root)]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(told.removeprefix("next"))[-1] == str(root)
 
 
 def test_the_settings_say_how_the_workspace_was_made(tmp_path: Path) -> None:

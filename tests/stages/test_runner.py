@@ -16,6 +16,7 @@ from stages.errors import (
     RtrlError,
     UsageError,
 )
+from stages.registry import states
 from stages.registry.store import Store
 from stages.result import result_of
 from stages.runner import run_stage
@@ -230,6 +231,21 @@ def test_a_recorded_run_is_repeated_elsewhere(workspace: Workspace, store: Store
     assert scratch.resolve("checkpoint@v2").path == two.path, "reads the original's objects"
 
 
+def test_what_was_deployed_since_is_not_there_in_a_repeated_run_though_the_clock_was_set_back(
+    workspace: Workspace, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (checkpoint(store, tmp_path / "c", text) for text in ("one", "two"))
+    store.move_alias("auto", "live", one.digest, reason="init")
+    first = run_stage(workspace, store, Toy())
+    monkeypatch.setattr(states, "now", lambda: "2020-01-01T00:00:00.000000Z")
+    store.move_alias("auto", "live", two.digest, reason="later")
+    monkeypatch.undo()
+    seen: list[str] = []
+    toy = Toy(during=lambda ctx: seen.append(ctx.store.resolve("checkpoint@live").ref))
+    run_stage(workspace, store, toy, from_run=first.run_id)
+    assert (seen, store.resolve("checkpoint@live").ref) == (["checkpoint@v1"], "checkpoint@v2")
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -283,8 +299,15 @@ def test_only_a_run_of_the_same_stage_is_repeated(workspace: Workspace, store: S
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "f").write_text("x")
     made = store.publish_external({"x": (Output("report", {}), tmp_path / "c")}, line="auto")["x"]
-    with pytest.raises(UsageError, match="is a run of init"):
+    with pytest.raises(UsageError, match="is a run of init") as caught:
         run_stage(workspace, store, Toy(), from_run=made.run_id)
+    assert caught.value.hint == "of collect, distill, train, eval, deploy, rollback runs can be"
+    other = store.publish_external(
+        {"x": (Output("report", {"n": 2}), tmp_path / "c")}, line="auto", stage="eval"
+    )
+    with pytest.raises(UsageError, match="is a run of eval") as caught:
+        run_stage(workspace, store, Toy(), from_run=other["x"].run_id)
+    assert caught.value.hint == f"`rtrl eval --from-run {other['x'].run_id}`"
     with pytest.raises(InputMissingError):
         run_stage(workspace, store, Toy(), from_run="collect-nowhere")
 

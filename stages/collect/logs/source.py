@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from cursorbench.sessions import entire_branch, git_ai, kinds
 from cursorbench.sessions.items import Item, Place, Quarantined, Read
 from cursorbench.sessions.seen import Seen
+from stages.collect.logs import received
 from stages.collect.logs.clock import zone_of
 from stages.collect.logs.survival import repository_facts
 from stages.collect.logs.tellers import SECOND_HAND, Tellers
@@ -160,7 +161,7 @@ class Source:
             if kind == OWN:
                 own |= {(*json.loads(line), sender.mark) for line in log.open()}
         for kind, log, sender in logs:
-            for n, item in enumerate(kinds.adapters()[kind].read(log, Seen()) if kind != OWN else ()):
+            for n, item in enumerate(received.items(kind, log) if kind != OWN else ()):
                 if isinstance(item, Item) and (kind, item.session, sender.mark) in own:
                     left.out("own_session", int(sender.mark, 16), n)
                 elif (taken := tellers.take(kind, item, sender)) is not None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from cursorbench.sessions.lines import Kept, persistence
+from cursorbench.sessions.lines import Kept, persistence, persistence_of_all
 from stages.distill.order import in_order
 from stages.distill.signals.edits import Change, Edits, path_of, sides_of
 from stages.records import Event
@@ -57,13 +57,10 @@ def _kept(changes: Sequence[Change], survival: Event | None) -> Kept:
     data = {} if survival is None else survival.data
     if (counts := _counts(data)) is not None:
         return counts.lost() if all(change.undone for change in changes) else counts
-    now, total = data.get("now"), Kept()
-    for change in changes:
-        if change.undone:
-            total += _whole(change.before, change.after).lost()
-        elif isinstance(now, str):
-            total += persistence(change.before, change.after, now)
-    return total
+    undone = [_whole(change.before, change.after).lost() for change in changes if change.undone]
+    now, standing = data.get("now"), [(c.before, c.after) for c in changes if not c.undone]
+    measured = persistence_of_all(standing, now) if isinstance(now, str) else Kept()
+    return sum(undone, measured)
 
 
 def _kept_by_itself(data: Mapping[str, Any]) -> Kept | None:

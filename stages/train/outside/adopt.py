@@ -21,6 +21,7 @@ import numpy as np
 
 from stages.errors import IntegrityError, UsageError
 from stages.linestate import Baseline, LineState, consumed_episodes
+from stages.rewarded import rewarded_by
 from stages.stage import Artifact, Outcome, Output, RunContext
 from stages.tokens import ExperienceEpisode, load_episodes
 from stages.train.advantage import updated_baselines
@@ -203,18 +204,18 @@ def _baselines(
     inputs: Mapping[str, Artifact], new: Sequence[ExperienceEpisode], state: LineState, config: TrainConfig
 ) -> dict[str, dict[str, Baseline]]:
     """The line's tables with the rewards of what was consumed, as after an update of our own."""
-    spec_of: dict[str, str] = {}
+    reward_of: dict[str, str] = {}
     for experience in _experiences(inputs):
         for episode in load_episodes(experience):
-            spec_of.setdefault(episode.episode_id, str(experience.meta["spec"]))
-    by_spec: defaultdict[str, list[ExperienceEpisode]] = defaultdict(list)
+            reward_of.setdefault(episode.episode_id, rewarded_by(experience))
+    by_reward: defaultdict[str, list[ExperienceEpisode]] = defaultdict(list)
     for episode in new:
-        by_spec[spec_of[episode.episode_id]].append(episode)
+        by_reward[reward_of[episode.episode_id]].append(episode)
     tables = dict(state.baselines)
-    for spec, episodes in by_spec.items():
+    for reward, episodes in by_reward.items():
         rewards = np.array([episode.reward for episode in episodes], dtype=np.float64)
         strata = [episode.stratum for episode in episodes]
-        tables[spec] = updated_baselines(rewards, strata, tables.get(spec, {}), config.baseline_half_life)
+        tables[reward] = updated_baselines(rewards, strata, tables.get(reward, {}), config.baseline_half_life)
     return tables
 
 

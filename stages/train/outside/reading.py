@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.linestate import LineState, consumed_episodes
+from stages.rewarded import rewarded_by
 from stages.sequences import Sequence
 from stages.tokens import ExperienceEpisode, load_episodes, load_sequences
 from stages.train.advantage import advantages
@@ -185,7 +186,7 @@ class Reading:
         if not names:
             return {}
         episodes = [self._episodes[name] for name in names]
-        table = LineState.load(self._state.path).baselines.get(str(self.experience.meta["spec"]), {})
+        table = LineState.load(self._state.path).baselines.get(rewarded_by(self.experience), {})
         found, baselines = advantages(
             np.array([episode.reward for episode in episodes], dtype=np.float64),
             [episode.stratum for episode in episodes],

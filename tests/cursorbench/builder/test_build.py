@@ -17,7 +17,7 @@ import pytest
 from cursorbench.builder.build import Built, build
 from cursorbench.builder.settings import PYTEST, Settings, filled, since
 from cursorbench.builder.state import BusyError, State, Verdict
-from cursorbench.errors import InputMissingError, UsageError
+from cursorbench.errors import DependencyDownError, InputMissingError, UsageError
 from cursorbench.tasks.suite import Suite
 from tests.cursorbench.history.gits import HOUR, Git
 from tests.locked import held_for_a_moment
@@ -165,6 +165,40 @@ def test_a_suite_of_a_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert Suite.open(tmp_path / "suite").digest == suite.digest
 
 
+@needs_bubblewrap
+def test_what_was_made_before_is_not_in_a_tasks_history(tmp_path: Path) -> None:
+    git = Git(tmp_path / "repo")
+    start = {"words/__init__.py": START, "tests/test_words.py": OLD_TEST}
+    git.commit(0, {**start})
+    git.commit(HOUR, {"words/__init__.py": LONGEST, "tests/test_words.py": LONGEST_TEST})
+    git.commit(2 * HOUR, {**start}, "Not so fast")
+    git.commit(3 * HOUR, {"words/__init__.py": f'"""Words."""\n\n{START}'})
+    again = {"words/__init__.py": f'"""Words."""\n\n{LONGEST}', "tests/test_words.py": LONGEST_TEST + "\n"}
+    commit = git.commit(4 * HOUR, {**again}, "Add longest, which gives the longest word")
+    made(tmp_path)
+    task = Suite.open(tmp_path / "suite").task(f"me__words-{commit[:10]}")
+    assert json.loads((task.folder / "provenance.json").read_text())["repository"]["commits"] == 1
+
+
+@needs_bubblewrap
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    """Either ended the build: the name of a source in provenance.json, that of a link in rejects.json."""
+    odd = os.fsdecode(b"words/\xe9")
+    git = Git(tmp_path / "repo")
+    git.commit(0, {"words/__init__.py": START, "tests/test_words.py": OLD_TEST})
+    files = {"words/__init__.py": RIGHT, f"{odd}.py": "x = 1\n", "tests/test_words.py": NEW_TEST}
+    git.commit(HOUR, files, "Two blanks in a row count as one")
+    (tmp_path / "repo" / odd).symlink_to("there")
+    linked = {"words/__init__.py": LONGEST, "tests/test_words.py": LONGEST_TEST}
+    git.commit(2 * HOUR, linked, "Add longest, which gives the longest word")
+    made(tmp_path)
+    (task,) = Suite.open(tmp_path / "suite").tasks
+    needed = json.loads((task.folder / "provenance.json").read_text())["validation"]["without"]
+    assert needed == {"words/__init__.py": "needed", "words/?.py": "not needed"}
+    (reject,) = json.loads((tmp_path / "suite" / "rejects.json").read_text())
+    assert (reject["reason"], reject["detail"]) == ("link_or_submodule", "words/?")
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -202,6 +236,17 @@ def test_what_a_killed_build_was_just_starting_is_waited_for(tmp_path: Path) -> 
     began = time.monotonic()
     with held_for_a_moment(tmp_path / ".build" / "lock"), State(tmp_path).held():
         assert time.monotonic() - began >= 0.1  # it did wait
+
+
+def test_what_a_killed_build_had_started_may_still_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its drafts could not be removed while a git put files there, and no build could begin."""
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **more: None)
+    state = State(tmp_path)
+    state.drafts.mkdir(parents=True)
+    with state.held():
+        assert state.drafts.is_dir()
 
 
 def test_one_build_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +313,8 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         (Settings(tmp_path, tmp_path, environment="host", install="pytest"), "takes what is installed"),
         (Settings(tmp_path, tmp_path, untraced=True), "without --sessions"),
         (Settings(tmp_path, tmp_path, heldout=2), "share from 0 to 1"),
+        (Settings(tmp_path, tmp_path, test_command="pytest '{report}"), "cannot be read: No closing"),
+        (Settings(tmp_path, tmp_path, python="nope"), "'nope' is no version"),
     ):
         with pytest.raises(UsageError, match=message):
             wrong.checked()
@@ -281,6 +328,22 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     assert 1000 * before - 1 <= since("2d") + 172_800_000 <= 1000 * time.time()
     with pytest.raises(UsageError, match="is no date"):
         since("yesterday")
+
+
+def test_a_folder_in_a_work_tree_is_that_work_tree(tmp_path: Path) -> None:
+    """Nothing could be fetched from the folder, so each commit lacked objects."""
+    repository(tmp_path / "repo", "fix")
+    for given in ("repo", "repo/words", "repo/.git"):
+        found = Settings(tmp_path / given, tmp_path / "out").checked()
+        assert found.repo == tmp_path / given.replace("/words", "")
+        assert found.repository_name() == "repo"
+
+
+def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said to name a path of the right kind."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DependencyDownError, match="git is not installed"):
+        Settings(tmp_path, tmp_path / "out").checked()
 
 
 def test_tests_in_the_command() -> None:

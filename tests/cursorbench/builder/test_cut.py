@@ -92,6 +92,19 @@ def test_a_change_that_was_made_before_costs_the_history(tmp_path: Path) -> None
     assert (made.depth, made.objects, made.commits) == (1, 3, 1)
 
 
+@pytest.mark.parametrize(("again", "depth"), [("three = three(3)\n", 50), ("two = two(2, 2)\n", 1)])
+def test_lines_that_were_there_before_are_no_history(tmp_path: Path, again: str, depth: int) -> None:
+    """Made again with a difference it has other blobs, and `git revert` of the revert was the solution."""
+    git = Git(tmp_path / "repo")
+    git.commit(0, {"a.py": "one = one(1)\n"})
+    git.commit(1, {"a.py": "one = one(1)\ntwo = two(2, 2)\n", "b.py": "three = three(3)\n"})
+    git.commit(2, {"a.py": "one = one(1)\n"})
+    base = git.commit(3, {"a.py": "# why\none = one(1)\n"})
+    added = {"a.py": [again, "four = four(4, 4)"], "other.py": []}
+    made = cut(git.folder, base, tmp_path / "task.bundle", (), added=added)
+    assert (made.depth, made.commits) == (depth, 4 if depth > 1 else 1)
+
+
 def test_what_the_base_has_itself_cannot_be_cut(tmp_path: Path) -> None:
     git = Git(tmp_path / "repo")
     base = git.commit(0, {"a.py": "a = 1\n"})

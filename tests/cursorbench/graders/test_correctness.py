@@ -158,6 +158,28 @@ def test_very_many_files_to_put_back(world: World, monkeypatch: pytest.MonkeyPat
         assert real("find tests -name conftest.py").output == "tests/conftest.py\n"
 
 
+def test_very_many_files_to_remove(world: World, tmp_path: Path) -> None:
+    """A program for each took a busy machine longer than a command may, and the trial had no grade."""
+    for place in (tmp_path, tmp_path.parent):
+        place.chmod(0o755)
+    counting = tmp_path / "rm"
+    counting.write_text('#!/bin/sh\necho >> /tmp/counted\nexec /bin/rm "$@"\n')
+    counting.chmod(0o755)
+    known = world.environment
+    path = f"/opt/counting:{known.variables['PATH']}"
+    known = replace(
+        known,
+        mounts={**known.mounts, "/opt/counting": tmp_path},
+        variables={**known.variables, "PATH": path},
+    )
+    diff = world.diff({**SOLVED, **{f"{number}.pyc": "x" for number in range(300)}})
+    with world.backend.start(known, LIMITS) as sandbox:
+        touched = restoring.apply(sandbox, diff)
+        restoring.put_back(sandbox, world.environment.root, touched, {FILE: b""}, ())
+        assert not sandbox.exec("ls *.pyc").ok
+        assert sandbox.read("/tmp/counted").count(b"\n") < 20
+
+
 def test_a_script_among_the_tests_can_be_run(world: World) -> None:
     """A task keeps no modes, and what tests started from their own folder was never to pass."""
     tests = {FILE: b"", "tests/say.sh": b"#!/bin/sh\necho hi\n"}

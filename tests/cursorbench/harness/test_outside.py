@@ -164,6 +164,18 @@ def test_no_virtual_environment(tmp_path: Path) -> None:
         installed.prepare(tmp_path, tmp_path / "agent", "/run/x")
 
 
+def test_what_a_hosts_environment_has_is_not_covered(tmp_path: Path) -> None:
+    """Its tests ran before and after the agent had worked, and not where it worked."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    agent = outside.Agent(installed.prepare(venv, tmp_path / "agent", "/run/x"))
+    assert agent.installed
+    assert agent.installed.covered, "else it shows nothing"
+    assert agent.bind(Environment(tmp_path)).covered == ()
+    own = agent.bind(Environment(tmp_path, covered=["/usr/lib/x"])).covered
+    assert own == ("/usr/lib/x", *agent.installed.covered)
+
+
 def test_scripts_of_a_place_with_a_space_in_its_path(tmp_path: Path) -> None:
     """As pip and uv write them where a first line cannot name the interpreter."""
     venv = tmp_path / "a place"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cursorbench.builder.patch import diff, files
 from cursorbench.errors import IntegrityError
 from cursorbench.history.branch import Branch
 from cursorbench.history.follow import follow
@@ -32,6 +33,41 @@ def test_settings_of_a_repository_for_its_output_do_not_count(git: Git) -> None:
             for got in follow(repository, wrote):
                 assert [kept.rate for kept in got.kept.values()] == [1.0] * 4
                 assert got.path in ("folder/a.py", "other/b.py")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["noprefix=true", "context=0", "interHunkContext=5", "mnemonicPrefix=true", "orderFile=.none"],
+)
+def test_settings_for_diffs_do_not_count(git: Git, setting: str) -> None:
+    """No change applied for who has `diff.noprefix` in ~/.gitconfig; `.none` is not there."""
+    lines = [f"line {number}\n" for number in range(30)]
+    base = git.commit(0, {"folder/a.py": "".join(lines), "b.py": "1\n"})
+    lines[9], lines[19] = "other\n", "again\n"
+    commit = git.commit(HOUR, {"folder/a.py": "".join(lines), "b.py": "2\n"})
+    with Repository(git.folder) as repository:
+        usual = diff(repository, base, commit, ["folder/a.py", "b.py"])
+        git("config", *f"diff.{setting}".split("="))
+        assert diff(repository, base, commit, ["folder/a.py", "b.py"]) == usual
+    assert usual.count("@@ -") == 3
+
+
+@pytest.mark.parametrize("told", ["attributes", "GIT_DIFF_OPTS"])
+def test_what_else_a_user_says_of_diffs_does_not_count(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """A change of a file that the user calls binary had no lines: nothing told that a prompt had them all."""
+    base = git.commit(0, {"a.py": OLD})
+    commit = git.commit(HOUR, {"a.py": NEW})
+    with Repository(git.folder) as repository:
+        usual = diff(repository, base, commit, ["a.py"]), files(repository, base, commit)
+        if told == "attributes":
+            (tmp_path / "home" / "git").mkdir(parents=True)
+            (tmp_path / "home" / "git" / "attributes").write_text("*.py -diff\n")
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+        else:
+            monkeypatch.setenv("GIT_DIFF_OPTS", "-u0")
+        assert (diff(repository, base, commit, ["a.py"]), files(repository, base, commit)) == usual
 
 
 @pytest.mark.parametrize("told", ["of git", "of .gitmodules"])

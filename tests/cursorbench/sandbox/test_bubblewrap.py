@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from cursorbench.errors import SandboxError
 from cursorbench.sandbox import open_backend
 from cursorbench.sandbox.bubblewrap import Bubblewrap
+from cursorbench.sandbox.cover import packages
 from cursorbench.sandbox.link import supervisor_python
 from cursorbench.sandbox.protocol import Environment, Limits
 
@@ -73,6 +75,24 @@ def test_reading_and_writing(backend: Bubblewrap, environment: Environment) -> N
             sandbox.write("big", bytes(32 << 20))
         with pytest.raises(OSError, match="Read-only"):
             sandbox.write("/usr/x", b"")
+
+
+@pytest.mark.parametrize("conda", [True, False])
+def test_environments_below_an_interpreters_folder_are_covered(
+    backend: Bubblewrap, environment: Environment, tmp_path: Path, conda: bool
+) -> None:
+    """pyenv-virtualenv's and conda's: what was installed there could be read, with conda's downloads."""
+    prefix, deep = tmp_path / "prefix", "lib/python3.11/site-packages"
+    for folder in (deep, f"envs/a/{deep}", f"envs/b/{deep}", "pkgs/attrs-1/site-packages", "lib/python3.11"):
+        (prefix / folder).mkdir(parents=True, exist_ok=True)
+        (prefix / folder / "new.py").write_text("x = 1\n")
+    if conda:
+        (prefix / "conda-meta").mkdir()
+    covered = [f"/py/{path}" for path in packages(prefix)]
+    with backend.start(replace(environment, mounts={"/py": prefix}, covered=covered)) as sandbox:
+        left = sandbox.exec("find /py -name new.py").output.split()
+    downloads = [] if conda else ["/py/pkgs/attrs-1/site-packages/new.py"]
+    assert sorted(left) == ["/py/lib/python3.11/new.py", *downloads]
 
 
 def test_links_do_not_lead_out(backend: Bubblewrap, environment: Environment, tmp_path: Path) -> None:

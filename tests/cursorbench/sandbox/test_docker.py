@@ -186,3 +186,15 @@ def test_what_a_container_is_started_with(tmp_path: Path) -> None:
     assert {"/root", "/sys", "/sys/fs/cgroup"} == set(found["tmpfs"]) - set(sizes)
     assert (found["cap_drop"], found["cap_add"], found["user"]) == (["ALL"], ["KILL"], "0:0")
     assert docker_options.new_user() != docker_options.new_user()
+
+
+def test_folders_that_stand_empty_in_a_container(tmp_path: Path) -> None:
+    """Of an image's own /usr nothing is covered, nor what is not there, or a link."""
+    pytest.importorskip("docker")
+    (tmp_path / "lib" / "packages").mkdir(parents=True)
+    (tmp_path / "lib64").symlink_to("lib")
+    covered = [f"/py/{name}/packages" for name in ("lib", "lib64", "lib32")]
+    environment = Environment(tmp_path, {"/py": tmp_path}, covered=[*covered, "/usr/lib"])
+    found = docker_options.options(environment, Limits(), "7:8")["tmpfs"]
+    assert found["/py/lib/packages"].startswith("ro,")
+    assert {"/py/lib64/packages", "/py/lib32/packages", "/usr/lib"}.isdisjoint(found)

@@ -204,6 +204,15 @@ def test_the_probe_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert not probe.remembered(key)
 
 
+def test_without_a_home_the_probe_remembers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container of any user id, with no HOME: `rtrl doctor` ended there."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+    probe.remember("key")
+    assert not probe.remembered("key")
+
+
 HARMLESS = ("reading a file", "writing a file", "signal to a process", "TCP to the host", "abstract socket")
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursorbench.sessions.lines import Kept, changed, persistence, sides_of_diff
+from cursorbench.sessions.lines import (
+    Kept,
+    _joined,
+    _occurrences,
+    changed,
+    persistence,
+    persistence_of_all,
+    sides_of_diff,
+)
 
 BEFORE = """\
 def total(prices):
@@ -130,6 +141,13 @@ def test_only_a_newline_ends_a_line_of_a_diff(end: str) -> None:
     assert sides_of_diff(f"-a{end}b\n+c") == (f"a{end}b", "c")
 
 
+@pytest.mark.parametrize("where", ["-{n} +1", "-1,{n} +1", "-1 +{n}", "-1 +1,{n}"])
+def test_a_number_without_end_in_a_diff_is_no_hunk_header(where: str) -> None:
+    """Python reads 4300 digits at most: one such event ended every distill, for everybody."""
+    header = f"@@ {where.format(n='9' * 5000)} @@"
+    assert sides_of_diff(f"{header}\n-old\n+new") == (f"{header[1:]}\nold", f"{header[1:]}\nnew")
+
+
 def test_sides_of_a_bare_diff() -> None:
     assert sides_of_diff(" same\n-old\n+new") == ("same\nold", "same\nnew")
 
@@ -187,3 +205,76 @@ def test_shuffled_lines_are_moved_lines(before: str, after: str, random: object)
 def test_the_size_of_a_change_does_not_depend_on_what_came_of_it(before: str, after: str, now: str) -> None:
     assert persistence(before, after, "").added_kept == 0
     assert persistence(before, after, now).units == persistence(before, after, after).units
+
+
+@given(texts, st.lists(st.tuples(texts, texts), max_size=3))
+def test_many_changes_are_the_sum_of_each(now: str, changes: list[tuple[str, str]]) -> None:
+    total = sum((persistence(before, after, now) for before, after in changes), Kept())
+    assert persistence_of_all(changes, now) == total
+
+
+_few = st.lists(st.sampled_from(["", "a", "b", "ab"]), max_size=24)
+
+
+@given(_few, _few)
+def test_a_block_is_found_wherever_it_stands(block: list[str], lines: list[str]) -> None:
+    places = range(len(lines) - len(block) + 1)
+    found = sum(lines[n : n + len(block)] == block for n in places) if block else 0
+    assert _occurrences(block, _joined(lines)) == found
+    assert _occurrences(lines, _joined(lines)) == (1 if lines else 0)
+
+
+@pytest.mark.parametrize("period", [1, 997])
+def test_a_list_of_forty_thousand_numbers_takes_no_minutes(period: int) -> None:
+    """It took the square of its lines: 50 s of these, hours of a million."""
+    numbers = [str(n % period) for n in range(40_000)]
+    others = [*numbers[:20_000], *(f"{n % period}," for n in range(20_000))]
+    texts = ["\n".join(lines) for lines in (numbers, others, ["9", *others, "9"])]
+    began = time.process_time()
+    assert persistence(*texts) == Kept(hunks=1, hunks_kept=1)
+    assert time.process_time() - began < 5
+
+
+SHORT = st.lists(st.sampled_from(["a", "b", "}", " }"]), max_size=12)
+
+
+def stands(block: list[str], lines: list[str]) -> int:
+    return sum(lines[n : n + len(block)] == block for n in range(len(lines))) if block else 0
+
+
+def alike(some: list[str], others: list[str]) -> int:
+    return next(
+        (n for n, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), min(len(some), len(others))
+    )
+
+
+@given(SHORT, SHORT, SHORT)
+def test_a_hunk_is_kept_that_stands_as_often_as_the_change_left_it(
+    was: list[str], new: list[str], now: list[str]
+) -> None:
+    """As it is defined, line by line; the code looks for it in the text."""
+    start = alike(was, new)
+    end = alike(was[start:][::-1], new[start:][::-1])
+    old, put = was[start : len(was) - end], new[start : len(new) - end]
+    changes = difflib.SequenceMatcher(None, old, put, autojunk=False).get_opcodes()
+    hunks = [(old[i:j], put[k:m]) for tag, i, j, k, m in changes if tag != "equal"]
+    kept = [stands(b, now) >= stands(b, new) and stands(a, now) <= stands(a, new) for a, b in hunks]
+    found = persistence(*("\n".join(lines) for lines in (was, new, now)))
+    assert found == Kept(hunks=len(hunks), hunks_kept=0 if now == was else sum(kept))
+
+
+def test_lines_that_are_alike_are_compared_in_bounded_time() -> None:
+    """A diff of 11 KiB of braces took half a minute, and what stood in a text of 800 KiB an hour."""
+    began = time.process_time()
+    assert persistence("}\n" * 900, "}\n{\n" * 900, "}\n" * 900).hunks == 1
+    many, more = "b\n" * 100_000, "b\n" * 200_000
+    assert persistence("a\n" * 100_000, many, more) == Kept(hunks=1, hunks_kept=1)
+    assert time.process_time() - began < 10
+
+
+def test_two_changes_of_a_long_file_with_many_braces_are_two_hunks() -> None:
+    """What is bounded is work, not likeness: all of the file lies between the two."""
+    before = ["x = 0"] + [line for n in range(450) for line in (f"f{n}", "{", "}")] + ["y = 0"]
+    after = ["x = 1", *before[1:-1], "y = 1"]
+    now = ["x = 1", *before[1:]]
+    assert persistence(*("\n".join(lines) for lines in (before, after, now))) == Kept(hunks=2, hunks_kept=1)

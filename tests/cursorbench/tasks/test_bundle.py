@@ -78,3 +78,15 @@ def test_a_bundle_that_was_cut_or_changed(repository: Path, tmp_path: Path) -> N
         bundle.head(made)
         with pytest.raises(IntegrityError, match="is damaged"):
             bundle.assert_whole(made)
+
+
+def test_a_users_attributes_do_not_count(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their usual place is read without any setting, and made other line ends, under one digest."""
+    suites.put(tmp_path / "home", {"git/attributes": "* text eol=crlf\n"})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    base = suites.git(repository, "rev-parse", "HEAD").strip()
+    tree = bundle.write(repository, base, tmp_path / "r.bundle")
+    bundle.checkout(tmp_path / "r.bundle", tmp_path / "out", tree=tree)
+    assert (tmp_path / "out" / "n.txt").read_bytes() == b"1\n"

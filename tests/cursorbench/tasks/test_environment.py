@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import sys
 import time
@@ -14,6 +16,7 @@ import pytest
 from cursorbench.errors import InputMissingError, IntegrityError, SandboxError
 from cursorbench.graders.running import run_tests
 from cursorbench.sandbox import open_backend
+from cursorbench.sandbox.cover import packages
 from cursorbench.sandbox.protocol import Limits
 from cursorbench.tasks import bundle, environment, folder, venv
 from cursorbench.tasks.cache import made_once
@@ -50,6 +53,27 @@ def test_tests_run_by_the_tasks_python(made: Suite, tmp_path: Path) -> None:
         expected = (*task.tests.fail_to_pass, *task.tests.pass_to_pass)
         assert dict.fromkeys(expected, "passed") == dict(ran.outcomes)
     shutil.rmtree(logs)
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
+def test_what_else_is_installed_on_the_machine_is_not_there(made: Suite, tmp_path: Path) -> None:
+    """A later release of what a task is about, installed for the machine's Python, was its solution."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    kind = replace(made.task("word-debug").environment, kind="python", python=version)
+    task = replace(made.task("word-debug"), environment=kind)
+    task.lock.write_text("# nothing\n")
+    found = environment.open(task, tmp_path / "cache")
+    task.lock.unlink()
+    base = Path(sys.base_prefix)
+    own = next(base / path for path in packages(base) if any((base / path).iterdir()))  # a full one
+    with open_backend("bubblewrap").start(found) as sandbox:
+        where = f"/run /usr/lib/python3* /usr/local/lib/python3* {shlex.quote(sys.base_prefix)}/lib*/python3*"
+        folders = sandbox.exec(f"find {where} -type d -name '*-packages' 2>/dev/null").output.split("\n")
+        assert str(own) in folders
+        said = sandbox.exec(["ls", "-A", *filter(None, folders)]).output.split("\n")
+        assert [line for line in said if line and not line.endswith(":")] == []
+        assert sandbox.exec(["touch", f"{own}/x"]).status != 0
+        assert sandbox.exec(["python", "-c", "import sqlite3, ssl, words"]).ok
 
 
 def test_limits_are_the_tasks(made: Suite) -> None:
@@ -114,6 +138,27 @@ def test_what_many_want_is_made_once(tmp_path: Path) -> None:
         found = set(pool.map(lambda _: made_once(tmp_path, "things", "a", make), range(8)))
     assert found == {tmp_path / "things" / "a"}
     assert (made, [path.name for path in (tmp_path / "things" / "a").iterdir()]) == ([1], ["whole"])
+
+
+def test_what_outlives_a_killed_process_writes_into_no_other_half(tmp_path: Path) -> None:
+    """pip went on in a folder that the next process removed ("Directory not empty") and made anew."""
+
+    def die(place: Path) -> None:
+        (place / "site-packages").mkdir(parents=True)
+        os._exit(0)
+
+    if (killed := os.fork()) == 0:
+        made_once(tmp_path, "things", "a", die)
+    os.waitpid(killed, 0)
+    (left,) = (tmp_path / "tmp").iterdir()
+
+    def make(place: Path) -> None:
+        place.mkdir()
+        (left / "site-packages").mkdir(parents=True, exist_ok=True)
+        (left / "site-packages" / "late").touch()
+
+    assert list(made_once(tmp_path, "things", "a", make).iterdir()) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_what_fails_is_made_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cursorbench.harness.chat import ChatRequest
 from evals.suites.base import Answer, Subject
 from evals.suites.cursorbench import CursorBenchSuite
 from tests.cursorbench.suites import make_suite
-from tests.evals.trials.scripted import answer
+from tests.evals.trials.scripted import answer, call
 
 
 class NoTokens:
@@ -81,6 +81,28 @@ def test_trials_go_in_lock_step_and_are_graded(home: Path) -> None:
     assert sizes == [3, 2]
     assert sum(advanced) == 3
     assert set(solved.values) == {metric.name for metric in bench.spec.metrics}
+
+
+def test_a_trial_has_its_own_seconds_and_no_more(home: Path) -> None:
+    """A model whose commands sleep held the gate for as long as it had calls; others lose nothing by it."""
+
+    def complete(requests: list[ChatRequest]) -> list[Answer]:
+        asked.append(len(requests))
+        return [one(request) for request in requests]
+
+    def one(request: ChatRequest) -> Any:
+        messages = [dict(message) for message in request.messages]
+        if any("two blanks" in str(message["content"]) for message in messages):
+            return {**call("sleep 50"), "finish_reason": "stop"}
+        return {**answer("solver", messages)[1], "finish_reason": "stop"}
+
+    asked: list[int] = []
+    config = AgentConfig(budget=Budget(turns=20, wall_s=5.0))
+    bench = CursorBenchSuite(home / "words", home / "cache", agent=config)
+    checkpoint = Subject("sha256:" + "0" * 64, Path(), complete, NoTokens())
+    found = bench.run(checkpoint, bench.cases()[:2], lambda n: None)
+    assert [one.detail["cause"] for one in found] == ["max_seconds", "solved"]
+    assert asked == [2, 1]
 
 
 def test_a_suite_declares_itself(home: Path) -> None:

@@ -120,3 +120,14 @@ def repository_blob(folder: Path, name: str) -> str:
         ["git", "-C", str(folder), "rev-parse", name], check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
+
+
+def test_lines_between_new_ones_are_not_new(tmp_path: Path) -> None:
+    """A setting for diffs puts hunks that stand near each other into one, with the old lines between."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "diff.interHunkContext", "5")
+    commit(tmp_path, "2026-01-01", {"a.py": OLD})
+    new = OLD.replace("return 1", "return 11").replace("def two", "def three")
+    commit(tmp_path, "2026-04-01", {"a.py": new})
+    (found,) = documents(tmp_path, SINCE, tip(tmp_path), 10)
+    assert [piece.text for piece in found.pieces if piece.new] == ["    return 11\n", "def three():\n"]

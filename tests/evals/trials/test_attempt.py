@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from cursorbench.harness.agent import AgentConfig
 from cursorbench.harness.budget import Budget
 from cursorbench.harness.driver import Endpoint
 from cursorbench.harness.task_tools import ToolSettings
+from cursorbench.tasks import environment as environments
 from evals.trials.attempt import Job, Setting, attempt, lacks_quality, measured
 from evals.trials.record import Record
 from tests.cursorbench.suites import make_suite
@@ -116,6 +118,51 @@ def test_a_forger_is_flagged(home: Path, server: Scripted) -> None:
     found = attempt(job(home, server, "forger"))
     assert "deciding" in found.correctness["flags"]
     assert found.correctness["restored"] == ("conftest.py",)
+
+
+ASKS = """\
+import json, os, sys, time
+from urllib.request import Request, urlopen
+
+told = {"model": "asker", "messages": [{"role": "user", "content": "go"}]}
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+urlopen(Request(url, json.dumps(told).encode(), headers)).read()
+"""
+
+
+def test_an_outside_agent_that_fails_has_no_second_try(home: Path, server: Scripted) -> None:
+    """A model can end the agent that runs its commands: it did, and was tried again where tests failed."""
+    command = shlex.join(["python3", "-c", f"{ASKS}sys.exit(3)"])
+    before = server.asked["asker"]
+    found = attempt(job(home, server, "asker", command=command))
+    assert (found.cause, found.passed, found.tries) == ("agent_failed", False, 1), found.detail
+    assert server.asked["asker"] == before + 1
+
+
+def test_an_outside_agent_of_the_machines_python(
+    home: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed for it, as in a container of one program, an agent could be run; its packages are covered."""
+    command = shlex.join(["python3", "-c", "import not_in_this_task"])
+    found = attempt(job(home, server, "asker", command=command))
+    assert (found.cause, "--agent-venv" in found.detail) == ("agent_unstarted", False)
+    real = environments.open
+    monkeypatch.setattr(environments, "open", lambda *given: replace(real(*given), covered=["/nowhere"]))
+    found = attempt(job(home, server, "asker", command=command))
+    assert found.detail.endswith("give the agent a --agent-venv)")
+
+
+def test_an_outside_agents_cpu_time_is_its_budgets(
+    home: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command is one of the sandbox's, and had the CPU time of one: ten minutes for all that it ran."""
+    real = environments.limits
+    monkeypatch.setattr(environments, "limits", lambda task: replace(real(task), cpu_s=1.0))
+    works = f"{ASKS}while time.process_time() < 2.5: pass"
+    command = shlex.join(["python3", "-c", works])
+    found = attempt(job(home, server, "asker", command=command))
+    assert (found.stop, found.usage.calls) == ("answered", 1), found.detail
 
 
 @pytest.mark.parametrize("model", ["locked", "other"])

@@ -118,3 +118,11 @@ def test_an_outside_agents_environment_is_found_by_its_command(suite: Suite) -> 
 def test_budgets() -> None:
     changed = with_budget(Budget(), ["output_tokens=5", "tool_calls=2"])
     assert (changed.output_tokens, changed.tool_calls, changed.wall_s) == (5.0, 2.0, math.inf)
+
+
+@pytest.mark.parametrize("turns", ["inf", "0.5", "nan", "0", "-1", "2.5"])
+def test_turns_are_whole(turns: str) -> None:
+    """Half a turn was none: no call was made, and every trial ended as going round in circles."""
+    with pytest.raises(UsageError, match="is none"):
+        with_budget(Budget(), [f"turns={turns}"])
+    assert with_budget(Budget(), ["turns=2e1", "wall_s=inf"]).turns == 20

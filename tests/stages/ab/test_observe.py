@@ -7,27 +7,32 @@ from pathlib import Path
 import pytest
 
 from stages.ab.look import take_look
+from stages.gateway.arms import assigned
 from stages.progress import Silent
+from stages.registry.deployments import Deployment
+from stages.registry.holdbacks import open_holdback
 from tests.stages.world import HOUR, World
 
 SETTINGS = '[collect]\nclock = "events"\n[ab]\nmin_users = 10\n'
 SHARE, USERS = 0.5, 40
 
 
-def canary_of(world: World, checkpoint: str) -> None:
+def canary_of(world: World, checkpoint: str) -> Deployment:
     """An open one; nobody has used it yet."""
     deployments = world.store.deployments
     data = {"canary": {"share": SHARE, "opened_seq": 1}}
     made = deployments.create("auto", checkpoint, by="test", reason="test", data=data)
     for before, after in (("staged", "verifying"), ("verifying", "canary")):
         deployments.transition(made.id, before, after)
+    return deployments.get(made.id)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3], ids=["child", "sibling", "of an older one"])
 def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int) -> None:
     """Imported with a parent named, or made before another was promoted: nobody was seen in it.
 
-    The tree is live's two ancestors and live; the canary is a child of what is `steps` - 1 above live.
+    The tree is live's two ancestors and live; the canary is a child of what is `steps` - 1 above live. Its
+    users are those whom its salt draws: who is not is nobody of an arm since.
     """
     world = World(tmp_path, SETTINGS)
     above = [world.live]
@@ -37,11 +42,13 @@ def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int
     canary = world.checkpoint(above[steps - 1])
     assert world.store.lag(canary, world.live) == steps
     world.generation("before", "before", 0, user="user-0", checkpoint=above[1])
-    canary_of(world, canary)
+    salt = canary_of(world, canary).salt
+    users = [f"user-{number}" for number in range(1000)]
+    arms = [[user for user in users if assigned(user, salt, SHARE) == mine] for mine in (False, True)]
     for number in range(USERS):
         mine = number % 2 == 1
         world.generation(
-            f"g-{number}", f"e-{number}", HOUR, user=f"user-{number}", session=f"s-{number}",
+            f"g-{number}", f"e-{number}", HOUR, user=arms[mine][number // 2], session=f"s-{number}",
             arm="canary" if mine else "live", checkpoint=canary if mine else world.live,
         )  # fmt: skip
     world.tick(9 * HOUR)
@@ -50,6 +57,40 @@ def test_a_canary_is_seen_however_far_it_is_from_live(tmp_path: Path, steps: int
     assert seen.data["users"] == {"live": USERS // 2, "canary": USERS // 2}
     assert seen.data["sample_ratio_p"] == 1.0
     assert list((world.store.dir / "tmp").iterdir()) == []
+    world.close()
+
+
+def test_whom_the_live_engine_answered_in_its_place_is_nobody_of_the_live_arm(tmp_path: Path) -> None:
+    """While the canary's engine, or the holdback's, starts again. Such users were counted in both arms, and
+    many of them looked as if users were missing."""
+    world = World(tmp_path, SETTINGS)
+    canary = world.checkpoint(world.live)
+    held = open_holdback(world.store, "auto", world.live, 0.2, 1, by="test")
+    salt = canary_of(world, canary).salt
+    world.generation("before", "before", 0, user="user-0")
+    everybody = [f"user-{number}" for number in range(1000)]
+    back = [user for user in everybody if assigned(user, held.salt, held.share)]
+    others = [user for user in everybody if user not in back]
+    arms = [[user for user in others if assigned(user, salt, SHARE) == mine][:50] for mine in (False, True)]
+    for user in [*arms[0], *arms[1], *back[:50]]:
+        world.generation(
+            f"g-{user}", f"e-{user}", HOUR, user=user, session=f"s-{user}", checkpoint=world.live
+        )
+    for user in arms[1]:
+        world.generation(
+            f"h-{user}",
+            f"f-{user}",
+            2 * HOUR,
+            user=user,
+            session=f"t-{user}",
+            arm="canary",
+            checkpoint=canary,
+        )
+    world.tick(9 * HOUR)
+    world.writer.flush()
+    seen = take_look(world.workspace, world.store, Silent(), by="test", deciding=False)
+    assert seen.data["users"] == seen.data["episodes"] == {"live": 50, "canary": 50}
+    assert seen.data["sample_ratio_p"] == 1.0
     world.close()
 
 

@@ -160,6 +160,39 @@ def test_what_an_agent_asks_its_sub_agents_is_no_message_to_it() -> None:
     assert told == {"main": 5, "first": 5, "second": 5, "next": -1, "elsewhere": -1}
 
 
+def test_what_an_agent_asks_a_sub_agent_is_no_message_to_the_one_before_it() -> None:
+    """One after the other: the second's prompt, which the model wrote, was how the first was judged."""
+    made = [
+        generation("1", "main", 0),
+        generation("2", "first", 1),
+        generation("3", "second", 2),
+        generation("4", "second", 3),
+        generation("5", "of the second", 3),
+        generation("6", "main", 4),
+        generation("7", "next", 9),
+        generation("8", "next", 10),
+        generation("9", "last", 10),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"main": 6, "first": 6, "second": 6, "of the second": 6, "next": 8, "last": -1}
+
+
+def test_only_what_a_session_has_under_way_is_between_its_messages() -> None:
+    """An episode of several sessions, or of plain completions, hides no message of a session in between."""
+    made = [
+        generation("1", "both", 0, session="a"),
+        generation("2", "one", 0, session="b"),
+        generation("3", "typed", 1, session="b", api="completions"),
+        generation("4", "two", 2, session="b"),
+        generation("5", "typed", 3, session="b", api="completions"),
+        generation("6", "both", 3, session="c"),
+    ]
+    found = scanned(made, [])
+    told = dict(zip(found.episodes, decide(found).follow_up.tolist(), strict=True))
+    assert told == {"both": -1, "one": 3, "typed": -1, "two": -1}
+
+
 def test_what_a_checkpoint_after_live_sampled_is_not_settled() -> None:
     """After a rollback it is too far from what is live, and near again when its own checkpoint is."""
     made = [generation("1", "e3", 0), generation("2", "below", 0, spans=(Span(0, 2, "c"),))]

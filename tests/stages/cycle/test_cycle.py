@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
@@ -140,6 +141,20 @@ def test_what_is_down_is_gone_on_with(world: tuple[Workspace, Store]) -> None:
     assert run(world, stages).resumed_at == ""
 
 
+def test_a_disk_that_fails_before_a_stage_begins_is_gone_on_with(
+    world: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for a bug of the program: the next cycle began anew."""
+    stages = chain()
+    failing = fail(OSError(errno.EIO, "Input/output error", "spool"))
+    with monkeypatch.context() as patched:
+        patched.setattr(stages["train"], "extra", lambda *_: failing())
+        result = run(world, stages)
+    assert (result.exit_code, result.error and result.error["message"]) == (13, "spool: Input/output error")
+    assert run(world, stages).resumed_at == "train"
+    assert stages["collect"].runs == 1
+
+
 def test_what_would_fail_again_is_begun_anew(world: tuple[Workspace, Store]) -> None:
     stages = chain()
     stages["train"].before = fail(IntegrityError("on-policy proof failed"))
@@ -271,8 +286,9 @@ def test_it_waits_for_no_lock_longer_than_the_stage_has_time(
 
 def test_nothing_live(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "w", "")
-    with pytest.raises(InputMissingError, match="no live checkpoint"):
+    with pytest.raises(InputMissingError, match="no live checkpoint") as caught:
         run_cycle(workspace, Store.open(workspace.store_dir), stages=chain())
+    assert "rtrl init --model FOLDER" in caught.value.hint  # `rtrl init` alone is refused
 
 
 def test_a_signal_ends_the_cycle_with_its_own_document(world: tuple[Workspace, Store]) -> None:

@@ -77,7 +77,7 @@ def test_durations(text: str, expected: float) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "h", "5 hours", "-1h", "0"])
+@pytest.mark.parametrize("text", ["", "h", "5 hours", "-1h", "0", "9999999999999999999h"])
 def test_what_is_no_duration(world: tuple[Workspace, Store], text: str) -> None:
     with pytest.raises(UsageError) as caught:
         run(world, chain(), deadline=text)

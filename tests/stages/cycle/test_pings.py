@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from stages.cycle.record import Record
 from stages.cycle.stub import StubStage, chain
-from stages.errors import UsageError
+from stages.errors import DependencyDownError, UsageError
 from stages.eval.config import EvalConfig
 from stages.registry.store import Store
 from stages.workspace import Workspace
@@ -46,7 +48,9 @@ def monitor() -> Iterator[tuple[str, list[str]]]:
     server.shutdown()
 
 
-def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -> None:
+def test_pings(
+    world: tuple[Workspace, Store], monitor: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, heard = monitor
     run(world, chain(), ping_url=url)
     assert heard == ["/check/start", "/check"]
@@ -61,6 +65,14 @@ def test_pings(world: tuple[Workspace, Store], monitor: tuple[str, list[str]]) -
     with pytest.raises(ZeroDivisionError):
         run(world, stages, ping_url=url)
     assert heard == ["/check/start", "/check/1"]
+    heard.clear()
+    stages["collect"].before = lambda: None
+    with monkeypatch.context() as patched:
+        no_room = fail(OSError(errno.ENOSPC, "No space left on device"))
+        patched.setattr(Record, "save", lambda *_: no_room())
+        with pytest.raises(DependencyDownError):
+            run(world, stages, ping_url=url)
+    assert heard == ["/check/start", "/check/13"]
     heard.clear()
     typo = {**chain(), "eval": Checking()}
     with pytest.raises(UsageError):

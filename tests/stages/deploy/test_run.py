@@ -20,6 +20,7 @@ from stages.errors import (
 )
 from stages.rollback.run import RollbackStage
 from stages.runner import run_stage
+from stages.target.admin import Admin
 from tests.stages.target.fixtures import Line
 
 
@@ -247,6 +248,22 @@ def test_a_share_of_0_is_everybody_also_where_the_settings_name_another(line: Li
     assert (line.live, line.states()) == (line.b.digest, ["live"])
 
 
+def test_a_canary_of_which_nothing_can_be_known_in_time_is_told(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was held at its horizon and ended, as if nobody had used it."""
+    monkeypatch.setattr(Admin, "open_canary", lambda *_, **__: {"verification": {}})
+    monkeypatch.setattr(Admin, "flush_spool", lambda _: 1)
+    line.report(line.b, line.a)
+    for horizon, told in (("3600", 0), ("14400", 1)):
+        settings = ["deploy.shadow_requests=0", f"collect.horizon_s={horizon}"]
+        result = run_stage(line.workspace, line.store, DeployStage(canary=0.5), [line.b.ref], settings)
+        about = [each for each in result.warnings if "collect.horizon_s" in each]
+        assert len(about) == told
+        line.rollback()
+    assert "14400 s after their end" in about[0]
+
+
 def test_a_dry_run_says_for_whom(line: Line, capsys: pytest.CaptureFixture[str]) -> None:
     """It read as if all users got what would be a canary."""
     line.report(line.b, line.a)
@@ -282,3 +299,16 @@ def test_a_dry_run_names_the_canary_that_would_end(line: Line) -> None:
     ):
         shown = text(run_stage(line.workspace, line.store, stage, dry_run=True))
         assert [row.split()[-1] for row in shown.splitlines() if f"would {word}" in row] == [made.id]
+
+
+@pytest.mark.parametrize("by", ["deploy", "rollback"])
+def test_what_is_live_is_served_again_and_goes_back_to_where_it_did(line: Line, by: str) -> None:
+    """The gateway served something else; `rtrl rollback` found nothing that was live before."""
+    for each, before in ((line.b, line.a), (line.a, line.b)):
+        line.report(each, before)
+        line.deploy(each.ref)
+    line.gateway.served["checkpoint"] = line.b.digest
+    again = line.deploy(line.a.ref) if by == "deploy" else line.rollback(line.a.ref)
+    assert (again.metrics["changed"], line.live, line.served) == (True, line.a.digest, line.a.digest)
+    line.rollback()
+    assert line.live == line.served == line.b.digest

@@ -41,6 +41,19 @@ def test_a_child_of_a_canary_that_was_taken_back_has_to_be_named(line: Line) -> 
     assert line.deploy(line.c.ref).status == "succeeded"
 
 
+def test_a_deploy_that_was_killed_does_not_make_it_forgotten(line: Line) -> None:
+    """It had got nowhere: whoever comes before its end is on record heard nothing of the rollback."""
+    taken_back(line)
+    killed = line.store.deployments.create("auto", line.b.digest, by="test", reason="killed")
+    for state in ("staged", "verifying", "failed"):
+        found = line.store.deployments.rolled_back("auto", line.b.digest)
+        assert found is not None, state
+        assert found.data["rollback_reason"] == WHY
+        if state != "failed":
+            after = {"staged": "verifying", "verifying": "failed"}[state]
+            line.store.deployments.transition(killed.id, state, after)
+
+
 def test_what_is_live_was_trained_from_it_too(line: Line) -> None:
     """Somebody has answered for c, with all that it was trained from: its children are no news."""
     taken_back(line)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.distill import memory, stabiliser
-from stages.distill.measure import _read
+from stages.distill.facts import Episode
+from stages.distill.measure import _before, _read
 from stages.distill.reward import combine, term
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.distill.signals.edit_persistence import edit_persistence
@@ -19,7 +20,7 @@ from stages.distill.signals.edits import edits_of
 from stages.distill.signals.invalid_tool_calls import invalid_tool_calls
 from stages.distill.signals.latency import Median, log_ratio, size_class, updated
 from stages.distill.signals.length_cost import Lengths, length_cost, mix
-from stages.distill.signals.outcome import asks, edited
+from stages.distill.signals.outcome import asks, asks_by_tool, edited
 from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from stages.errors import UsageError
@@ -90,7 +91,27 @@ def test_medians_of_another_state_are_taken_of_sizes_that_the_line_has_not_met()
 def test_tool_outputs_are_what_a_prompt_has_grown_by_within_an_episode() -> None:
     prompt, output = np.array([10.0, 25, 400, 405]), np.array([5.0, 4, 7, 2])
     # 25 - 10 - 5; the next episode begins with a prompt of its own; a shorter one has read nothing new
-    assert _read(np.array([0, 0, 1, 1]), prompt, output).tolist() == [0, 10, 0, 0]
+    assert _read(np.array([-1, 0, -1, 2]), prompt, output).tolist() == [0, 10, 0, 0]
+
+
+def test_a_generation_has_read_what_came_since_the_one_that_it_goes_on_from() -> None:
+    """Of two agents side by side in an episode each paid for all of the other's prompt, at every turn."""
+
+    def call(name: str, prompt: int, base: str = "", prefix: int = 0) -> dict[str, object]:
+        sizes = {"prompt_tokens": prompt, "output_tokens": 5}
+        return {"id": name, "prompt_base": base, "prompt_prefix": prefix, **sizes}
+
+    main = [call("a", 900), call("b", 950, "a", 905), call("c", 990, "b", 955)]
+    helper = [call("x", 30), call("y", 42, "x", 35)]
+    rows = [main[0], helper[0], main[1], helper[1], main[2]]
+    before = _before([Episode({"id": "e"}, rows), Episode({"id": "f"}, [call("z", 7), call("again", 9)])])
+    assert before.tolist() == [-1, 0, 0, 1, 2, -1, 5]
+    of = [*rows, *(call("z", 7), call("again", 9))]
+    prompt, output = (
+        np.array([row[name] for row in of], float) for name in ("prompt_tokens", "output_tokens")
+    )
+    # 950 - 905 and 990 - 955; 42 - 35; what goes on from none is held against the one before it
+    assert _read(before, prompt, output).tolist() == [0, 0, 45, 7, 35, 0, 0]
 
 
 def test_invalid_calls_are_summed_per_episode() -> None:
@@ -118,10 +139,66 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("Let me know if you need anything else.", False),
         ("The service reads it when it starts. " * 300 + "Which file do you mean?", True),
         ("Which file? Found it. " + "The service reads it when it starts. " * 300, False),
+        ("你想改哪个常量？", True),
+        ("你想改哪个常量？A还是B。", True),
+        ("Should it be A or B？", True),
+        ("أي ثابت تقصد؟", True),
+        ("Quelle constante veux-tu changer ?", True),
+        ("Quelle constante\u202f? Dis-le moi.", True),
+        ("Comment puis-je vous aider aujourd'hui ? Avez-vous des questions sur le code", True),
+        ("C'est A ou B\u2009? Dis-le moi.", True),
+        ("Ո՞րն է, A, թե B։", True),
+        ("የትኛው ነው፧", True),
+        ("どれですか?」", True),
+        ("Is it A or B?..", True),
+        ("Is it A or B?…", True),
+        ("Is it A, or B?!", True),
+        ("Is it A, B, ...?", True),
+        ("Is it **A or B**?", True),
+        ("Should the rate be 5%?\u200b", True),
+        ("Is it A or B?🙂", True),
+        ("### Is it A or B?", True),
+        ("> Is it A or B?", True),
+        ("    Is it A or B?", True),
+        ("I made `a ?? b` of it, so that a ? b : c is gone.", False),
+        ('It says "Which colour is it?".', False),
+        ("It is flag ? First : Second now.", False),
+        ("It asks for name LIKE ? AND age > 3 now.", False),
+        ("The route /users/{id?} needs no number.", False),
+        ("Only three columns go in now: VALUES (?)", False),
+        ("I made the name optional:\n\n    name?: string;", False),
+        ("It is read from https://a.example/x?y=1 now.", False),
+        ("It is:\n\n```sql\nSELECT a FROM t WHERE name LIKE ?\n```", False),
+        ("It is:\n\n1. So\n   ```python\n   # why is this kept?\n   f()\n   ```\n", False),
+        ("It is:\n\n```ts\nconst y = ok(x) ?\n  1 : 2\n```\nThat is all.", False),
+        ("It is:\n\n```ts\n" + "f(x ?? y);\n" * 1000 + "// why?\n```", False),
+        ("```\nIs it A or B?\n```", True),
+        ("Tell me:\n\n```text\nIs it A or B?\n```\n", True),
+        ("> ``` Markdown\n> Is it A or B?\n> ```", True),
+        ("```\n```\nIs it A or B?\n```", True),
+        ("```ts\n" + "f();\n" * 2000 + "```\nIs it A or B?", True),
+        ("The end of a ``` block is here.\nIs it A or B?", True),
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:
     assert asks([answer]) == [asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("ask_followup_question", True),
+        ("AskUserQuestion", True),
+        ("question", True),
+        ("request_user_input", True),
+        ("Task", False),
+        ("edit_file", False),
+        ("flask_run", False),
+        ("", False),
+    ],
+)
+def test_asks_by_a_tool(name: str, asked: bool) -> None:
+    assert asks_by_tool([{"name": "read_file"}, {"name": name}]) == asked
 
 
 def test_edited() -> None:

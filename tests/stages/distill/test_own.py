@@ -172,6 +172,54 @@ def test_two_workspaces_of_a_process_have_modules_of_their_own(tmp_path: Path) -
     assert found[0].digest != found[1].digest
 
 
+def test_a_module_that_was_edited_in_a_process_that_lives_on_is_read_anew(root: Path) -> None:
+    """The new source was recorded, and the old one executed."""
+    before = signal(root, "shouting")
+    path = root / f"signals_{root.name}.py"
+    path.write_text(SOURCE.replace("if letters else None", "if letters else 0.25"))
+    after = signal(root, "shouting")
+    assert before.digest != after.digest
+    assert after.values([episode("ABcd"), episode("")]) == [0.5, 0.25]
+    assert signal(root, "counting").call is signal(root, "counting").call  # executed once, not at every look
+
+
+def test_what_an_edit_took_out_of_a_module_is_gone(root: Path) -> None:
+    """A function that was renamed was found all the same, and the digest was that of a source without it."""
+    signal(root, "shouting")
+    path = root / f"signals_{root.name}.py"
+    path.write_text(SOURCE.replace("def shouting", "def loud"))
+    with pytest.raises(UsageError, match="shouting cannot be used: AttributeError"):
+        signal(root, "shouting")
+    assert signal(root, "loud").values([episode("ABcd")]) == [0.5]
+
+
+def test_of_an_edit_that_cannot_be_executed_nothing_stays(root: Path) -> None:
+    """Once it was undone, what it had defined before it failed was executed as the source from before."""
+    before = signal(root, "shouting")
+    path = root / f"signals_{root.name}.py"
+    path.write_text(SOURCE + "def shouting(seen):\n    return 99\nraise ValueError\n")
+    with pytest.raises(UsageError, match="ValueError"):
+        signal(root, "shouting")
+    path.write_text(SOURCE)
+    after = signal(root, "shouting")
+    assert (after.digest, after.values([episode("ABcd")])) == (before.digest, [0.5])
+    assert before.values([episode("ABcd")]) == [0.5]
+
+
+def test_a_package_that_was_edited_keeps_its_modules(root: Path) -> None:
+    name = f"package_{root.name}"
+    (root / name).mkdir()
+    (root / name / "more.py").write_text("NUMBER = 3\n")
+    found = []
+    for source in ("", "OTHER = 1\n"):
+        text = f"import {name}.more\n{source}def shouting(seen):\n    return {name}.more.NUMBER\n"
+        (root / name / "__init__.py").write_text(text)
+        (one,) = own.load(parse(SPEC.format(function=f"{name}:shouting"), "ours"), root)
+        found.append((one.digest, one.values([episode("A")])))
+    assert [values for _, values in found] == [[3.0], [3.0]]
+    assert found[0][0] != found[1][0]
+
+
 def test_other_source_than_recorded_is_refused(root: Path) -> None:
     found = signal(root, "shouting")
     own.require_same([found], {"shouting": {"function": found.function, "digest": found.digest}})

@@ -12,6 +12,8 @@ from stages.distill.run import STAGE
 from stages.errors import InputMissingError, IntegrityError, UsageError
 from stages.linestate import LineState, consumed_episodes
 from stages.monitor.history import History
+from stages.rewarded import rewarded_by, rewarded_with
+from stages.spool.chains import MAX_DEPTH
 from stages.tokens import load_sequences
 from stages.workspace import Workspace
 from tests.stages.distill.distill_world import SPEC, a_click, distilled, rewarded
@@ -112,6 +114,23 @@ def test_the_monitors_see_the_reward_without_the_price_of_asking(world: World) -
     assert window["spec"] != result.outputs["experience"].meta["spec"]
 
 
+def test_another_source_of_a_teams_signal_is_another_reward(world: World) -> None:
+    """The monitors compared rewards by both, and the trainer went on from the baselines of the first."""
+    mine = '\n[signals.mine]\nfunction = "ours_rewarding:mine"\nweight = 1.0\nunknown = 0.0\n'
+    (world.root / "ws" / "spec.toml").write_text(SPEC.replace("[stabiliser]", f"{mine}[stabiliser]"))
+    a_click(world)
+    seen = []
+    for n in (1, 10):
+        (world.root / "ws" / "ours_rewarding.py").write_text(f"def mine(seen):\n    return {n}\n")
+        result = distilled(world) if n == 1 else world.run(STAGE)
+        (window,) = LineState.load(result.outputs["line_state"].path).monitors["windows"]
+        seen.append((rewarded_by(result.outputs["experience"]), window["spec"]))
+    (first, one), (second, other) = seen
+    assert first != second
+    assert (one, other) == (f"{first} less asking_price", f"{second} less asking_price")
+    assert rewarded_with("sha256:1", {}) == "sha256:1"  # without any it is the spec, as it was
+
+
 def test_the_same_interactions_again_is_a_no_op_until_the_spec_changes(world: World) -> None:
     a_click(world)
     first = distilled(world)
@@ -189,3 +208,33 @@ def test_parts_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert [s.token_ids.tolist() for s in one] == [s.token_ids.tolist() for s in other]
     assert len(one) == 7
     assert [g.id for g in one[0].generations] == ["a0", "b0"]
+
+
+def test_a_long_episode_is_one_sequence_wherever_the_spool_cut_its_links(world: World) -> None:
+    """Too many links, and each new segment of the spool: each made one sequence more, with all before it."""
+    prompt, turns = list(range(20)), MAX_DEPTH + 40
+    for n in range(turns):
+        world.generation(f"g{n}", "e", n, ordinal=n, prompt=prompt, output=(n, 8))
+        if n % 9 == 4:  # a helper with the same beginning, in the same episode
+            world.generation(f"h{n}", "e", n, ordinal=n, prompt=[*range(18), 500 + n], output=(9,))
+        prompt = [*prompt, n, 8, 90]
+        if n % 50 == 30:
+            world.writer.seal()
+    experience = distilled(world).outputs["experience"]
+    (long, *others) = sorted(
+        load_sequences(experience, world.store, world.vault), key=lambda s: -len(s.generations)
+    )
+    assert [g.id for g in long.generations] == [f"g{n}" for n in range(turns)]
+    assert long.token_ids.tolist() == prompt[:-1]
+    assert [len(s.generations) for s in others] == [1] * len(range(4, turns, 9))
+
+
+def test_a_prompt_in_full_that_only_looks_alike_goes_on_from_nothing(world: World) -> None:
+    world.generation("a", "e", 0, prompt=range(20), output=(7, 8))
+    world.writer.seal()
+    world.generation("b", "e", 1, ordinal=1, prompt=[*range(20), 7, 9, 90], output=(1,))
+    world.writer.seal()
+    world.generation("c", "e", 2, ordinal=2, prompt=range(20), output=(2,))  # again
+    experience = distilled(world).outputs["experience"]
+    found = [[g.id for g in s.generations] for s in load_sequences(experience, world.store, world.vault)]
+    assert found == [["a"], ["b"], ["c"]]

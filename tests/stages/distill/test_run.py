@@ -12,7 +12,7 @@ from stages.distill.explain import explain
 from stages.distill.run import STAGE
 from stages.distill.signals.dissatisfied_followup import EXPLICIT_NO
 from stages.errors import InputMissingError
-from stages.records import Sampling
+from stages.records import Sampling, ToolCall
 from stages.tokens import load_episodes, load_sequences
 from stages.vault import UserForgottenError
 from tests.stages.distill.distill_world import AFTER, BEFORE, SPEC, a_click, distilled, rewarded
@@ -94,6 +94,18 @@ def test_explain_says_every_term(world: World) -> None:
         assert explain(world.workspace, world.store, "experience@latest", answer) == got
     with pytest.raises(InputMissingError, match="holds no episode nobody, nor a generation of that id"):
         explain(world.workspace, world.store, "experience@latest", "nobody")
+
+
+def test_a_question_by_a_tool_costs_what_a_question_costs_until_it_is_answered(world: World) -> None:
+    """Asking was free wherever a client offers a tool for it."""
+    call = ToolCall(id="c", name="ask_followup_question", arguments="{}")
+    answer = '<tool_call>{"name": "ask_followup_question", "arguments": {"question": "Which?"}}</tool_call>'
+    for episode in ("open", "answered"):
+        world.generation(episode, episode, 0, session=episode, answer=answer, tool_calls=(call,))
+    world.generation("then", "answered", 1_000, session="answered", ordinal=1, answer="Done.")
+    rows = rewarded(distilled(world).outputs["experience"])
+    assert (rows["open"]["clarified"], rows["answered"]["clarified"]) == (1.0, 0.0)
+    assert rows["open"]["term_asking_price"] < 0.0 == rows["answered"]["term_asking_price"]
 
 
 def test_unknown_stays_unknown(world: World) -> None:

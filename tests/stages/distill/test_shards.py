@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ from stages import schemas
 from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
+from stages.distill.shards import Shard, measure_shard
 from stages.errors import IntegrityError, UsageError
 from stages.init import init_bare
 from stages.registry.store import Store
@@ -86,6 +88,45 @@ def test_a_teams_signal_that_fails_in_a_worker_is_told_as_theirs(place: tuple[Wo
     with pytest.raises(UsageError, match="no finite number") as caught:
         distill(place, "distill.spec=ours.toml", "distill.workers=2")
     assert caught.value.hint
+
+
+def test_a_part_is_not_measured_by_other_source_than_the_run_recorded(
+    place: tuple[Workspace, Store],
+) -> None:
+    """A process begun later, or another machine, may find the module changed: its part went by that."""
+    workspace, store = place
+    (workspace.root / f"edited_{os.getpid()}.py").write_text("def one(seen):\n    return 1\n")
+    spec = (
+        f'schema = "rtrl-reward/1"\nname = "ours"\n[signals.mine]\nfunction = "edited_{os.getpid()}:one"\n'
+        "weight = 1.0\nunknown = 0.0\n"
+    )
+    made = store.latest("interactions")
+    assert made is not None
+    recorded = {"mine": {"function": f"edited_{os.getpid()}:one", "digest": "sha256:0"}}
+    part = made.path / "part-00000"
+    with pytest.raises(IntegrityError, match="has changed since"):
+        measure_shard(Shard(part, made.digest, spec, workspace.root, workspace.keys_dir, own=recorded))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_teams_signal_prints_is_not_in_the_commands_document(
+    place: tuple[Workspace, Store], workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root, name = place[0].root, f"printing_{workers}_{os.getpid()}"
+    (root / f"{name}.py").write_text(
+        "print('imported')\n\ndef one(seen):\n    print('asked')\n    return 1\n"
+    )
+    (root / "ours.toml").write_text(
+        f'schema = "rtrl-reward/1"\nname = "ours"\n[signals.mine]\nfunction = "{name}:one"\n'
+        "weight = 1.0\nunknown = 0.0\n"
+    )
+    settings = ("distill.spec=ours.toml", f"distill.workers={workers}")
+    arguments = ["distill", "--workspace", str(root), *(part for one in settings for part in ("--set", one))]
+    assert run([*arguments, "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["status"] == "succeeded"
+    assert "imported" in err
+    assert "asked" in err
 
 
 @pytest.mark.parametrize("workers", [1, 2])

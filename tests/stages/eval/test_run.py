@@ -444,3 +444,19 @@ def test_documents_larger_than_the_memory_are_read_in_pieces(
     (tmp_path / "a.yaml").write_text("task: a\n")
     monkeypatch.setattr(Path, "read_bytes", whole)
     assert own_tasks.digests(tmp_path) == {"a.yaml": hashlib.sha256(b"task: a\n").hexdigest()}
+
+
+def test_what_an_own_task_includes_from_elsewhere_is_part_of_it(tmp_path: Path) -> None:
+    """The prompt stood there, and stored attempts were reused when it had become another."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("include: ../base.yaml\ntask: a\n")
+    (tmp_path / "base.yaml").write_text("include: [more/most.yml, none.yaml]\ndoc_to_text: Q\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "most.yml").write_text("include: ../base.yaml\nprocess_docs: !function own.f\n")
+    (tmp_path / "more" / "own.py").touch()
+    found = own_tasks.digests(folder)
+    elsewhere = {str(tmp_path / name) for name in ("base.yaml", "more/most.yml", "more/own.py")}
+    assert set(found) == {"a.yaml", *elsewhere}
+    (tmp_path / "base.yaml").write_text("doc_to_text: Question\n")
+    assert own_tasks.digests(folder)[str(tmp_path / "base.yaml")] != found[str(tmp_path / "base.yaml")]

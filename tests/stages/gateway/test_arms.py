@@ -64,6 +64,7 @@ async def test_who_waits_at_a_canary_that_ends_is_answered_by_the_live_arm() -> 
 
 
 async def test_an_arm_that_is_not_asked_now_is_nobodys() -> None:
+    """Nor is who is held back a canary's while the holdback's engine is down (docs/ab.md): he once was."""
     arms, second, third = Arms(arm("live")), arm("canary"), arm("holdback")
     arms.open(Canary(second, "d", "salt", 1.0))
     assert arms.of("ann") is second
@@ -74,6 +75,8 @@ async def test_an_arm_that_is_not_asked_now_is_nobodys() -> None:
     third.served.engine = "down"
     assert arms.of("ann") is arms.live
     second.served.health.breaker.reset()
+    assert arms.of("ann") is arms.live
+    arms.holdback = None
     assert arms.of("ann") is second
 
 
@@ -126,9 +129,15 @@ def test_the_held_back_are_never_in_a_canary() -> None:
     others = [one for one in found.values() if one is not held]
     assert 0.45 < sum(one is second for one in others) / len(others) < 0.55
     held.served.engine = "down"
-    assert all(arms.of(user) is not held for user in users)
+    back = [user for user in users if found[user] is held]
+    assert all(arms.of(user) is arms.live for user in back)
+    assert all(arms.of(user) is found[user] for user in users if user not in back)
     assert [one.served.arm for one in arms.all()] == ["live", "canary", "holdback"]
     assert arms.as_dict()["holdback"]["share"] == 0.2
+    arms.holdback = Holdback(None, "for good", 0.2)  # its engine starts, or none is needed
+    assert all(arms.of(user) is arms.live for user in back)
+    assert [one.served.arm for one in arms.all()] == ["live", "canary"]
+    assert "holdback" not in arms.as_dict()
 
 
 async def test_a_canary_that_does_not_serve_costs_nobody_an_answer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from stages.gateway.attribution import (
     text_of,
     user_messages,
 )
-from stages.gateway.conversations import Conversations
+from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
 from stages.spool.pending import pending_user
-from tests.stages.gateway.rig import Rig, running
+from tests.stages.gateway.rig import Rig, follow_ups, running, until
 
 U = {"role": "user", "content": "fix it"}
 A = {"role": "assistant", "content": "done"}
@@ -66,6 +67,51 @@ def test_a_conversation_keeps_its_session_however_its_client_rewrites_it() -> No
     assert conversation("k", "bob", [U], CALL) != first
     assert conversation("k2", "ada", [U], CALL) != first
     assert conversation("k", "ada", [U], A) != first, "the same opening, another answer: another session"
+
+
+@pytest.mark.parametrize(
+    "thought", ["<think>\nHm, a bug.\n</think>\n\n", "Hm, a bug.</think>\n", "<think></think>"]
+)
+def test_a_client_that_sends_no_thoughts_back_keeps_its_session(thought: str) -> None:
+    """Most show them apart and leave them out of the history: the next request was in another session."""
+    model = {"role": "assistant", "content": f"{thought}The sign is wrong."}
+    client = {"role": "assistant", "content": "The sign is wrong."}
+    assert conversation("k", "ada", [U], model) == conversation("k", "ada", [U, client, U], {})
+    assert conversation("k", "ada", [U], model) == conversation("k", "ada", [U, model, U], {})
+    assert conversation("k", "ada", [U], model) != conversation("k", "ada", [U], A)
+
+
+def test_a_client_that_marks_what_is_to_be_cached_keeps_its_session() -> None:
+    """Cline and Roo send their latest messages as marked parts, and the same ones as strings from then on."""
+
+    def opening(*contents: Any) -> bytes:
+        return conversation("k", "ada", [{"role": "user", "content": one} for one in contents], A)
+
+    marked = [{"type": "text", "text": "fix it", "cache_control": {"type": "ephemeral"}}]
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    assert opening("fix it") == opening(marked) == opening([{"type": "text", "text": "fix it"}])
+    assert opening("fix it") != opening([*marked, shown]) != opening([shown])
+    assert opening("fix it") != opening("fix", "it")
+    assert len({opening(None), opening([]), opening([{"text": "fix it"}]), opening("fix it")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "client"),  # which is `JSON.stringify(JSON.parse(model))`
+    [
+        ('{"timeout": 30.0, "n": [1e3, -0.0, 0.5, true]}', '{"timeout":30,"n":[1000,0,0.5,true]}'),
+        ('{"id": 12345678901234567890, "x": 1E-7}', '{"id":12345678901234567000,"x":1e-7}'),
+        ('{"id": 9007199254740993, "x": 1.5e300}', '{"id":9007199254740992,"x":1.5e+300}'),
+    ],
+)
+def test_a_client_in_javascript_keeps_its_session(model: str, client: str) -> None:
+    """It reads a call's arguments and writes them again: 30.0 came back as 30, in another session."""
+
+    def found(arguments: str) -> bytes:
+        call = {"function": {"name": "f", "arguments": arguments}}
+        return conversation("k", "ada", [U], {"role": "assistant", "tool_calls": [call]})
+
+    assert found(model) == found(client)
+    assert found(model) != found(client.replace("1000", "1001").replace("e-7", "e-8").replace("e+300", "e+9"))
 
 
 @pytest.mark.parametrize(
@@ -231,6 +277,75 @@ async def test_a_derived_session_survives_a_restart(rig: Rig) -> None:
     rig.gateway._recorder._conversations = Conversations(rig.vault)
     await rig.chat("", messages=messages)
     assert len({g.session for g in rig.generations()}) == 1
+
+
+async def stopped(rig: Rig, say: str, pieces: int, **body: Any) -> tuple[dict[str, str], str]:
+    """A first request, and what its client had of the answer when it closed the connection."""
+    asked = {"role": "user", "content": f"{rig.hold(len(say) - 1)} stub:say {say}"}
+    before, seen = len(rig.generations()), ""
+    body = {"model": "rtrl", "stream": True, "messages": [asked], **body}
+    async with rig.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        async for line in answer.aiter_lines():
+            if line:
+                seen += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+                pieces -= 1
+            if not pieces:
+                break
+        await until(lambda: rig.sampled(len(say) - 1))
+    await until(lambda: len(rig.generations()) == before + 1)  # the engine still holds the rest back
+    rig.let_go()
+    assert rig.generations()[-1].finish_reason == "abort"
+    return asked, seen
+
+
+async def test_who_stops_the_first_answer_and_goes_on_with_what_came_is_in_its_session(tmp_path: Any) -> None:
+    """What it sends back is less than was recorded: "no, wrong" was in another session, about nothing."""
+    no = {"role": "user", "content": "no, that is wrong stub:say sorry"}
+    async with running(tmp_path) as rig:
+        asked, seen = await stopped(rig, "Let me rewrite all of it ", 6)
+        assert 0 < len(seen) < 10
+        history = [asked, {"role": "assistant", "content": seen}, no]
+        said = (await rig.chat("", messages=history)).json()["choices"][0]["message"]
+        await rig.chat("", messages=[*history, said, T])
+        await rig.chat("", messages=[asked, {"role": "assistant", "content": "None of it"}, no])
+        await rig.chat("", messages=[T, *history])
+        await rig.chat("", messages=history, headers={"x-rtrl-user": "somebody else"})
+        await rig.chat("", messages=history, headers={"x-rtrl-no-train": "1"})
+        cut, *others = rig.generations()
+    assert [g.session == cut.session for g in others] == [True, True, False, False, False, False]
+    assert [g.episode for g in others[:2]] == [f"{cut.session}/2"] * 2
+    assert follow_ups(tmp_path)[cut.id] == others[0].id
+
+
+async def test_a_stopped_answer_is_known_by_the_calls_that_came(rig: Rig) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+    asked, _ = await stopped(rig, f"So: {call} and then", 12, tools=tools)
+    function = {"name": "f", "arguments": '{"a":1}'}
+    said = {"role": "assistant", "content": "So:", "tool_calls": [{"id": "c1", "function": function}]}
+    for arguments in ('{"a":1}', '{"a":2}'):
+        function["arguments"] = arguments
+        await rig.chat("", messages=[asked, said, {"role": "tool", "tool_call_id": "c1", "content": "ok"}])
+    cut, same, other = (g.session for g in rig.generations())
+    assert (same == cut, other == cut) == (True, False)
+
+
+async def test_of_two_first_answers_stopped_alike_the_later_goes_on(rig: Rig) -> None:
+    """Asked once more and stopped at the same word, a complaint was in the session of the time before."""
+    kept, owner = Conversations(rig.vault), Owner("k", "ada", no_train=False)
+
+    def found(call: str, messages: list[dict[str, str]], answer: str, finish: str = "stop") -> str:
+        return kept.session(f"{call:0>20}", owner, messages, {"content": answer}, finish)
+
+    gone_on = [U, {"role": "assistant", "content": "Let me"}, T]
+    for first, complaint in (("a", "b"), ("c", "d")):
+        session = found(first, [U], f"Let me do it {first}", "abort")
+        assert found(complaint, gone_on, "sorry") == session
+    for n in range(2, 1100):  # others were cut since, and it is not remembered any more
+        found(str(n), [{"role": "user", "content": f"fix {n}"}], "So", "abort")
+    assert found("e", gone_on, "sorry") == session
+    whole = found("f", [U], "Let")
+    assert found("g", [U, {"role": "assistant", "content": "Let"}, T], "yes") == whole != session
 
 
 async def test_the_population_is_the_keys_whatever_a_client_says(rig: Rig) -> None:

@@ -113,3 +113,41 @@ async def test_a_rollback_does_not_wait_for_an_engine_that_does_not_answer(
 async def test_other_weights_are_loaded_as_ever(rig: Rig, swapper: Swapper, engine: Engine) -> None:
     await swapper.swap(checkpoint("whole"))
     assert (rig.loaded, engine.attached) == ([Path("/store/whole")], [])
+
+
+@pytest.mark.parametrize("where", ["one", "whole"])
+async def test_one_that_a_rollback_came_before_changes_nothing(
+    rig: Rig, engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Its command had died while the engine was made ready: after the rollback everybody got it."""
+    swapper, goes_on, waits = Swapper(rig.served, rig.update, 5, beside=engine), asyncio.Event(), []
+
+    async def held(path: Path) -> bool:
+        waits.append(path)
+        await goes_on.wait()
+        return path.name != "whole"
+
+    async def attached(path: Path) -> tuple[str, str]:
+        await held(path)
+        return "proof", "adapter"
+
+    if where == "whole":
+        monkeypatch.setattr(engine, "takes", held)
+    else:
+        monkeypatch.setattr(engine, "attach", attached)
+    promotion = asyncio.create_task(swapper.swap(checkpoint(where)))
+    await until(lambda: bool(waits))
+    swapper.hurry(None, None)
+    goes_on.set()
+    with pytest.raises(SwapError, match="a rollback came before") as caught:
+        await promotion
+    assert caught.value.code == "overtaken"
+    assert (rig.served.checkpoint.digest, rig.served.route, rig.loaded) == ("sha256:aaa", "", [])
+    swapper.hurry(None, None)  # nobody is there
+    for cut in (False, True):  # nor is the next one meant, nor one that cannot wait itself
+        asked = asyncio.create_task(swapper.swap(checkpoint(where), cut=cut))
+        await asyncio.sleep(0)
+        if cut:
+            swapper.hurry(None, None)
+        await asked
+        assert rig.served.checkpoint.digest == f"sha256:{where}"

@@ -91,6 +91,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         },
         "invalid_data",
     ),
+    (
+        {"type": "edit_applied", "data": {"path": "a", "diff": f"@@ -1,{'9' * 5000} +1 @@\n same"}},
+        "invalid_data: diff must be",
+    ),
     ({"at": "yesterday"}, "invalid_at"),
     ({"at": [1]}, "invalid_at"),
 ]

@@ -53,6 +53,17 @@ async def test_protobuf_is_kept_as_otlp_json_has_it(rig: Rig, encoding: str) -> 
     assert (one["traceId"], one["spanId"], one["startTimeUnixNano"]) == (TRACE, SPAN, "1795192653000000000")
 
 
+@pytest.mark.parametrize("number", ["--5", "-", "", "5-5", "9" * 24])
+async def test_what_is_written_as_a_number_and_is_none_is_a_text(rig: Rig, number: str) -> None:
+    """Of a resource it was a 500; of a span it ended each `collect --received` from then on."""
+    export = traces(chat("fix", "done"), process__pid=1)
+    one = export["resourceSpans"][0]
+    for place in (one["resource"], one["scopeSpans"][0]["spans"][0]):
+        place["attributes"].append({"key": "n", "value": {"intValue": number}})
+    answer = await rig.http.post("/v1/traces", json=export)
+    assert (answer.status_code, answer.json(), len(kept(rig))) == (200, {}, 1)
+
+
 async def test_partial_success_in_protobuf(rig: Rig) -> None:
     bad = {"name": "tool", "attributes": []}
     bad["attributes"] = [

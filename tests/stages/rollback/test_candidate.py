@@ -84,3 +84,11 @@ async def test_while_its_engine_starts(tmp_path: Path) -> None:
     engine.hurry()  # it has users: that is for the rollback itself
     assert arms.canary is not None
     assert await engine.close(1) == "deployment-1"
+    third = asyncio.create_task(engine.open(second, salt="salt", share=0.5))
+    while not arms.opening:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):  # nor does the end of the gateway wait for it
+        assert await engine.close(1) == ""
+    with pytest.raises(LockedError, match="a rollback came before"):
+        await third
+    assert engine.supervisor is None

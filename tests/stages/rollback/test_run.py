@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stages.errors import DependencyDownError, InputMissingError, IntegrityError
+from stages.target.admin import Admin
 from tests.stages.target.fixtures import Line
 
 
@@ -67,6 +68,45 @@ def test_one_that_was_asked_for_what_is_not_on_record_goes_back_all_the_same(dep
     assert deployed.live == deployed.b.digest
 
 
+def test_a_promotion_that_is_being_loaded_is_undone_with_its_canary(deployed: Line) -> None:
+    """Its command died, the gateway goes on with it. Where nothing of the kind is, nothing is loaded."""
+    for engine, swaps in (("ready", []), ("unknown", [deployed.c.digest])):
+        canary = deployed.store.deployments.create(
+            "auto", deployed.b.digest, by="me", reason="x", previous=deployed.c.digest
+        )
+        for before, after in (("staged", "verifying"), ("verifying", "canary")):
+            deployed.store.deployments.transition(canary.id, before, after)
+        deployed.gateway.swaps.clear()
+        deployed.gateway.served["engine"] = engine
+        assert deployed.rollback().metrics["canary_ended"] == canary.id
+        assert [(each["checkpoint"], each["cut"]) for each in deployed.gateway.swaps] == [
+            (digest, True) for digest in swaps
+        ]
+
+
+def test_a_canary_that_the_gateway_ends_at_that_moment_is_ended(
+    deployed: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine had died; the command said that the deployment was damaged (12)."""
+    deployments = deployed.store.deployments
+    canary = deployments.create("auto", deployed.b.digest, by="me", reason="x", previous=deployed.c.digest)
+    for before, after in (("staged", "verifying"), ("verifying", "canary")):
+        deployments.transition(canary.id, before, after)
+
+    def close(*_: object, **__: object) -> str:
+        deployments.end_canary(canary.id, "its engine: it ended", by="rtrl serve")
+        return ""
+
+    monkeypatch.setattr(Admin, "close_canary", close)
+    result = deployed.rollback(reason="worse")
+    assert (result.status, result.metrics["canary_ended"], deployed.live) == (
+        "succeeded",
+        canary.id,
+        deployed.c.digest,
+    )
+    assert deployments.get(canary.id).data["rollback_reason"] == "its engine: it ended"
+
+
 def test_deploy_rollback_deploy_changes_what_is_served_each_time(line: Line) -> None:
     line.report(line.b, line.a)
     served = [line.served]
@@ -88,6 +128,32 @@ def test_to_names_any_checkpoint(deployed: Line) -> None:
     assert deployed.live == deployed.served == deployed.a.digest
     assert deployed.states() == ["retired", "rolled_back", "live"]
     assert deployed.rollback(deployed.a.ref).status == "noop"
+
+
+def test_from_one_that_was_never_live_it_goes_where_it_would_have_gone(line: Line) -> None:
+    """Whoever named it found nothing to go back to, at a bad time."""
+    line.report(line.b, line.a)
+    line.deploy()
+    line.rollback(line.c.ref, reason="b is worse")
+    assert line.live == line.c.digest
+    line.rollback(reason="so is c")
+    assert line.live == line.served == line.a.digest
+    with pytest.raises(InputMissingError, match="nothing was live"):
+        line.rollback()
+
+
+def test_what_the_line_began_with_is_the_end_also_when_it_was_deployed_again(line: Line) -> None:
+    """It has no deployment of its first time: rollbacks went to and fro between two for ever."""
+    for each, before in ((line.b, line.a), (line.a, line.b)):
+        line.report(each, before)
+        line.deploy(each.ref)
+    went = []
+    for _ in range(2):
+        line.rollback()
+        went.append(line.live)
+    assert went == [line.b.digest, line.a.digest]
+    with pytest.raises(InputMissingError, match="nothing was live"):
+        line.rollback()
 
 
 def test_nothing_to_roll_back_to(line: Line) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rtrl_cli.main import run
 from stages.errors import IntegrityError
 from stages.serving import detach
 from stages.serving.addresses import clean_up_after_killed
@@ -93,6 +94,18 @@ def _child(pid: int) -> int | None:
             if "stages.engine.launch" in " ".join(child.cmdline()):
                 return child.pid
     return None
+
+
+def test_stop_wants_no_store(idle: StubWorld) -> None:
+    """Its disk may be away, which is when one wants to stop: it was exit 10, or 13."""
+    endpoint = start_detached(idle.workspace)
+    away = idle.workspace.root / "store.away"
+    idle.workspace.store_dir.rename(away)
+    try:
+        assert run(["serve", "--stop", "-w", str(idle.workspace.root)]) == 0
+    finally:
+        away.rename(idle.workspace.store_dir)
+    assert wait_for(lambda: gone(endpoint.pid))
 
 
 def test_stop_without_one_is_no_work(idle: StubWorld) -> None:

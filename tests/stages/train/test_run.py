@@ -125,6 +125,20 @@ def test_a_rejected_candidate_leaves_its_episodes_usable(world: TrainWorld) -> N
     assert world.train().metrics["trained_episodes"] == 15
 
 
+def test_baselines_are_of_one_source_of_a_teams_signals(world: TrainWorld) -> None:
+    """It gave 1 and gives 10 since: every reward was far above the baseline of before."""
+    tables = []
+    for seed, source in ((1, "sha256:a"), (2, "sha256:b"), (3, "sha256:b")):
+        world.experience(world.episodes(12, seed=seed, prefix=f"s{seed}"), own=source)
+        result = world.train()
+        world.promote(result.outputs["checkpoint"].digest)
+        baselines = LineState.load(result.outputs["line_state"].path).baselines
+        tables.append({name: round(table["*"].weight) for name, table in baselines.items()})
+    first, second = tables[-1]
+    assert tables == [{first: 12}, {first: 12, second: 12}, {first: 12, second: 24}]
+    assert SPEC not in tables[-1]
+
+
 def test_moments_and_baselines_are_carried_on(world: TrainWorld) -> None:
     told, more = world.episodes(12), world.episodes(12, seed=3, prefix="n")
     world.experience(told)

@@ -157,8 +157,11 @@ class TrainWorld:
             found.append(told)
         return found
 
-    def experience(self, told: Sequence[Told], state: LineState | None = None) -> Artifact:
-        """Publish interactions of these episodes, the experience, and the line state it goes with."""
+    def experience(self, told: Sequence[Told], state: LineState | None = None, own: str = "") -> Artifact:
+        """Publish interactions of these episodes, the experience, and the line state it goes with.
+
+        `own`: the digest of the source of a signal of the team's own that their rewards have a term of.
+        """
         self.made += 1
         folder = self.root / f"told-{self.made}"
         interactions = self._interactions(told, folder / "interactions")
@@ -169,7 +172,14 @@ class TrainWorld:
         published = self.store.publish_external(
             {
                 "experience": (
-                    Output("experience", {"spec": SPEC, "checkpoint": self.live}),
+                    Output(
+                        "experience",
+                        {
+                            "spec": SPEC,
+                            "checkpoint": self.live,
+                            "own": {"mine": {"function": "ours:mine", "digest": own}} if own else {},
+                        },
+                    ),
                     folder / "experience",
                 ),
                 "line_state": (

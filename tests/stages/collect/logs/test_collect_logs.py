@@ -244,13 +244,15 @@ def test_what_cannot_be_meant_is_refused(place: tuple[Workspace, Store], tmp_pat
 
 
 def test_experience_of_logs_is_not_trained_on(place: tuple[Workspace, Store], tmp_path: Path) -> None:
+    """Unnamed it was said not to be there, with the advice to collect and distill what had been."""
+    with pytest.raises(InputMissingError, match="no experience"):
+        run_stage(*place, TrainStage())
     log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
     collect(place, tmp_path / "one.jsonl", kind="openai-log")
     made = run_stage(*place, DistillStage()).outputs["experience"]
-    with pytest.raises(InputMissingError, match="no experience"):
-        run_stage(*place, TrainStage())
-    with pytest.raises(InputMissingError, match="nothing to train on"):
-        run_stage(*place, TrainStage(), [made.ref])
+    for named in ([], [made.ref]):
+        with pytest.raises(InputMissingError, match=f"{made.ref} is of session logs.* nothing to train on"):
+            run_stage(*place, TrainStage(), named)
 
 
 OWN = """schema = "rtrl-reward/1"

@@ -6,10 +6,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from cursorbench.sessions import otel
+from cursorbench.sessions.items import Place, Quarantined
 from stages import schemas, tables
 from stages.collect import retention
 from stages.collect.logs.source import Source
@@ -64,6 +67,65 @@ def told(made: StageResult, keys_dir: Path) -> dict[str, str]:
     return found
 
 
+def test_a_record_that_no_adapter_survives_is_in_quarantine_and_the_others_are_read(
+    place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was received is read each time: one such record ended every `collect --received`."""
+    read = otel._Told.record
+
+    def breaks(told: Any, record: Any, where: Place) -> Any:
+        if "poison" in str(record):
+            raise OverflowError("a secret request")
+        yield from read(told, record, where)
+
+    for text in ("first", "poison", "third"):
+        receive(place[0], text, "ada")
+    receive(place[0], "another's", "ben")
+    before = told(collect(place), place[0].keys_dir)
+    assert before == {"ada": "third", "ben": "another's"}
+    with monkeypatch.context() as during:
+        during.setattr(otel._Told, "record", breaks)
+        made = run_stage(*place, CollectStage(source=Source((), received=place[0].inbox_dir)), force=True)
+    assert told(made, place[0].keys_dir) == before
+    assert made.metrics["generations"] == 3
+    assert quarantined(made) == [("2", "cannot be read: OverflowError")]
+
+
+def test_a_record_behind_one_that_no_adapter_survives_keeps_its_place(
+    place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were in quarantine as the second line."""
+    read = otel._Told.record
+
+    def breaks(told: Any, record: Any, where: Place) -> Any:
+        if "poison" in str(record):
+            raise OverflowError
+        yield from [Quarantined(where, "odd")] if "third" in str(record) else read(told, record, where)
+
+    for text in ("first", "poison", "third"):
+        receive(place[0], text, "ada")
+    monkeypatch.setattr(otel._Told, "record", breaks)
+    found = quarantined(collect(place))
+    assert sorted(found) == [("2", "cannot be read: OverflowError"), ("3", "odd")]
+
+
+def test_what_an_adapter_fails_on_for_no_one_record_is_a_bug(
+    place: tuple[Workspace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = otel.read
+
+    def breaks(path: Any, seen: Any) -> Any:
+        yield from read(path, seen)
+        if path.open().read().count(b"\n") > 1:
+            raise OverflowError
+
+    for text in ("first", "second"):
+        receive(place[0], text, "ada")
+    monkeypatch.setattr(otel, "read", breaks)
+    with pytest.raises(OverflowError):
+        collect(place)
+
+
 def forget_before_sealing(monkeypatch: pytest.MonkeyPatch, keys_dir: Path, back: Workspace | None) -> None:
     """Another process forgets ada when all is read and nothing is sealed yet."""
     done = Turns.done
@@ -78,6 +140,12 @@ def forget_before_sealing(monkeypatch: pytest.MonkeyPatch, keys_dir: Path, back:
 
     monkeypatch.setattr("stages.vault._RECHECK_S", 0.0)
     monkeypatch.setattr(Turns, "done", forget)
+
+
+def quarantined(made: StageResult) -> list[tuple[str, str]]:
+    """(line, reason) of each record in quarantine."""
+    rows = tables.read(made.outputs["interactions"].path / schemas.QUARANTINE_FILE, schemas.QUARANTINE)
+    return [(row["id"].rpartition(":")[2], row["reason"]) for row in rows.to_pylist()]
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -53,6 +53,13 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(found))
 
 
+def test_baselines_are_of_one_source_of_a_teams_signals(world: TrainWorld, folder: Path) -> None:
+    result = adopt(world, folder, world.experience(world.episodes(12), own="sha256:a").ref)
+    ((name, table),) = LineState.load(result.outputs["line_state"].path).baselines.items()
+    assert name != SPEC
+    assert table["*"].weight == 12
+
+
 def test_an_imported_checkpoint_is_a_child_like_any_other(world: TrainWorld, folder: Path) -> None:
     told = world.episodes(12)
     told[0].reward, told[1].why_not = None, "invalid_span"

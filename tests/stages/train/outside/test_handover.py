@@ -93,6 +93,10 @@ def test_advantages_are_those_of_our_own_trainer(world: TrainWorld) -> None:
     # (16 x 0.75 + 16 x 0.5) / 32 for the stratum with 16 episodes, the line's mean for a new one
     assert by_name["e6"]["baseline"] == pytest.approx(0.625)
     assert by_name["e7"]["baseline"] == pytest.approx(0.5)
+    world.experience(
+        told, state, own="sha256:a"
+    )  # a signal of the team's own, which those rewards were not of
+    assert {row["baseline"] for row in rows(export(world))}.isdisjoint({0.5, 0.625})
 
 
 def test_trl_and_verl_have_trainable_rows_split_at_the_first_sampled_token(world: TrainWorld) -> None:

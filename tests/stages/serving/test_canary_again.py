@@ -1,0 +1,105 @@
+"""The registry's canary after a restart of the gateway, when its engine cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from stages.engine.config import EngineConfig
+from stages.errors import DependencyDownError, IntegrityError
+from stages.gateway.arms import Arm, Arms
+from stages.gateway.config import GatewayConfig
+from stages.gateway.engine_client import EngineClient
+from stages.gateway.served import Checkpoint
+from stages.serving import canary as following
+from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
+from stages.serving.supervisor import Supervisor
+from tests.stages.serving.conftest import StubWorld
+from tests.stages.serving.test_under_fire import served, until, world
+
+__all__ = ["world"]
+
+
+def live(world: StubWorld) -> Arms:
+    return Arms(Arm(served(world), EngineClient("http://127.0.0.1:9", "", "rtrl", GatewayConfig())))
+
+
+def opened(world: StubWorld, checkpoint: str) -> str:
+    """A canary on record; its id."""
+    made = world.store.deployments.create("auto", checkpoint, by="test", reason="test")
+    world.store.deployments.transition(made.id, "staged", "verifying")
+    return world.store.deployments.transition(made.id, "verifying", "canary", canary={"share": 0.5}).id
+
+
+async def test_what_cannot_be_verified_is_rolled_back(world: StubWorld) -> None:
+    """It was started over and over, beside the live engine and for ever."""
+    damaged = world.checkpoint("damaged", world.first.digest, fingerprint=False)
+    canary, arms = opened(world, damaged.digest), live(world)
+    config = EngineConfig(program="stub")
+    engine = CanaryEngine(config, GatewayConfig(), arms, world.root / "log", print)
+    look = (world.store, engine, arms, 1, print, world.root)
+    with pytest.raises(IntegrityError, match="served_fingerprint"):
+        await reconcile_canary(*look)
+    found = world.store.deployments.get(canary)
+    assert (found.state, found.data["ended_as"]) == ("rolled_back", "canary")
+    assert "its engine: " in found.data["rollback_reason"]
+    assert (arms.canary, engine.supervisor) == (None, None)
+    assert not await reconcile_canary(*look)
+
+
+class Missing(CanaryEngine):
+    """An engine that does not start the first `failures` times."""
+
+    failures, tries = 2, 0
+
+    async def open(self, checkpoint: Checkpoint, *, salt: str, share: float) -> None:  # type: ignore[override]
+        self.tries += 1
+        if self.tries <= self.failures:
+            raise DependencyDownError("no memory")
+
+
+async def test_what_does_not_start_is_tried_again_with_growing_pauses(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "EVERY_S", 0.01)
+    canary, arms, said = opened(world, world.second.digest), live(world), list[str]()
+    config = EngineConfig(restart_backoff_s=0.4, restart_backoff_max_s=0.6)
+    engine = Missing(config, GatewayConfig(), arms, Path("/dev/null"), said.append)
+    began = asyncio.get_running_loop().time()
+    task = asyncio.create_task(keep_canary(world.store, engine, arms, 1, said.append, world.root))
+    await until(lambda: engine.tries == 3)
+    task.cancel()
+    assert asyncio.get_running_loop().time() - began >= 1.0
+    assert sum("no memory" in each for each in said) == 2
+    assert world.store.deployments.get(canary).state == "canary", "its machine may have room again"
+
+
+async def test_one_that_did_not_start_is_being_stopped_while_it_is_closed(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a rollback, or the end of the gateway: it failed with an internal error."""
+    stopping, stopped = asyncio.Event(), asyncio.Event()
+
+    async def start(_: Supervisor) -> None:
+        raise DependencyDownError("no memory")
+
+    async def stop(_: Supervisor, *, patient: bool) -> None:
+        stopping.set()
+        await stopped.wait()
+
+    monkeypatch.setattr(Supervisor, "start", start)
+    monkeypatch.setattr(Supervisor, "stop", stop)
+    engine = CanaryEngine(EngineConfig(), GatewayConfig(), live(world), Path("/dev/null"), print)
+    second = Checkpoint(world.second.digest, world.second.path, "deployment-1")
+    opening = asyncio.create_task(engine.open(second, salt="salt", share=0.5))
+    await stopping.wait()
+    engine.hurry()
+    closing = asyncio.create_task(engine.close(1))
+    await asyncio.sleep(0)
+    assert not closing.done()
+    stopped.set()
+    assert await closing == ""
+    with pytest.raises(DependencyDownError, match="no memory"):
+        await opening
