@@ -120,7 +120,19 @@ def _failed(arguments: Sequence[str], error: BaseException, code: int, started: 
     message(described["message"], kind="error")
     if described["hint"]:
         message(described["hint"], kind="hint")
+    if run_id := _run_of(error):
+        message(f"run: {run_id}")
     return code
+
+
+def _run_of(error: BaseException) -> str | None:
+    """Id of the stage's run that ended so, which `rtrl show` and its log go by; None for no run."""
+    if "stages.result" not in sys.modules:
+        return None
+    from stages.result import result_of
+
+    result = result_of(error)
+    return result.run_id if result else None
 
 
 def _describe(error: BaseException, code: int) -> dict[str, Any]:

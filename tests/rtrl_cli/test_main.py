@@ -16,9 +16,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from cursorbench.errors import IntegrityError
 from rtrl_cli.main import _of_the_user, run
 from stages.registry.store import Store
 from stages.runner import run_stage
+from stages.stage import Outcome
 from stages.workspace import Workspace
 from tests import processes
 from tests.processes import Done
@@ -113,6 +115,23 @@ def test_failures(workspace: Workspace, arguments: list[str], code: int, words: 
     assert (error["code"], words in error["message"]) == (code, True)
     assert error["hint"]
     assert error["kind"]
+
+
+def test_the_run_of_a_stage_that_failed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtrl show` and `--from-run` want it; it was in the document of --json alone."""
+
+    class Fails(Toy):
+        def run(self, *_: object) -> Outcome:
+            raise IntegrityError("damaged", hint="look at it")
+
+    made = Workspace.create(tmp_path / "w", "")
+    monkeypatch.setattr("rtrl_cli.stage.load_stage", lambda _: Fails())
+    assert run(["collect", "-w", str(made.root)]) == 12
+    *told, last = capsys.readouterr().err.splitlines()
+    assert told[-2:] == ["error: damaged", "hint: look at it"]
+    assert Store.open(made.store_dir).run(last.removeprefix("run: ")).state == "failed"
 
 
 def test_what_no_text_breaks_is_the_arguments_fault_and_else_a_bug() -> None:
