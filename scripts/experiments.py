@@ -44,6 +44,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("name", choices=sorted([*EXPERIMENTS, "service"]))
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--first-seed", type=int, metavar="N", help="the seeds from N on (1)")
     parser.add_argument("--cycles", type=int, help="of use and learning")
     parser.add_argument("--requests", type=int, help="a day; follow-ups come on top")
     parser.add_argument("--users", type=int, help="people of a population")
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name == "service":
         return show(arguments, {"bench": "service", "machine": bench.machine(), "figures": service.figures()})
     experiment = EXPERIMENTS[arguments.name]
-    named = ("seeds", "cycles", "requests", "users", "heldout", "heldout_ends")
+    named = ("seeds", "first_seed", "cycles", "requests", "users", "heldout", "heldout_ends")
     asked = {name: value for name in named if (value := getattr(arguments, name)) is not None}
     size = replace(experiment.size, **asked)
     if arguments.only:

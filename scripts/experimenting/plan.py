@@ -24,6 +24,7 @@ class Size:
     """How large the runs are; defaults are what the figures are made with."""
 
     seeds: int = 5
+    first_seed: int = 1
     cycles: int = 12
     users: int = 200
     requests: int = 450
@@ -143,7 +144,7 @@ def setups(experiment: Experiment, size: Size, shipped: str | None = None) -> li
 
     `shipped` is the text of another spec in the place of the shipped one.
     """
-    seeds = range(1, size.seeds + 1)
+    seeds = range(size.first_seed, size.first_seed + size.seeds)
     found = [variant.setup(seed, size, shipped) for seed in seeds for variant in experiment.variants]
     if experiment.name != "thirdhack":
         return found

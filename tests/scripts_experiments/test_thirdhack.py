@@ -74,6 +74,13 @@ def chain(folder: Path, setup: Setup, rows: list[Any], cycles: list[Any]) -> Run
     return Run(setup, folder)
 
 
+def test_seeds_from_the_first_one_on() -> None:
+    """Machines can share an extension: seeds 11 and 12 alone, each planted run beside its own clean chain."""
+    planned = setups(EXPERIMENTS["thirdhack"], Size(seeds=2, first_seed=11))
+    assert [one.seed for one in planned if not one.base] == [11, 12]
+    assert {(one.seed, one.base) for one in planned if one.base} == {(11, "default-11"), (12, "default-12")}
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Run, Run]:
     """A clean chain, and one that goes on from it and forgets to edit from its second window on."""
