@@ -161,7 +161,7 @@ def parse_json(body: bytes, most: int = MAX_VALUES) -> Any:
 
 
 def _values(json: bytes, most: int) -> int:
-    """How many objects, lists and strings are in JSON; where it cannot be more than `most`, an upper bound."""
+    """How many objects, lists and strings are in JSON; an upper bound where that is `most` or less."""
     bound = len(json) // 2
     if bound > most:
         bound = json.count(b"{") + json.count(b"[") + json.count(b'"') // 2

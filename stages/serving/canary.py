@@ -19,7 +19,7 @@ from typing import Any
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
-from stages.errors import IntegrityError, LockedError, RtrlError, classified
+from stages.errors import InputMissingError, IntegrityError, LockedError, RtrlError, classified
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -198,11 +198,11 @@ async def reconcile_canary(
         if found is not None:
             if following is not None:
                 await following
-            async with _verified(store, found, say):
+            async with _verified(store, arms, found, say):
                 artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
                 folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
-            following = asyncio.create_task(_again(store, engine, found, folder, say))
+            following = asyncio.create_task(_again(store, engine, arms, found, folder, say))
             await asyncio.sleep(0)  # it has begun: whoever closes it waits for it
     finally:
         lock.release()  # an engine takes long to start or end, and a rollback must not wait for that
@@ -211,19 +211,26 @@ async def reconcile_canary(
     return True
 
 
-async def _again(store: Store, engine: CanaryEngine, found: Deployment, folder: Path, say: Say) -> None:
+async def _again(
+    store: Store, engine: CanaryEngine, arms: Arms, found: Deployment, folder: Path, say: Say
+) -> None:
     """The registry's canary for its users."""
     checkpoint = Checkpoint(found.checkpoint, folder, found.id)
-    async with _verified(store, found, say):
+    async with _verified(store, arms, found, say):
         await engine.open_again(checkpoint, salt=found.salt, share=float(found.data["canary"]["share"]))
 
 
 @contextlib.asynccontextmanager
-async def _verified(store: Store, found: Deployment, say: Say) -> AsyncIterator[None]:
-    """A canary that is damaged, or of which no engine can be verified, is rolled back: nobody has it."""
+async def _verified(store: Store, arms: Arms, found: Deployment, say: Say) -> AsyncIterator[None]:
+    """A canary that is damaged or gone, or of which no engine can be verified, is rolled back: nobody has it.
+
+    Not one that is away together with the live checkpoint: that is a disk, which comes back.
+    """
     try:
         yield
-    except IntegrityError as error:
+    except (IntegrityError, InputMissingError) as error:
+        if isinstance(error, InputMissingError) and not arms.live.served.checkpoint.path.is_dir():
+            raise
         say(f"canary {found.id} is rolled back: {error.message}")
         await _record(store, found.id, f"its engine: {error.message}")
         raise

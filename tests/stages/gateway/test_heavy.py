@@ -82,7 +82,10 @@ def test_levels_are_counted_by_hand(levels: int, deep: bool) -> None:
 
 async def test_a_request_has_so_many_fields(rig: Rig) -> None:
     answer = await rig.chat("x", **{f"f{n}": 1 for n in range(1000)})
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "a request has at most 1000 fields")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400,
+        "a request has at most 1000 fields",
+    )
 
 
 @pytest.mark.parametrize(("field", "values"), [("content", [1]), ("content", [[]]), ("tool_calls", ["x"])])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stages.engine.config import EngineConfig
-from stages.errors import DependencyDownError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from stages.gateway.arms import Arm, Arms
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -47,6 +47,22 @@ async def test_what_cannot_be_verified_is_rolled_back(world: StubWorld) -> None:
     assert "its engine: " in found.data["rollback_reason"]
     assert (arms.canary, engine.supervisor) == (None, None)
     assert not await reconcile_canary(*look)
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_one_whose_weights_are_gone_is_rolled_back(world: StubWorld, *, away: bool) -> None:
+    """It was tried again for ever, until `rtrl ab` ended it; a disk that is away comes back."""
+    lost = world.checkpoint("lost", world.first.digest)
+    lost.path.chmod(0o755)
+    (lost.path / "model.safetensors").unlink()
+    canary, arms = opened(world, lost.digest), live(world)
+    if away:
+        arms.live.served.checkpoint = Checkpoint(world.first.digest, world.root / "not mounted")
+    engine = CanaryEngine(EngineConfig(program="stub"), GatewayConfig(), arms, world.root / "log", print)
+    with pytest.raises(InputMissingError, match="holds no safetensors weights"):
+        await reconcile_canary(world.store, engine, arms, 1, print, world.root)
+    found = world.store.deployments.get(canary)
+    assert found.state == ("canary" if away else "rolled_back")
 
 
 class Missing(CanaryEngine):
