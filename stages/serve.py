@@ -218,6 +218,7 @@ class _Host:
                 if task.done():
                     task.result()  # a bug in a background task ends the program loudly
             self.say("stopping: requests in flight finish first")
+            edge.end()
             cut = await self._drain(edge.gateway)
             return stop.result(), cut
         finally:

@@ -155,6 +155,11 @@ class Lines:
                 found[f"{line}/holdback"] = host.holdback.engine.supervisor
         return found
 
+    def end(self) -> None:
+        """No canary is opened any more, nor waited for."""
+        for host in self._hosts.values():
+            host.canary.end()
+
     async def close(self) -> None:
         """Stop them all; nobody is answered by them any more."""
         await self._holdback.end(0.1)
