@@ -38,7 +38,8 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKey, ApiKeys
+from stages.gateway.key_file import ApiKey
+from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES

@@ -106,12 +106,12 @@ class Asked(NamedTuple):
     """What a conversation's user asked for.
 
     Attributes:
-        count: how often they have spoken: the number of the episode within its session.
+        requests: how often they have spoken: the number of the episode within its session.
         text: their last request, "" when there is none.
         answers: those given since then; their number is the next generation's place in its episode.
     """
 
-    count: int
+    requests: int
     text: str
     answers: list[Mapping[str, Any]]
 

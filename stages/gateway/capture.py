@@ -25,7 +25,7 @@ from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
-from stages.gateway.keys import ApiKey
+from stages.gateway.key_file import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, addressed

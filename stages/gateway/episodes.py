@@ -41,7 +41,7 @@ class Episodes:
     ) -> str:
         """The episode of generation `call_id`, which gave `reply` to what was `asked`; None: not a token."""
         # collect leaves out an episode with one no-train request in it: they have their own
-        first = f"{session}/{asked.count}" + "-no-train" * no_train
+        first = f"{session}/{asked.requests}" + "-no-train" * no_train
         found, answered = self._latest.get(first, (first, False))
         if asked.answers:
             found = self._by_answer.get((first, _mark(asked.answers[0])), found)

@@ -8,11 +8,12 @@ Not for: what a request is (`request.py`).
 from __future__ import annotations
 
 import asyncio
+import hmac
+import secrets
 from functools import partial
 from typing import Any
 
 from stages.gateway.config import DefaultSampling
-from stages.gateway.keys import Salts
 from stages.gateway.request import Api, NewToolsError, Request, known_tools, parse_request
 
 
@@ -36,3 +37,15 @@ class Reader:
         except NewToolsError:
             async with self._compiling:
                 return await asyncio.to_thread(parse)
+
+
+class Salts:
+    """Of the engine's prefix cache, a secret one for each population: how soon an answer comes tells nobody
+    what another population has asked before."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def of(self, population: str) -> str:
+        """That of a population; "" without one: what such keys ask they share."""
+        return hmac.digest(self._secret, population.encode(), "sha256").hex() if population else ""

@@ -38,7 +38,7 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
         "content": [{"type": "text", "text": "<environment_context>x</environment_context>"}],
     }
     assert asked([U, A, notice]) == (1, "fix it", [A])
-    assert (asked([context, U, A, U]).count, asked([context, U, A, notice, A]).answers) == (2, [A, A])
+    assert (asked([context, U, A, U]).requests, asked([context, U, A, notice, A]).answers) == (2, [A, A])
     assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 

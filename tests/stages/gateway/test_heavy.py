@@ -98,7 +98,7 @@ async def test_what_is_no_part_or_call_is_refused(rig: Rig, field: str, values: 
 def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr("stages.gateway.attribution.is_notice", lambda text: bool(read.append(text)))
-    assert asked([{"role": "user", "content": str(n)} for n in range(3)]).count == 3
+    assert asked([{"role": "user", "content": str(n)} for n in range(3)]).requests == 3
     assert read == ["0", "1", "2"]
 
 
