@@ -85,15 +85,7 @@ def parse_request(
         cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
         tools_of: gives compiled tools by digest and JSON; None compiles what is new, which may take seconds.
     """
-    if len(body) > _FIELDS:
-        raise invalid(f"a request has at most {_FIELDS} fields")
-    given = {name: value for name, value in body.items() if _asks(name, value)}
-    asked = given.get("model")
-    if asked != model:
-        raise no_model(asked, model)
-    for name in sorted(REFUSED & given.keys()):
-        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
-        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+    given = _given(body, model)
     modelled = check_fields(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
@@ -119,6 +111,20 @@ def parse_request(
         tools_digest=digest,
         tool_count=count,
     )
+
+
+def _given(body: dict[str, Any], model: str) -> dict[str, Any]:
+    """The fields that ask for something. Raises ApiError 400 or 404."""
+    if len(body) > _FIELDS:
+        raise invalid(f"a request has at most {_FIELDS} fields")
+    given = {name: value for name, value in body.items() if _asks(name, value)}
+    asked = given.get("model")
+    if asked != model:
+        raise no_model(asked, model)
+    for name in sorted(REFUSED & given.keys()):
+        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
+        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+    return given
 
 
 def _asks(name: str, value: Any) -> bool:
