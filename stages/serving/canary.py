@@ -46,7 +46,7 @@ from stages.target.switch import end_interrupted
 
 NOBODY = "no user has seen the candidate; deploy it again if it is still wanted"
 OVERTAKEN = partial(LockedError, "a rollback came before", hint=NOBODY)
-ENDING = partial(DependencyDownError, "`rtrl serve` is ending", hint=NOBODY)
+ENDING = partial(DependencyDownError, "`rtrl serve` is ending", hint="deploy again once it serves")
 SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
 
 

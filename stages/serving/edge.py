@@ -49,6 +49,6 @@ class Edge(NamedTuple):
         return [*found, *self.lines.supervisors().values()]
 
     def end(self) -> None:
-        """No canary is opened any more, nor waited for: a deploy that asked for it would hold up the end."""
+        """No engine beside is started any more, nor waited for: who asked for one would hold up the end."""
         self.canary.end()
         self.lines.end()
