@@ -40,6 +40,7 @@ from stages.gateway.key_file import (
 log = logging.getLogger("rtrl.gateway")
 
 Told = Callable[[str], None]
+_FIRST = DEFAULT_KEY.partition(".")[0]
 
 PREFIX = "rtrl-"
 POPULATION = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # as names of lines: a population may have one
@@ -169,7 +170,7 @@ class ApiKeys:
             before = keys[found[0]]
             keys[found[0]] = msgspec.structs.replace(before, **of(before))
             files = {path: encoded(keys)}
-            if plaintext and _digest(default_key(keys_dir)) in (digest for digest, _ in before.secrets):
+            if plaintext and _is_of(before, default_key(keys_dir), keys):
                 files[keys_dir / DEFAULT_KEY] = f"{plaintext}\n".encode()
             replace(files, lambda: told(plaintext))
             return keys[found[0]]
@@ -221,6 +222,14 @@ class ApiKeys:
                 for digest, until in key.secrets if not key.revoked else ():
                     found.setdefault(digest[:_INDEX], []).append((digest, until, key))
             self._keys, self._stamp = found, stamp
+
+
+def _is_of(key: ApiKey, default: str, keys: list[ApiKey]) -> bool:
+    """Whether the first key's file is this key's: it has a secret of it, or, after a kill between the two
+    files, one that is nobody's, and the key has the file's name."""
+    known = {digest for one in keys for digest, _ in one.secrets}
+    secret = _digest(default)
+    return secret in dict(key.secrets) or (bool(default) and secret not in known and key.name == _FIRST)
 
 
 def _check_population(population: str) -> None:

@@ -30,7 +30,7 @@ _GRPC = {
     503: 14,
 }  # google.rpc.Code of an HTTP status
 _MEMBERS, _PART = 1000, 1 << 14  # of a gzip body: how many, and bytes read at a time
-_VALUES = 2_000_000  # of a body in JSON: exporters send many at a time
+_VALUES = 2_500_000  # of a body in JSON: exporters send many at a time
 _EACH = 200  # bytes that a record takes in memory besides what it says
 _IDS = ("traceId", "spanId", "parentSpanId")
 

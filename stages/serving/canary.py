@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
 from stages.errors import (
     DependencyDownError,
-    InputMissingError,
-    IntegrityError,
     LockedError,
     RtrlError,
     classified,
@@ -37,7 +35,7 @@ from stages.gateway.served import Checkpoint, ServedState
 from stages.records import CANARY
 from stages.registry.deployments import Deployment
 from stages.registry.store import Store
-from stages.serving.canary_end import record_end, trouble_of
+from stages.serving.canary_end import Missing, record_end, trouble_of, verified
 from stages.serving.reconcile import EVERY_S, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
@@ -79,6 +77,7 @@ class CanaryEngine:
         self._given_up: Callable[[], RtrlError] = OVERTAKEN
         self._ending: asyncio.Task[str] | None = None
         self._pause = self._until = 0.0
+        self.missing = Missing()
         self.supervisor: Supervisor | None = None
         self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
         self.opened = asyncio.Event()
@@ -218,7 +217,7 @@ async def reconcile_canary(
         if found is not None:
             if following is not None:
                 await following
-            async with _verified(store, arms, found, say):
+            async with verified(store, engine.missing, arms, found, say):
                 artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
                 folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
@@ -236,24 +235,9 @@ async def _again(
 ) -> None:
     """The registry's canary for its users."""
     checkpoint = Checkpoint(found.checkpoint, folder, found.id)
-    async with _verified(store, arms, found, say):
+    async with verified(store, engine.missing, arms, found, say):
         await engine.open_again(checkpoint, salt=found.salt, share=float(found.data["canary"]["share"]))
-
-
-@contextlib.asynccontextmanager
-async def _verified(store: Store, arms: Arms, found: Deployment, say: Say) -> AsyncIterator[None]:
-    """A canary that is damaged or gone, or of which no engine can be verified, is rolled back: nobody has it.
-
-    Not one that is away together with the live checkpoint: that is a disk, which comes back.
-    """
-    try:
-        yield
-    except (IntegrityError, InputMissingError) as error:
-        if isinstance(error, InputMissingError) and not arms.live.served.checkpoint.path.is_dir():
-            raise
-        say(f"canary {found.id} is rolled back: {error.message}")
-        await record_end(store, found.id, f"its engine: {error.message}")
-        raise
+    engine.missing = Missing()
 
 
 def _serves(arms: Arms, found: Deployment | None) -> bool:

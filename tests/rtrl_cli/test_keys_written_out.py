@@ -83,3 +83,17 @@ def test_the_file_with_the_first_key_follows_it(workspace: Workspace) -> None:
     assert "keys/default.key has it too" in told.stderr
     assert keys(workspace, "rotate", "default", into="> /dev/full").returncode == 13
     assert ApiKeys.open(workspace.keys_dir).identify(file.read_text().strip()) is not None
+
+
+def test_the_file_with_the_first_key_is_right_again_after_a_kill_between_the_two_files(
+    workspace: Workspace,
+) -> None:
+    """It had a secret that nobody had any more, and no rotation wrote it anew."""
+    ApiKeys.create(workspace.keys_dir, "default")
+    file = workspace.keys_dir / "default.key"
+    file.write_text("of before\n")
+    ApiKeys.create(workspace.keys_dir, "other")
+    keys(workspace, "rotate", "other")
+    assert file.read_text() == "of before\n"
+    told = keys(workspace, "rotate", "default").stdout
+    assert file.read_text() == told

@@ -70,8 +70,8 @@ def test_telemetry_may_have_more_of_them() -> None:
     spans = {"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": attributes}]}]}]}
     assert export(TRACES, JSON, json.dumps(spans).encode(), 1 << 30) == spans
     with pytest.raises(ApiError) as refused:
-        export(TRACES, JSON, b'{"resourceSpans":[' + b",".join([b"[]"] * 2_000_000) + b"]}", 1 << 30)
-    assert "2000000 objects" in refused.value.message
+        export(TRACES, JSON, b'{"resourceSpans":[' + b",".join([b"[]"] * 2_500_000) + b"]}", 1 << 30)
+    assert "2500000 objects" in refused.value.message
 
 
 @pytest.mark.parametrize(("levels", "deep"), [(200, False), (201, True)])
