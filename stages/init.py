@@ -20,7 +20,6 @@ from stages.registry import ballast
 from stages.stage import Artifact, Output
 from stages.workspace import SETTINGS_FILE, Workspace
 
-KEY_FILE = "default.key"
 KEY_NAME = "default"
 
 BARE_SETTINGS = """\
@@ -224,9 +223,10 @@ def _begun(root: Path) -> Workspace | None:
 
 def _api_key(keys_dir: Path) -> Path:
     """A fresh key, in plain text in a file that only its owner reads; an existing one is replaced."""
+    from stages.gateway.key_file import DEFAULT_KEY
     from stages.gateway.keys import ApiKeys
 
-    path = keys_dir / KEY_FILE
+    path = keys_dir / DEFAULT_KEY
     path.unlink(missing_ok=True)
     with contextlib.suppress(UsageError, InputMissingError):  # none yet
         ApiKeys.revoke(keys_dir, KEY_NAME)

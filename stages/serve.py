@@ -29,6 +29,7 @@ from stages.gateway import logs
 from stages.gateway.admin import Admin
 from stages.gateway.app import Gateway, create_app
 from stages.gateway.config import GatewayConfig
+from stages.gateway.key_file import DEFAULT_KEY
 from stages.gateway.keys import ApiKeys
 from stages.gateway.server import Listener, calm_collector, serving_loop
 from stages.gateway.tls import Certificate
@@ -54,7 +55,6 @@ from stages.verdicts import Verdicts
 from stages.workspace import Workspace
 
 NOTE_AGAIN_S = 5.0
-DEFAULT_KEY = "default.key"  # in keys/, made by `rtrl init`
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,7 @@ class _Host:
                 if task.done():
                     task.result()  # a bug in a background task ends the program loudly
             self.say("stopping: requests in flight finish first")
+            edge.end()
             cut = await self._drain(edge.gateway)
             return stop.result(), cut
         finally:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rtrl_cli import options
-from rtrl_cli.output import envelope, message, show, table
+from rtrl_cli.output import discard, envelope, message, show, table
 
 app = typer.Typer(
     add_completion=False,
@@ -77,6 +80,30 @@ def _keys_dir(workspace: Path | None) -> Path:
     return Workspace.find(workspace).keys_dir
 
 
+def _require_stdout() -> None:
+    """Raise UsageError when what is printed is gone: a secret is printed once, and kept nowhere."""
+    from stages.errors import UsageError
+
+    with contextlib.suppress(OSError):  # no file at all, as in a program that calls this
+        if os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat()):
+            raise UsageError(
+                "stdout leads nowhere, and the key is told only there", hint="read it, or send it to a file"
+            )
+
+
+def _tell(command: str, name: str, key: str, as_json: bool) -> None:
+    """Print a secret before it is in force. Raises DependencyDownError when nobody gets it."""
+    from stages.errors import DependencyDownError
+
+    try:
+        show(as_json, envelope(command, "succeeded", metrics={"name": name, "key": key}), lambda: key)
+    except BrokenPipeError as error:
+        discard(sys.stdout)
+        raise DependencyDownError(
+            "nobody reads stdout, and the key is told only there", hint="read it, or send it to a file"
+        ) from error
+
+
 @app.command("list")
 def list_keys(
     as_json: options.Json = False, quiet: options.Quiet = False, workspace: options.Workspace = None
@@ -120,15 +147,16 @@ def add(
     """Make a key and print it, this once. A running gateway takes it within a second."""
     from stages.gateway.keys import ApiKeys
 
-    key = ApiKeys.create(
+    _require_stdout()
+    ApiKeys.create(
         _keys_dir(workspace),
         name,
         shared=shared,
         population=population or "",
         rate=_rate(rate or "default"),
         burst=burst or 0,
+        told=lambda key: _tell("keys add", name, key, as_json),
     )
-    show(as_json, envelope("keys add", "succeeded", metrics={"name": name, "key": key}), lambda: key)
     if not quiet:
         message("keep it: it is shown only now, and stored hashed", kind="hint")
 
@@ -182,12 +210,20 @@ def rotate(
     workspace: options.Workspace = None,
 ) -> None:
     """Give a key a new secret and print it, this once. It stays the same key, with what it has made."""
+    from stages.gateway.key_file import DEFAULT_KEY, default_key
     from stages.gateway.keys import ApiKeys
 
-    key = ApiKeys.rotate(_keys_dir(workspace), name, keep_hours=keep_old)
-    show(as_json, envelope("keys rotate", "succeeded", metrics={"name": name, "key": key}), lambda: key)
+    _require_stdout()
+    keys_dir = _keys_dir(workspace)
+    key = ApiKeys.rotate(
+        keys_dir, name, keep_hours=keep_old, told=lambda key: _tell("keys rotate", name, key, as_json)
+    )
     if not quiet:
-        message("keep it: it is shown only now, and stored hashed", kind="hint")
+        also = default_key(keys_dir) == key
+        kept = (
+            f"keys/{DEFAULT_KEY} has it too" if also else "keep it: it is shown only now, and stored hashed"
+        )
+        message(kept, kind="hint")
 
 
 @app.command()

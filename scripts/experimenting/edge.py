@@ -20,7 +20,7 @@ from stages.gateway.arms import Arm
 from stages.gateway.attribution import Who
 from stages.gateway.capture import OVERFLOW, Call, Recorder, Sampled
 from stages.gateway.events import EventIntake
-from stages.gateway.keys import ApiKey
+from stages.gateway.key_file import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, parse_request

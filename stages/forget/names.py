@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cursorbench.errors import InputMissingError
-from stages.gateway.keys import ApiKey, ApiKeys
+from stages.gateway.key_file import ApiKey
+from stages.gateway.keys import ApiKeys
 from stages.spool.index import FILE as SPOOL_INDEX
 from stages.spool.pending import PENDING_PREFIX, pending_user
 from stages.vault import DATABASE_FILE

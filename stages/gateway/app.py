@@ -38,14 +38,16 @@ from stages.gateway.http import (
     send_error,
     send_json,
 )
-from stages.gateway.keys import ApiKey, ApiKeys, Salts
+from stages.gateway.key_file import ApiKey
+from stages.gateway.keys import ApiKeys
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.otlp_http import LOGS, METRICS, TRACES
 from stages.gateway.pool import conversation_key
 from stages.gateway.rates import Rates
+from stages.gateway.reading import Reader
 from stages.gateway.received import Intake
-from stages.gateway.request import Api, parse_request
+from stages.gateway.request import Api
 from stages.gateway.served import ServedState
 from stages.gateway.streaming import Stream
 from stages.gateway.telemetry import Telemetry
@@ -75,10 +77,10 @@ class Gateway:
         *,
         drafts: bool,
     ) -> None:
-        self._config, self._drafts = config, drafts
+        self._config = config
         self._keys = keys
         self._rates = Rates(config.key_rate, config.key_burst)
-        self._salts = Salts()
+        self._reader = Reader(served.model, config.sampling, drafts=drafts)
         self._bodies = Bodies(config.max_bodies_bytes)
         self.arms = Arms(Arm(served, engine))
         self.admission = Admission(config.engine_connections, config.max_queue, config.max_streams)
@@ -202,14 +204,7 @@ class Gateway:
     async def _answer(self, api: Api, exchange: Exchange, key: ApiKey, place: Place) -> None:
         body = await read_object(exchange.scope, exchange.receive, self._config.max_body_bytes)
         who = attribute(exchange.scope, body, key.id, client_clock=self._config.client_clock)
-        request = parse_request(
-            api,
-            body,
-            model=self._served.model,
-            defaults=self._config.sampling,
-            cache_salt=self._salts.of(key.population),
-            drafts=self._drafts,
-        )
+        request = await self._reader.read(api, body, key.population)
         if request.stream:
             place.stream()
         conversation = conversation_key(who, request)

@@ -20,6 +20,7 @@ from stages.gateway.times import parse_ms
 MAX_NAME = 200
 EXACT = 2**53  # doubles from here on do not tell whole numbers apart
 _LONG = 1 << 16  # characters of a call's arguments; of longer ones the numbers are compared as they stand
+_MARKS = 200_000  # in the arguments of a message's calls; behind so many they are compared as they stand
 _PREFIX = b"x-rtrl-"
 _NAMES = ("user", "session", "episode", "group", "at", "no_train")
 _YES = {"1", "true", "yes", "on"}
@@ -101,31 +102,32 @@ def own_name(name: str, key_id: str, user: str) -> str:
     return f"{name}@{owner}"
 
 
-def spoken(messages: Sequence[Mapping[str, Any]]) -> list[int]:
+class Asked(NamedTuple):
+    """What a conversation's user asked for.
+
+    Attributes:
+        requests: how often they have spoken: the number of the episode within its session.
+        text: their last request, "" when there is none.
+        answers: those given since then; their number is the next generation's place in its episode.
+    """
+
+    requests: int
+    text: str
+    answers: list[Mapping[str, Any]]
+
+
+def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     """Which messages are the user's requests: those of the role `user` but for what clients put there.
 
     A notice ("a background task has finished") asks for nothing: the episode goes on. Where there are only
     notices, all count.
     """
     users = [n for n, message in enumerate(messages) if message.get("role") == "user"]
-    return [n for n in users if not is_notice(text_of(messages[n].get("content")))] or users
-
-
-def user_messages(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How often the user has spoken: the number of the episode within its session."""
-    return len(spoken(messages))
-
-
-def answers(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The answers since the user last spoke."""
-    last = spoken(messages)[-1:]
-    begin = last[0] + 1 if last else 0
-    return [message for message in messages[begin:] if message.get("role") == "assistant"]
-
-
-def position(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How many answers came since the user last spoke: the generation's place in its episode."""
-    return len(answers(messages))
+    spoken = [n for n in users if not is_notice(text_of(messages[n].get("content")))] or users
+    last = spoken[-1] if spoken else -1
+    text = text_of(messages[last].get("content")) if spoken else ""
+    answers = [message for message in messages[last + 1 :] if message.get("role") == "assistant"]
+    return Asked(len(spoken), text, answers)
 
 
 def text_of(content: Any) -> str:
@@ -137,12 +139,6 @@ def text_of(content: Any) -> str:
             part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
     return ""
-
-
-def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The text of the user's last request, "" when there is none."""
-    last = spoken(messages)[-1:]
-    return text_of(messages[last[0]].get("content")) if last else ""
 
 
 def check_name(value: str, what: str) -> str:
@@ -231,16 +227,19 @@ def _plain(content: Any) -> Any:
 def gist(message: Mapping[str, Any]) -> list[Any]:
     """What of an assistant message survives a client's round trip: text behind its thoughts, and calls."""
     calls: list[Any] = []
+    left = _MARKS
     for call in message.get("tool_calls") or ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            calls.append([function.get("name"), _canonical(function.get("arguments"))])
+            arguments = function.get("arguments")
+            if isinstance(arguments, str):
+                left -= sum(map(arguments.count, '{[",'))
+                arguments = _canonical(arguments) if left >= 0 else arguments
+            calls.append([function.get("name"), arguments])
     return [text_of(message.get("content")).rpartition("</think>")[2].strip(), calls]
 
 
-def _canonical(arguments: Any) -> Any:
-    if not isinstance(arguments, str):
-        return arguments
+def _canonical(arguments: str) -> Any:
     try:
         value = orjson.loads(arguments)
     except orjson.JSONDecodeError:

@@ -20,12 +20,12 @@ import numpy as np
 from stages import routing
 from stages.errors import DependencyDownError, RtrlError
 from stages.gateway.arms import Arm
-from stages.gateway.attribution import Who, last_user_text, own_name
+from stages.gateway.attribution import Asked, Who, asked, own_name
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.episodes import Episodes
 from stages.gateway.errors import ApiError, unavailable
 from stages.gateway.ids import new_id
-from stages.gateway.keys import ApiKey
+from stages.gateway.key_file import ApiKey
 from stages.gateway.links import Links
 from stages.gateway.metrics import Metrics
 from stages.gateway.request import Request, addressed
@@ -155,11 +155,10 @@ class Recorder:
             ApiError: 503, the spool took nothing; the answer must not be given.
         """
         seconds = (time.perf_counter() if ended is None else ended) - call.began
-        generation, tokens = self._generation(call, sampled, answer, ttft_s, seconds)
+        of = asked(call.request.messages)
+        generation, tokens = self._generation(call, sampled, answer, of, ttft_s, seconds)
         try:
-            self._spool.append_generation(
-                generation, tokens, last_user_text(call.request.messages), sampled.text
-            )
+            self._spool.append_generation(generation, tokens, of.text, sampled.text)
         except DependencyDownError as error:
             self.abandon(call, "spool_full" if isinstance(error, SpoolFullError) else "spool_failed")
             raise _not_recorded() from error
@@ -169,12 +168,12 @@ class Recorder:
         self._metrics.generation(kind, len(tokens.prompt), len(tokens.output), answer.invalid)
 
     def _generation(
-        self, call: Call, sampled: Sampled, answer: Answer, ttft_s: float, seconds: float
+        self, call: Call, sampled: Sampled, answer: Answer, of: Asked, ttft_s: float, seconds: float
     ) -> tuple[Generation, Tokens]:
         request, who = call.request, call.who
         tokens = _arrays(sampled)
         n = len(tokens.output)
-        session, episode, ordinal = self._place(call, answer, sampled.finish_reason, n)
+        session, episode, ordinal = self._place(call, answer, of, sampled.finish_reason, n)
         spans = spans_of(call.checkpoint.digest, call.arm.served.turns.end(call.id), n)
         generation = Generation(
             id=call.id,
@@ -211,8 +210,8 @@ class Recorder:
         )
         return generation, tokens
 
-    def _place(self, call: Call, answer: Answer, finish: str, tokens: int) -> tuple[str, str, int]:
-        """Session, episode and place in the episode's chain."""
+    def _place(self, call: Call, answer: Answer, of: Asked, finish: str, n: int) -> tuple[str, str, int]:
+        """Session, episode and place in the episode's chain. `n` tokens were sampled."""
         messages, who = call.request.messages, call.who
         reply = {"content": answer.content, "tool_calls": answer.calls}
         if who.session:
@@ -225,11 +224,11 @@ class Recorder:
         if who.episode:
             episode = own_name(who.episode, call.key.id, who.user)
         elif call.request.api == "chat":
-            said = reply if tokens else None
-            episode = self._episodes.derived(call.id, session, messages, said, no_train=who.no_train)
+            said = reply if n else None
+            episode = self._episodes.derived(call.id, session, of, said, no_train=who.no_train)
         else:
             episode = f"{session}/{call.id}"
-        return session, episode, self._episodes.ordinal(episode, messages)
+        return session, episode, self._episodes.ordinal(episode, of)
 
 
 def _numbers(sampling: Sampling) -> Sampling:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from stages.gateway.attribution import answers, gist, position, user_messages
+from stages.gateway.attribution import Asked, gist
 
 _EPISODES = 100_000  # that are remembered
 
@@ -34,28 +34,27 @@ class Episodes:
         self,
         call_id: str,
         session: str,
-        messages: Sequence[Mapping[str, Any]],
+        asked: Asked,
         reply: Mapping[str, Any] | None,
         *,
         no_train: bool,
     ) -> str:
-        """The episode of generation `call_id`, which gave `reply` to `messages`; None: not a token."""
+        """The episode of generation `call_id`, which gave `reply` to what was `asked`; None: not a token."""
         # collect leaves out an episode with one no-train request in it: they have their own
-        first = f"{session}/{user_messages(messages)}" + "-no-train" * no_train
+        first = f"{session}/{asked.requests}" + "-no-train" * no_train
         found, answered = self._latest.get(first, (first, False))
-        earlier = answers(messages)
-        if earlier:
-            found = self._by_answer.get((first, _mark(earlier[0])), found)
+        if asked.answers:
+            found = self._by_answer.get((first, _mark(asked.answers[0])), found)
         elif answered:
             found = f"{first}-{call_id[-12:]}"
-        if reply is not None and not earlier:
+        if reply is not None and not asked.answers:
             _remember(self._by_answer, (first, _mark(reply)), found)
-        _remember(self._latest, first, (found, reply is not None or bool(earlier)))
+        _remember(self._latest, first, (found, reply is not None or bool(asked.answers)))
         return found
 
-    def ordinal(self, episode: str, messages: Sequence[Mapping[str, Any]]) -> int:
+    def ordinal(self, episode: str, asked: Asked) -> int:
         """The place of the next generation in the chain of an episode, derived or named."""
-        ordinal = max(position(messages), self._lengths.get(episode, 0))
+        ordinal = max(len(asked.answers), self._lengths.get(episode, 0))
         _remember(self._lengths, episode, ordinal + 1)
         return ordinal
 

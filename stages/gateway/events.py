@@ -6,7 +6,7 @@ Checks and normalises; the spool decides what is a duplicate, what waits and who
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.errors import DependencyDownError
 from stages.gateway.attribution import MAX_NAME
@@ -16,7 +16,21 @@ from stages.gateway.ids import is_id
 from stages.gateway.metrics import Metrics
 from stages.gateway.times import now_ms, parse_ms
 from stages.records import Event
-from stages.spool import EventResult, SpoolWriter
+from stages.spool import SpoolWriter
+
+_COUNTED = {
+    "accepted": "accepted",
+    "no_train": "accepted",
+    "duplicate": "duplicates",
+    "pending": "pending",
+}  # status: what it counts as in the answer
+
+
+class _Taken(NamedTuple):
+    """Of the events of one request: type and status of each, and those rejected as the answer tells them."""
+
+    statuses: list[tuple[str, str]]
+    rejected: list[dict[str, Any]]
 
 
 class EventIntake:
@@ -34,37 +48,41 @@ class EventIntake:
         Raises:
             ApiError: 400 when the body holds no events, 503 when the spool takes nothing.
         """
-        wall = now_ms()
-        good: list[tuple[int, Event]] = []
-        rejected: list[dict[str, Any]] = []
-        for index, raw in enumerate(self._list(body)):
-            try:
-                good.append((index, self._event(key_id, raw, wall)))
-            except ValueError as error:
-                rejected.append(_rejection(index, raw, str(error)))
-                self._metrics.event(_type_label(raw), "rejected")
-        counts = {"accepted": 0, "duplicates": 0, "pending": 0}
-        if no_train:
-            counts["accepted"] = len(good)
-            for _, event in good:
-                self._metrics.event(event.type, "no_train")
-            return {**counts, "rejected": rejected}
-        results = await self._recorded([event for _, event in good])
-        for (index, event), result in zip(good, results, strict=True):
-            self._metrics.event(event.type, result.status)
-            if result.status == "rejected":
-                rejected.append({"index": index, "id": event.id, "reason": result.reason})
-            else:
-                counts["duplicates" if result.status == "duplicate" else result.status] += 1
-        return {**counts, "rejected": sorted(rejected, key=lambda one: one["index"])}
-
-    async def _recorded(self, events: list[Event]) -> list[EventResult]:
-        """What became of them. Raises ApiError 503."""
+        events = self._list(body)
         try:
-            return await asyncio.to_thread(self._spool.append_events, events)
+            found = await asyncio.to_thread(self._taken, key_id, events, now_ms(), no_train=no_train)
         except DependencyDownError as error:
             message = "not all events could be recorded; send them again"
             raise unavailable("capture_unavailable", message, retry_after=10) from error
+        counts = {"accepted": 0, "duplicates": 0, "pending": 0}
+        for kind, status in found.statuses:
+            self._metrics.event(kind, status)
+            if status != "rejected":
+                counts[_COUNTED[status]] += 1
+        return {**counts, "rejected": sorted(found.rejected, key=lambda one: one["index"])}
+
+    def _taken(self, key_id: str, raws: list[Any], wall: int, *, no_train: bool) -> _Taken:
+        """What became of them. In a thread: a diff may have millions of lines.
+
+        Raises DependencyDownError: the spool takes nothing.
+        """
+        found = _Taken([], [])
+        good: list[tuple[int, Event]] = []
+        for index, raw in enumerate(raws):
+            try:
+                good.append((index, self._event(key_id, raw, wall)))
+            except ValueError as error:
+                found.rejected.append(_rejection(index, raw, str(error)))
+                found.statuses.append((_type_label(raw), "rejected"))
+        if no_train:
+            found.statuses.extend((event.type, "no_train") for _, event in good)
+            return found
+        results = self._spool.append_events([event for _, event in good])
+        for (index, event), result in zip(good, results, strict=True):
+            found.statuses.append((event.type, result.status))
+            if result.status == "rejected":
+                found.rejected.append({"index": index, "id": event.id, "reason": result.reason})
+        return found
 
     def _list(self, body: dict[str, Any]) -> list[Any]:
         events = body.get("events", None if "type" not in body else [body])

@@ -30,6 +30,7 @@ _GRPC = {
     503: 14,
 }  # google.rpc.Code of an HTTP status
 _MEMBERS, _PART = 1000, 1 << 14  # of a gzip body: how many, and bytes read at a time
+_VALUES = 2_500_000  # of a body in JSON: exporters send many at a time
 _EACH = 200  # bytes that a record takes in memory besides what it says
 _IDS = ("traceId", "spanId", "parentSpanId")
 
@@ -116,9 +117,10 @@ def _member(packed: memoryview, wbits: int, data: bytearray, limit: int) -> tupl
 
 
 def export(signal: Signal, media: str, body: bytes, limit: int) -> dict[str, Any]:
-    """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit`."""
+    """The export request as OTLP/JSON has it. Raises ApiError 400; 413 when its records pass `limit`, or its
+    objects, lists and strings _VALUES."""
     if media == JSON:
-        value = parse_json(body)
+        value = parse_json(body, _VALUES)
         if not isinstance(value, dict) or not isinstance(value.get(signal.fields[0], []), list):
             raise invalid(f"the body is no export of {signal.name}", code="invalid_json")
         if value and signal.fields[0] not in value:

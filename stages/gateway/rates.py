@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from stages.gateway.errors import ApiError
-from stages.gateway.keys import ApiKey
+from stages.gateway.key_file import ApiKey
 
 _SECONDS = 2.0  # a burst that nobody has set is what comes in so long
 

@@ -9,8 +9,9 @@ came from the plain distribution.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -23,6 +24,7 @@ from stages.gateway.request_fields import GRAMMAR, GUIDED, KNOWN, OURS, REFUSED,
 from stages.records import Sampling
 
 Api = Literal["chat", "completions"]
+Compile = Callable[[str, bytes], ToolSet]
 
 _ALWAYS_SENT = (
     "temperature",
@@ -34,6 +36,7 @@ _ALWAYS_SENT = (
     "repetition_penalty",
 )
 
+_FIELDS = 1000  # of a request; the names of those that nobody knows are recorded
 _TOOLS_BYTES = 16 << 20  # JSON of the tools whose schemas are kept compiled
 _MIN_TEMPERATURE = 0.01  # vLLM raises what lies between 0 and this to it, with no word in the answer
 
@@ -73,20 +76,16 @@ def parse_request(
     defaults: DefaultSampling,
     cache_salt: str = "",
     drafts: bool = False,
+    tools_of: Compile | None = None,
 ) -> Request:
     """Check `body` and build what the engine gets. Raises ApiError 400 or 404.
 
     Args:
         drafts: whether the engine drafts tokens: vLLM passes over `min_p` then (v1/sample/logits_processor).
         cache_salt: requests with another one share no cached prefix with this; "" for what all others share.
+        tools_of: gives compiled tools by digest and JSON; None compiles what is new, which may take seconds.
     """
-    given = {name: value for name, value in body.items() if _asks(name, value)}
-    asked = given.get("model")
-    if asked != model:
-        raise no_model(asked, model)
-    for name in sorted(REFUSED & given.keys()):
-        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
-        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+    given = _given(body, model)
     modelled = check_fields(given)
     for name, value in (("n", modelled.n), ("best_of", modelled.best_of)):
         if value is not None and value > 1:
@@ -95,7 +94,7 @@ def parse_request(
     messages = _messages(given) if api == "chat" else []
     if api == "completions":
         _check_prompt(given.get("prompt"))
-    tools, digest, count = _tools(given) if api == "chat" else (None, "", 0)
+    tools, digest, count = _tools(given, tools_of or _COMPILED.of) if api == "chat" else (None, "", 0)
     sampling = _sampling(given, modelled, defaults, drafts=drafts)
     options = given.get("stream_options")
     include_usage = isinstance(options, dict) and options.get("include_usage") is True
@@ -112,6 +111,20 @@ def parse_request(
         tools_digest=digest,
         tool_count=count,
     )
+
+
+def _given(body: dict[str, Any], model: str) -> dict[str, Any]:
+    """The fields that ask for something. Raises ApiError 400 or 404."""
+    if len(body) > _FIELDS:
+        raise invalid(f"a request has at most {_FIELDS} fields")
+    given = {name: value for name, value in body.items() if _asks(name, value)}
+    asked = given.get("model")
+    if asked != model:
+        raise no_model(asked, model)
+    for name in sorted(REFUSED & given.keys()):
+        instead = ": use structured_outputs or response_format" if name in GUIDED else ""
+        raise invalid(f"{name} is not supported{instead}", param=name, code="unsupported_parameter")
+    return given
 
 
 def _asks(name: str, value: Any) -> bool:
@@ -184,23 +197,27 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise invalid("every message must be an object with a role", param=f"messages[{index}]")
         content = message.get("content")
-        if content is not None and not isinstance(content, str | list):
+        parts = content if isinstance(content, list) else ()
+        wrong = content is not None and not isinstance(content, str | list)
+        if wrong or not all(isinstance(part, dict | str) for part in parts):
             raise invalid("content must be a string or a list of parts", param=f"messages[{index}].content")
         calls = message.get("tool_calls")
-        if calls is not None and not isinstance(calls, list):
-            raise invalid("tool_calls must be a list", param=f"messages[{index}].tool_calls")
+        if calls is not None and not (
+            isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+        ):
+            raise invalid("tool_calls must be a list of objects", param=f"messages[{index}].tool_calls")
     return messages
 
 
 def _check_prompt(prompt: Any) -> None:
     if isinstance(prompt, str) and prompt:
         return
-    if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
+    if isinstance(prompt, list) and set(map(type, prompt)) == {int}:
         return
     raise invalid("prompt must be one string or one list of token ids, and not empty", param="prompt")
 
 
-def _tools(given: Mapping[str, Any]) -> tuple[ToolSet | None, str, int]:
+def _tools(given: Mapping[str, Any], compiled: Compile) -> tuple[ToolSet | None, str, int]:
     if given.get("tool_choice", "auto") not in ("auto", "none"):
         raise invalid(
             'tool_choice must be "auto" or "none"', param="tool_choice", code="unsupported_parameter"
@@ -211,13 +228,17 @@ def _tools(given: Mapping[str, Any]) -> tuple[ToolSet | None, str, int]:
     canonical = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(canonical).hexdigest()
     try:
-        return _COMPILED.of(digest, canonical), f"sha256:{digest}", len(tools)
+        return compiled(digest, canonical), f"sha256:{digest}", len(tools)
     except UsageError as error:
         raise invalid(error.message, param="tools") from None
 
 
+class NewToolsError(Exception):
+    """Tools that are not compiled yet."""
+
+
 class _Compiled:
-    """An agent sends the same tools with every request: their schemas are compiled once.
+    """An agent sends the same tools with every request: their schemas are compiled once. For any thread.
 
     Bounded by what the sets take as JSON, of which they hold several times as much: clients say how long one
     is. The least recently used leave.
@@ -226,18 +247,30 @@ class _Compiled:
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
         self._known: OrderedDict[str, tuple[ToolSet, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def of(self, digest: str, canonical: bytes) -> ToolSet:
         """The tools in `canonical`, JSON of that digest. Raises UsageError."""
-        if found := self._known.get(digest):
-            self._known.move_to_end(digest)
-            return found[0]
-        tools, size = ToolSet(orjson.loads(canonical)), len(canonical)
-        self._known[digest] = tools, size
-        self._held += size
-        while self._held > self._most:
-            self._held -= self._known.popitem(last=False)[1][1]
+        try:
+            return self.known(digest, canonical)
+        except NewToolsError:
+            tools, size = ToolSet(orjson.loads(canonical)), len(canonical)
+        with self._lock:
+            self._held += size - self._known.get(digest, (tools, 0))[1]
+            self._known[digest] = tools, size
+            while self._held > self._most:
+                self._held -= self._known.popitem(last=False)[1][1]
         return tools
+
+    def known(self, digest: str, _: bytes) -> ToolSet:
+        """The tools of that digest, at once. Raises NewToolsError."""
+        with self._lock:
+            found = self._known.get(digest)
+            if found is None:
+                raise NewToolsError
+            self._known.move_to_end(digest)
+        return found[0]
 
 
 _COMPILED = _Compiled(_TOOLS_BYTES)
+known_tools = _COMPILED.known

@@ -17,7 +17,7 @@ from stages.gateway import otlp_http
 from stages.gateway.attribution import MAX_NAME, Who, attribute, attribute_resource
 from stages.gateway.errors import ApiError, invalid
 from stages.gateway.http import header, parse_json, parse_object, read_body, send_body, send_json
-from stages.gateway.keys import ApiKey
+from stages.gateway.key_file import ApiKey
 from stages.gateway.metrics import Metrics
 from stages.gateway.received import Intake, Taken
 from stages.gateway.times import now_ms

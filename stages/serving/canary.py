@@ -12,14 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stages.engine.config import EngineConfig
 from stages.engine.process import EngineProcess
 from stages.engine.verification import Verification
-from stages.errors import IntegrityError, LockedError, RtrlError, classified
+from stages.errors import (
+    DependencyDownError,
+    LockedError,
+    RtrlError,
+    classified,
+)
 from stages.gateway.arms import Arm, Arms, Canary
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
@@ -28,8 +34,8 @@ from stages.gateway.health import Health
 from stages.gateway.served import Checkpoint, ServedState
 from stages.records import CANARY
 from stages.registry.deployments import Deployment
-from stages.registry.states import StateError
 from stages.registry.store import Store
+from stages.serving.canary_end import Missing, record_end, trouble_of, verified
 from stages.serving.reconcile import EVERY_S, target_lock
 from stages.serving.supervisor import Say, Supervisor
 from stages.target.canary import canary_of
@@ -37,6 +43,8 @@ from stages.target.completed import complete
 from stages.target.switch import end_interrupted
 
 NOBODY = "no user has seen the candidate; deploy it again if it is still wanted"
+OVERTAKEN = partial(LockedError, "a rollback came before", hint=NOBODY)
+ENDING = partial(DependencyDownError, "`rtrl serve` is ending", hint="deploy again once it serves")
 SILENCE_S = 30.0  # at most: the users of a canary's engine that hangs have the live one to go to
 
 
@@ -66,8 +74,10 @@ class CanaryEngine:
         self._changed = changed
         self._busy = asyncio.Lock()
         self._starting: asyncio.Timeout | None = None
+        self._given_up: Callable[[], RtrlError] = OVERTAKEN
         self._ending: asyncio.Task[str] | None = None
         self._pause = self._until = 0.0
+        self.missing = Missing()
         self.supervisor: Supervisor | None = None
         self.told: Callable[[str, Checkpoint], None] = lambda _outcome, _checkpoint: None
         self.opened = asyncio.Event()
@@ -76,9 +86,11 @@ class CanaryEngine:
         """Start an engine on `checkpoint`, verify it, and give it its users.
 
         Raises:
-            LockedError (11): there is a canary, or a rollback came before.
+            LockedError (11): there is a canary, or a rollback came before. DependencyDownError (13): `end`.
             RtrlError: it does not start, or does not serve the checkpoint; nothing is left of it.
         """
+        if self._given_up is ENDING:
+            raise ENDING()
         if self._busy.locked() or self.supervisor is not None:
             raise LockedError("a canary is open", hint="promote it or `rtrl rollback` it first")
         async with self._busy:
@@ -96,7 +108,7 @@ class CanaryEngine:
                 self.told("failed", checkpoint)
                 await self._stop(patient=False)
                 if starting.expired() and isinstance(error, TimeoutError):
-                    raise LockedError("a rollback came before", hint=NOBODY) from None
+                    raise self._given_up() from None
                 raise
             finally:
                 self._arms.opening, self._starting = "", None
@@ -121,6 +133,8 @@ class CanaryEngine:
         except LockedError:
             return
         except RtrlError:
+            if self._given_up is ENDING:
+                return
             self._pause = max(2 * self._pause, self._config.restart_backoff_s)
             self._pause = min(self._pause, self._config.restart_backoff_max_s)
             self._until = time.monotonic() + self._pause
@@ -134,6 +148,11 @@ class CanaryEngine:
         if tried is not None and tried.share == 0 and self._arms.overtaken != tried.deployment:
             self._arms.overtaken = tried.deployment
             self._ending = asyncio.create_task(self.close(0.1, patient=False))
+
+    def end(self) -> None:
+        """The gateway ends: one that starts is given up, and none is opened any more."""
+        self._given_up = ENDING
+        self._give_up()
 
     async def close(self, drain_s: float, *, patient: bool = True) -> str:
         """Everybody to the live arm at once; then let its requests end, and stop it.
@@ -198,11 +217,11 @@ async def reconcile_canary(
         if found is not None:
             if following is not None:
                 await following
-            async with _verified(store, found, say):
+            async with verified(store, engine.missing, arms, found, say):
                 artifact = await asyncio.to_thread(store.resolve, found.checkpoint, line)
                 folder = await asyncio.to_thread(store.checkpoint_folder, artifact)
             say(f"canary {found.id} again: the registry says so")
-            following = asyncio.create_task(_again(store, engine, found, folder, say))
+            following = asyncio.create_task(_again(store, engine, arms, found, folder, say))
             await asyncio.sleep(0)  # it has begun: whoever closes it waits for it
     finally:
         lock.release()  # an engine takes long to start or end, and a rollback must not wait for that
@@ -211,22 +230,14 @@ async def reconcile_canary(
     return True
 
 
-async def _again(store: Store, engine: CanaryEngine, found: Deployment, folder: Path, say: Say) -> None:
+async def _again(
+    store: Store, engine: CanaryEngine, arms: Arms, found: Deployment, folder: Path, say: Say
+) -> None:
     """The registry's canary for its users."""
     checkpoint = Checkpoint(found.checkpoint, folder, found.id)
-    async with _verified(store, found, say):
+    async with verified(store, engine.missing, arms, found, say):
         await engine.open_again(checkpoint, salt=found.salt, share=float(found.data["canary"]["share"]))
-
-
-@contextlib.asynccontextmanager
-async def _verified(store: Store, found: Deployment, say: Say) -> AsyncIterator[None]:
-    """A canary that is damaged, or of which no engine can be verified, is rolled back: nobody has it."""
-    try:
-        yield
-    except IntegrityError as error:
-        say(f"canary {found.id} is rolled back: {error.message}")
-        await _record(store, found.id, f"its engine: {error.message}")
-        raise
+    engine.missing = Missing()
 
 
 def _serves(arms: Arms, found: Deployment | None) -> bool:
@@ -245,13 +256,13 @@ async def keep_canary(
             try:
                 with classified():
                     if failed is not None:
-                        await _record(store, *failed)
+                        await record_end(store, *failed)
                         failed = None
                     await reconcile_canary(store, engine, arms, drain_s, say, run_dir)
             except RtrlError as error:
                 say(f"canary: {error.message}; {error.hint}")
             if trouble is None and arms.canary is not None and engine.supervisor is not None:
-                trouble = asyncio.create_task(_trouble(engine.supervisor, arms))
+                trouble = asyncio.create_task(trouble_of(engine.supervisor, arms))
             opened = asyncio.create_task(engine.opened.wait())
             await asyncio.wait({trouble or opened}, timeout=EVERY_S)
             opened.cancel()
@@ -267,22 +278,3 @@ async def keep_canary(
     finally:
         if trouble is not None:
             trouble.cancel()
-
-
-async def _trouble(supervisor: Supervisor, arms: Arms) -> str:
-    """Return when the engine cannot go on, or is too slow beside the live one, with the reason."""
-    dying = asyncio.create_task(supervisor.trouble())
-    try:
-        while not (await asyncio.wait({dying}, timeout=1.0))[0]:
-            if reason := arms.collapsed():
-                return reason
-        return dying.result()
-    finally:
-        dying.cancel()
-
-
-async def _record(store: Store, deployment: str, reason: str) -> None:
-    """The roll-back of a canary that no user has any more."""
-    if deployment:
-        with contextlib.suppress(StateError):  # no canary yet: the deploy that is trying it says so
-            await asyncio.to_thread(store.deployments.end_canary, deployment, reason, by="rtrl serve")

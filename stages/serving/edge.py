@@ -47,3 +47,8 @@ class Edge(NamedTuple):
         """The engines that run."""
         found = [self.canary.supervisor] if self.canary.supervisor is not None else []
         return [*found, *self.lines.supervisors().values()]
+
+    def end(self) -> None:
+        """No engine beside is started any more, nor waited for: who asked for one would hold up the end."""
+        self.canary.end()
+        self.lines.end()

@@ -26,7 +26,7 @@ from stages.population_config import labels_of
 from stages.records import LIVE
 from stages.registry.store import Store
 from stages.serving.announce import Announcer
-from stages.serving.canary import CanaryEngine, keep_canary
+from stages.serving.canary import ENDING, CanaryEngine, keep_canary
 from stages.serving.extra import ExtraEngine
 from stages.serving.holdback import HoldbackEngine, on_record
 from stages.serving.reconcile import keep_reconciled, live_checkpoint, target_lock
@@ -74,6 +74,8 @@ class Lines:
         self._hosts: dict[str, LineEngine] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # until when, and how long that is
         self._busy = asyncio.Lock()
+        self._starting: set[asyncio.Timeout] = set()
+        self._ends = False
         self.announcer: Announcer | None = None
         settings = workspace.settings
         arms.route = {
@@ -154,6 +156,14 @@ class Lines:
             if host.holdback.engine is not None:
                 found[f"{line}/holdback"] = host.holdback.engine.supervisor
         return found
+
+    def end(self) -> None:
+        """No engine is started any more, nor waited for."""
+        self._ends = True
+        for starting in self._starting:
+            starting.reschedule(asyncio.get_running_loop().time())
+        for host in self._hosts.values():
+            host.canary.end()
 
     async def close(self) -> None:
         """Stop them all; nobody is answered by them any more."""
@@ -242,16 +252,28 @@ class Lines:
     async def _start(self, checkpoint: Checkpoint, *, line: str, arm: str) -> ExtraEngine:
         settings = self._workspace.settings
         name = arm if line == settings.workspace.line else line if arm == LIVE else f"{line}-{arm}"
-        return await ExtraEngine.start(
-            checkpoint,
-            line=line,
-            arm=arm,
-            engine=settings.engine,
-            gateway=settings.gateway,
-            log=self._store.dir / "logs" / f"engine-{name}.log",
-            say=self._say,
-            changed=self._changed,
-        )
+        if self._ends:
+            raise ENDING()
+        limit = asyncio.timeout(None)
+        self._starting.add(limit)
+        try:
+            async with limit:
+                return await ExtraEngine.start(
+                    checkpoint,
+                    line=line,
+                    arm=arm,
+                    engine=settings.engine,
+                    gateway=settings.gateway,
+                    log=self._store.dir / "logs" / f"engine-{name}.log",
+                    say=self._say,
+                    changed=self._changed,
+                )
+        except TimeoutError:
+            if limit.expired():
+                raise ENDING() from None
+            raise
+        finally:
+            self._starting.discard(limit)
 
     def _holdback_of(self, arms: Arms, line: str) -> HoldbackEngine:
         share = self._workspace.on_line(line).settings.ab.holdback

@@ -120,16 +120,21 @@ def rehearse(
 def _start(
     workspace: Workspace, store: Store, switch: Switch, deployment: Deployment, share: float, admin: Admin
 ) -> dict[str, Any]:
-    return admin.open_canary(
-        line=switch.line,
-        checkpoint=switch.target.digest,
-        path=store.checkpoint_folder(switch.target),
-        deployment=deployment.id,
-        salt=deployment.salt,
-        share=share,
-        # the engine of a population's line may have to start too
-        timeout_s=2 * workspace.settings.engine.startup_timeout_s + switch.timeout_s,
-    )
+    try:
+        return admin.open_canary(
+            line=switch.line,
+            checkpoint=switch.target.digest,
+            path=store.checkpoint_folder(switch.target),
+            deployment=deployment.id,
+            salt=deployment.salt,
+            share=share,
+            # the engine of a population's line may have to start too
+            timeout_s=2 * workspace.settings.engine.startup_timeout_s + switch.timeout_s,
+        )
+    except (KeyboardInterrupt, SystemExit):  # a signal: the engine would start on, in the next one's way
+        with contextlib.suppress(RtrlError):
+            admin.close_canary(line=switch.line, drain_s=1.0)
+        raise
 
 
 def _shadow(

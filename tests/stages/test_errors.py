@@ -13,7 +13,7 @@ import pytest
 from stages.engine.verification import FILE as FINGERPRINT
 from stages.engine.verification import read_fingerprint
 from stages.errors import DependencyDownError, IntegrityError, classified, of_database, of_system
-from stages.gateway import keys
+from stages.gateway import key_file as keys
 from stages.linestate import STATE_FILE, LineState
 from stages.registry.schema import explain
 from stages.spool import codec
@@ -74,7 +74,7 @@ def test_a_database_that_is_no_registry_says_of_its_disk_and_its_bytes(tmp_path:
         (endpoint.FILE, endpoint.read_endpoint),
         (FINGERPRINT, read_fingerprint),
         (STATE_FILE, LineState.load),
-        (keys.FILE, lambda folder: keys._read(folder / keys.FILE)),
+        (keys.FILE, lambda folder: keys.read(folder / keys.FILE)),
     ],
 )
 def test_a_file_whose_text_is_no_utf_8_is_a_damaged_one(

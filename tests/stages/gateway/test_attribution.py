@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from stages.gateway.attribution import (
-    conversation,
-    last_user_text,
-    own_name,
-    position,
-    text_of,
-    user_messages,
-)
+from stages.gateway.attribution import asked, conversation, own_name, text_of
 from stages.gateway.conversations import Conversations, Owner
 from stages.gateway.keys import ApiKeys
 from stages.gateway.times import parse_ms
@@ -32,9 +25,10 @@ CALL = {
 
 
 def test_positions_by_hand() -> None:
-    assert (user_messages([U]), position([U])) == (1, 0)
-    assert (user_messages([U, CALL, T]), position([U, CALL, T])) == (1, 1)
-    assert (user_messages([U, CALL, T, A, U]), position([U, CALL, T, A, U])) == (2, 0)
+    assert asked([U]) == (1, "fix it", [])
+    assert asked([U, CALL, T]) == (1, "fix it", [CALL])
+    assert asked([U, CALL, T, A, U]) == (2, "fix it", [])
+    assert asked([A]) == (0, "", [A])
 
 
 def test_a_clients_notice_is_not_the_users_next_message() -> None:
@@ -43,12 +37,9 @@ def test_a_clients_notice_is_not_the_users_next_message() -> None:
         "role": "user",
         "content": [{"type": "text", "text": "<environment_context>x</environment_context>"}],
     }
-    assert (user_messages([U, A, notice]), position([U, A, notice])) == (1, 1)
-    assert last_user_text([U, A, notice]) == "fix it"
-    assert (user_messages([context, U, A, U]), position([context, U, A, notice, A])) == (2, 2)
-    assert (user_messages([notice]), last_user_text([notice])) == (1, notice["content"]), (
-        "or there is no request"
-    )
+    assert asked([U, A, notice]) == (1, "fix it", [A])
+    assert (asked([context, U, A, U]).requests, asked([context, U, A, notice, A]).answers) == (2, [A, A])
+    assert asked([notice])[:2] == (1, notice["content"]), "or there is no request"
 
 
 def test_text_of_parts() -> None:

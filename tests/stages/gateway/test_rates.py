@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stages.gateway.errors import ApiError
-from stages.gateway.keys import ApiKey, ApiKeys
+from stages.gateway.key_file import ApiKey
+from stages.gateway.keys import ApiKeys
 from stages.gateway.rates import Rates
 from tests.stages.gateway.rig import Rig, running
 

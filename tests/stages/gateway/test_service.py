@@ -15,7 +15,8 @@ import pytest
 from stages import locks
 from stages.errors import InputMissingError, IntegrityError, LockedError, UsageError
 from stages.gateway.app import Gateway
-from stages.gateway.keys import LOCK, ApiKeys
+from stages.gateway.key_file import LOCK
+from stages.gateway.keys import ApiKeys
 from stages.gateway.logs import JsonLines, Text
 from stages.gateway.server import bind_tcp, bind_unix
 from tests.stages.gateway.rig import Rig, running, until
@@ -45,7 +46,7 @@ def test_who_finds_the_keys_locked_is_told_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`rtrl keys` has no --lock-timeout."""
-    monkeypatch.setattr("stages.gateway.keys.LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr("stages.gateway.key_file.LOCK_WAIT_S", 0.0)
     umask = os.umask(0o022)
     try:
         ApiKeys.create(tmp_path / "keys", "first")
@@ -253,7 +254,7 @@ async def test_nothing_of_a_request_is_logged(
     await rig.chat("PRIVATE-TEXT", metadata={"rtrl_user": "PRIVATE-USER"})
     await rig.http.post("/v1/chat/completions", content=b'{"PRIVATE-TEXT')
     with monkeypatch.context() as patch:
-        patch.setattr("stages.gateway.app.parse_request", broken)
+        patch.setattr("stages.gateway.app.attribute", broken)
         assert error(await rig.chat("PRIVATE-TEXT")) == (500, "internal_error")
     ours = [r for r in caplog.records if r.name.startswith(("rtrl", "uvicorn"))]
     for formatter in (JsonLines(), Text()):

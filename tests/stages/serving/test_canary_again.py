@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from stages.engine.config import EngineConfig
-from stages.errors import DependencyDownError, IntegrityError
+from stages.errors import DependencyDownError, InputMissingError, IntegrityError
 from stages.gateway.arms import Arm, Arms
 from stages.gateway.config import GatewayConfig
 from stages.gateway.engine_client import EngineClient
 from stages.gateway.served import Checkpoint
 from stages.serving import canary as following
+from stages.serving import canary_end
 from stages.serving.canary import CanaryEngine, keep_canary, reconcile_canary
 from stages.serving.supervisor import Supervisor
 from tests.stages.serving.conftest import StubWorld
@@ -47,6 +48,42 @@ async def test_what_cannot_be_verified_is_rolled_back(world: StubWorld) -> None:
     assert "its engine: " in found.data["rollback_reason"]
     assert (arms.canary, engine.supervisor) == (None, None)
     assert not await reconcile_canary(*look)
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_one_whose_weights_are_gone_is_rolled_back(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch, *, away: bool
+) -> None:
+    """It was tried again for ever, until `rtrl ab` ended it; a disk that is away comes back."""
+    lost = world.checkpoint("lost", world.first.digest)
+    lost.path.chmod(0o755)
+    (lost.path / "model.safetensors").unlink()
+    canary, arms = opened(world, lost.digest), live(world)
+    if away:
+        arms.live.served.checkpoint = Checkpoint(world.first.digest, world.root / "not mounted")
+    config = EngineConfig(program="stub", restart_backoff_s=1e-9, restart_backoff_max_s=1e-9)
+    engine = CanaryEngine(config, GatewayConfig(), arms, world.root / "log", print)
+
+    async def look() -> str:
+        with pytest.raises(InputMissingError, match="holds no safetensors weights"):
+            await reconcile_canary(world.store, engine, arms, 1, print, world.root)
+        return world.store.deployments.get(canary).state
+
+    assert await look() == "canary", "they may be away for a moment"
+    monkeypatch.setattr(canary_end, "MISSING_S", 1e-9)
+    assert await look() == ("canary" if away else "rolled_back")
+
+
+async def test_a_rebuilt_copy_without_its_weights_is_made_again(
+    world: StubWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has what it is made of: nothing is gone."""
+    removed: list[str] = []
+    monkeypatch.setattr(canary_end, "check_rebuilt", lambda _, found: removed.append(found.digest))
+    canary, arms = opened(world, world.second.digest), live(world)
+    missing = canary_end.Missing()
+    assert not await missing.is_for_good(world.store, arms, world.store.deployments.get(canary))
+    assert removed == [world.second.digest]
 
 
 class Missing(CanaryEngine):
