@@ -84,7 +84,7 @@ class Calls:
     def patched(self, session: str, event: dict[str, Any], place: Place, at: int | None) -> Iterator[Read]:
         """A patch was applied, or not: `patch_apply_end`. The event's diffs are better than the call's."""
         call = text_of(event.get("call_id"))
-        changes = told.changed(event.get("changes")) or self._asked.take(call)
+        changes = told.located(told.changed(event.get("changes")), self.folder) or self._asked.take(call)
         self._asked.take(call)
         applied, declined = event.get("success") is True, event.get("status") == "declined"
         if applied or declined:
@@ -108,13 +108,18 @@ class Calls:
             yield from edits(changes, "undone", session=session, call=call, at=at, place=place)
         self._applied[-1] = []
 
-    def ended(self, event: dict[str, Any]) -> None:
-        """A command or a tool of an MCP server ended; the output that follows does not tell how."""
+    def ended(self, session: str, event: dict[str, Any], place: Place, at: int | None) -> Iterator[Read]:
+        """A command or a tool of an MCP server ended; the output that follows does not tell how.
+
+        One that a script ran, whose call is the only one told, has no output: a no to it is told here.
+        """
         result, status = table_of(event.get("result")), event.get("status")
         failed = "Err" in result or table_of(result.get("Ok")).get("isError") is True
         failed = failed or event.get("exit_code") not in (0, None) or status == "failed"
         call = text_of(event.get("call_id"))
         self._ends(call, "rejected" if status == "declined" else "error" if failed else "ok")
+        if status == "declined" and call not in self._running:
+            yield ToolEnd(session=session, id=call, at=at, place=place, outcome="rejected")
 
     def _ends(self, call: str, outcome: Outcome) -> None:
         if call:

@@ -1,7 +1,8 @@
 """Messages of a Codex rollout, which tells most of them twice.
 
 As the model got it (`response_item`, source "item") a message has its id; as the user saw it (`event_msg`,
-source "event") it is known to be a person's. Both halves come close together, in either order.
+sources "event" and "completed", for `item_completed`) it is known to be a person's. Both halves come close
+together, in either order.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from msgspec.structs import replace
 
 from cursorbench.sessions.items import Automatic, Place
 
+ITEM = frozenset({"item"})
 _MOST_WAITING = 16
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message, from one source or from both."""
+    """One message, from one source or several."""
 
     role: Literal["user", "assistant"]
-    source: Literal["item", "event", "both"]
+    source: frozenset[str]
     text: str
     place: Place
     fresh: bool  # its line was not read before, in another copy of the session
@@ -39,12 +41,12 @@ class Messages:
 
     def __init__(self) -> None:
         self._waiting: list[Message] = []
-        self._said: deque[tuple[str, str, bytes, Automatic]] = deque(maxlen=64)
+        self._said: deque[tuple[str, frozenset[str], bytes, Automatic]] = deque(maxlen=64)
         self._mirrored = False  # this session's user messages come from both sources
 
     def add(self, message: Message) -> list[Message]:
         """What is ready to be said now that `message` came."""
-        self._mirrored |= (message.role, message.source) == ("user", "event")
+        self._mirrored |= message.role == "user" and message.source != ITEM
         for index, other in enumerate(self._waiting):
             if _halves(other, message):
                 ready = self._ready(self._waiting[:index])
@@ -73,9 +75,9 @@ class Messages:
         ready = []
         for one in messages:
             automatic = one.automatic
-            if self._mirrored and one.role == "user" and one.source == "item":
+            if self._mirrored and one.role == "user" and one.source == ITEM:
                 automatic = automatic or "meta"  # the user never saw it: Codex wrote it
-            if one.source != "both":
+            if len(one.source) == 1:
                 self._said.append((one.role, one.source, _key(one.text), automatic))
             ready.append(replace(one, automatic=automatic))
         return ready
@@ -84,29 +86,29 @@ class Messages:
         """Whether the other half was said before; one that was taken for automatic is said again."""
         for one in self._said:
             role, source, key, automatic = one
-            if role == message.role and source != message.source and key == _key(message.text):
+            if role == message.role and not source & message.source and key == _key(message.text):
                 self._said.remove(one)
                 return not automatic or bool(message.automatic)
         return False
 
 
 def _halves(one: Message, other: Message) -> bool:
-    if one.role != other.role or {one.source, other.source} != {"item", "event"}:
+    if one.role != other.role or one.source & other.source:
         return False
-    if _key(one.text) == _key(other.text):
+    if (one.id and one.id == other.id) or _key(one.text) == _key(other.text):
         return True
     if one.role == "user":
         return False
-    seen, whole = (one, other) if one.source == "event" else (other, one)
+    seen, whole = (other, one) if one.source >= ITEM else (one, other)
     start = seen.text.strip()
     return bool(start) and whole.text.strip().startswith(start)  # citations are cut off what the user sees
 
 
 def _merged(first: Message, second: Message) -> Message:
-    item, event = (first, second) if first.source == "item" else (second, first)
+    item, event = (first, second) if first.source >= ITEM else (second, first)
     return replace(
-        first, source="both", text=item.text, id=item.id or event.id, automatic=event.automatic,
-        first_token_ms=first.first_token_ms, duration_ms=first.duration_ms,
+        first, source=first.source | second.source, text=item.text, id=item.id or event.id,
+        automatic=event.automatic, first_token_ms=first.first_token_ms, duration_ms=first.duration_ms,
     )  # fmt: skip
 
 

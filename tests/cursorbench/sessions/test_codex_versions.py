@@ -1,0 +1,170 @@
+"""Codex rollouts of 0.148 and later: completed items in the place of events, and lines with ordinals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursorbench.sessions.items import Quarantined, ToolEnd, UserTurn
+from tests.cursorbench.sessions.test_codex import META, SESSION, brief, event, item, line, read, said
+
+PARENT = "019a0000-0000-7000-8000-00000000aaaa"
+DIFF = "@@ -1 +1 @@\n-red\n+blue\n"
+
+
+def done(kind: str, number: int = 0, **fields: Any) -> dict[str, Any]:
+    whole = {"type": kind, **fields}
+    return event("item_completed", number, thread_id=SESSION, turn_id="t", item=whole)
+
+
+def asked(text: str, number: int = 0, one: str = "u-1") -> dict[str, Any]:
+    return done("UserMessage", number, id=one, content=[{"type": "text", "text": text, "text_elements": []}])
+
+
+def ran(one: str, number: int = 0, **fields: Any) -> dict[str, Any]:
+    told = {"command": ["bash", "-lc", "true"], "cwd": "file:///w", "parsed_cmd": [], "source": "agent"}
+    return done("CommandExecution", number, id=one, **told, **fields)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / f"rollout-2026-01-02T03-04-05-{SESSION}.jsonl"
+
+
+def test_messages_are_known_by_their_items(path: Path) -> None:
+    found = read(
+        path,
+        META,
+        said("user", "<some_fragment>\nof a version to come\n</some_fragment>", 1),
+        said("user", "make it blue", 2),
+        asked("make it blue", 3),
+        said("assistant", "Blue <proposed_plan>a</proposed_plan> now.", 4, id="m-1"),
+        done("AgentMessage", 5, id="m-1", content=[{"type": "Text", "text": "Blue  now."}]),
+        done("Plan", 6, id="t-plan", text="a"),
+        said("user", "make it blue", 7),
+        asked("make it blue", 8, "u-2"),
+    )
+    assert brief(found)[1:] == [
+        ("user", "<some_fragment>\nof a version to come\n</some_fragment>", "meta"),
+        ("user", "make it blue", ""),
+        ("agent", "Blue <proposed_plan>a</proposed_plan> now.", ""),
+        ("user", "make it blue", ""),
+    ]
+
+
+def test_a_message_told_in_all_three_ways_is_one(path: Path) -> None:
+    ways = [said("user", "hello", 1), asked("hello", 2), event("user_message", 3, message="hello")]
+    for order in (ways, ways[::-1], [ways[1], ways[2], ways[0]]):
+        assert brief(read(path, META, *order))[1:] == [("user", "hello", "")]
+
+
+def test_changes_that_a_script_made(path: Path) -> None:
+    found = read(
+        path,
+        META,
+        item("custom_tool_call", 1, call_id="x", name="exec", input="await tools.apply_patch(patch())"),
+        done(
+            "FileChange",
+            2,
+            id="p-1",
+            changes={
+                "/w/a.css": {"type": "update", "unified_diff": DIFF},
+                "b.css": {"type": "add", "content": ""},
+            },
+            status="completed",
+        ),
+        done(
+            "FileChange", 3, id="p-2", changes={"/w/c.css": {"type": "add", "content": ""}}, status="declined"
+        ),
+        done(
+            "FileChange", 4, id="p-3", changes={"/w/d.css": {"type": "add", "content": ""}}, status="failed"
+        ),
+        item(
+            "custom_tool_call_output",
+            5,
+            call_id="x",
+            output=[{"type": "input_text", "text": "Script completed\n"}],
+        ),
+    )
+    assert brief(found)[1:] == [
+        ("use", "x", "exec"),
+        ("edit", "/w/a.css", "applied"),
+        ("edit", "/w/b.css", "applied"),
+        ("edit", "/w/c.css", "rejected"),
+        ("end", "x", "ok"),
+    ]
+
+
+def test_how_calls_end_by_their_items(path: Path) -> None:
+    ends = {
+        "failed": done("McpToolCall", 3, id="failed", server="s", tool="t", arguments={}, status="failed"),
+        "wrong": done(
+            "McpToolCall", 3, id="wrong", server="s", tool="t", arguments={}, status="completed",
+            result={"content": [], "isError": True},
+        ),
+        "client": done("DynamicToolCall", 3, id="client", tool="t", status="completed", success=False),
+        "exit": ran("exit", 3, status="failed", exit_code=2),
+        "fine": ran("fine", 3, status="completed", exit_code=0),
+        "declined": ran("declined", 3, status="declined"),
+    }  # fmt: skip
+    outcomes = {}
+    for one, told in ends.items():
+        call = item("function_call", 2, name="t", arguments="{}", call_id=one)
+        output = item("function_call_output", 4, call_id=one, output="words")
+        found = read(path, META, call, told, output)
+        outcomes[one] = [each.outcome for each in found if isinstance(each, ToolEnd)]
+    assert outcomes == {
+        "failed": ["error"],
+        "wrong": ["error"],
+        "client": ["error"],
+        "exit": ["error"],
+        "fine": ["ok"],
+        "declined": ["rejected"],
+    }
+
+
+def test_a_no_to_what_a_script_runs_is_told(path: Path) -> None:
+    found = read(
+        path,
+        META,
+        item("custom_tool_call", 1, call_id="x", name="exec", input="await tools.exec_command({})"),
+        ran("inner", 2, status="declined"),
+        ran("other", 3, status="failed", exit_code=1),
+        item(
+            "custom_tool_call_output",
+            4,
+            call_id="x",
+            output="Script failed\nWall time 0.1 seconds\nOutput:\n",
+        ),
+    )
+    assert brief(found)[2:] == [("end", "inner", "rejected"), ("end", "x", "error")]
+
+
+def test_what_a_sub_agent_inherits_is_its_parents(path: Path) -> None:
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": PARENT, "depth": 1}}}
+    mine = line("session_meta", id=SESSION, cwd="/w", source=source, subagent_history_start_ordinal=4)
+    lines = [
+        mine,
+        line("session_meta", 1, id=PARENT, cwd="/w"),
+        asked("the parent's request", 2),
+        done("FileChange", 3, id="p", changes={"/w/a": {"type": "add", "content": ""}}, status="completed"),
+        said("user", "the task", 4),
+        said("assistant", "Done.", 5),
+    ]
+    found = read(path, *({**one, "ordinal": n} for n, one in enumerate(lines)))
+    assert brief(found)[1:] == [("user", "the task", "sub_agent"), ("agent", "Done.", "")]
+
+
+def test_lines_and_items_of_no_known_type(path: Path) -> None:
+    quiet = [line(kind, 1) for kind in ("token_usage_record", "retained_context", "realtime_item")]
+    found = read(path, META, *quiet, done("SomethingNew", 2, id="n"), event("item_completed", 3))
+    reasons = [one.reason for one in found if isinstance(one, Quarantined)]
+    assert reasons == ["unknown_type:item_completed"] * 2
+
+
+def test_a_thread_of_several_files_is_named_by_its_own_id(tmp_path: Path) -> None:
+    path = tmp_path / f"rollout-2026-01-02T03-04-05-{SESSION}_{PARENT}.jsonl"
+    found = read(path, said("user", "hello", 1), asked("hello", 2))
+    assert {one.session for one in found if isinstance(one, UserTurn)} == {SESSION}
