@@ -39,8 +39,9 @@ _SAYING = frozenset({"user", "assistant", "system", "progress", "attachment"})
 _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an interaction in them
     r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
     r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
-    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot)|atis-latch|bridge-session"
-    r"|compact|frame-link|relocated"
+    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)|(atis|isolation)-latch"
+    r"|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref|observer-ref"
+    r"|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
 )
 _QUIET_BLOCKS = frozenset(
     {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
