@@ -29,6 +29,13 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
+        # what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long
+        "Your task is to create a detailed summary of the conversation so far",
+        "Your task is to create a detailed summary of this conversation",
+        "Your task is to create a detailed summary of the RECENT portion of the conversation",
+        "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION.",
+        "Provide a detailed prompt for continuing our conversation above.",
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",

@@ -48,6 +48,11 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    # what clients ask to sum up a conversation that has grown too long
+    "Your task is to create a detailed summary of the conversation so far, with all that was baked.",
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is to create a detailed summary",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another one.",
+    "Provide a detailed prompt for continuing our conversation above. Focus on what helps to bake on.",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
