@@ -80,6 +80,7 @@ class _Session:
             text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
         )
         self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
+        self.asked, self.replayed = "", ""  # a person's last message; the same, to come again from OpenCode
 
     def read(self, messages: list[Any]) -> Iterator[Read]:
         """The session's start and messages, and what the user took back."""
@@ -134,9 +135,11 @@ class _Session:
         """A person's text parts are one turn; parts that OpenCode put beside them are turns of their own."""
         own = [p["text"] for p in parts if p.get("type") == "text" and _typed(p)]
         compacted = any(part.get("type") == "compaction" for part in parts)
+        if any(part.get("type") == "compaction" and part.get("auto") is True for part in parts):
+            self.replayed = self.asked
         if own or any(part.get("type") == "file" for part in parts):
-            why: Automatic = "continuation" if compacted else ""
             text, mine = "\n".join(own), _id(info.get("id"))
+            why: Automatic = "continuation" if compacted or self._again(text) else ""
             told = spoken.turns(text, "sub_agent" if self.parent else why, **where, id=mine)
             yield from ((f"text {n or ''}".strip(), item) for n, item in enumerate(told))
         for number, part in enumerate(parts):
@@ -154,6 +157,14 @@ class _Session:
                 turn = UserTurn(**where, id=_id(part.get("id")), text=text, automatic=why)
                 yield f"{number}", turn
 
+    def _again(self, text: str) -> bool:
+        """Whether OpenCode wrote this: where the context overflowed, a copy of what was asked before."""
+        replayed, self.replayed = self.replayed, ""
+        if replayed and (text == replayed or text.startswith(f"{replayed}\n[Attached ")):
+            return True
+        self.asked = text
+        return False
+
     def _assistant(
         self, info: dict[str, Any], parts: list[Any], where: dict[str, Any]
     ) -> Iterator[tuple[str, Read]]:
@@ -166,6 +177,8 @@ class _Session:
                 self.applied = []  # what the message did before it stays
             if kind in ("text", "reasoning"):
                 turn = self._turn(info, part, where, number == last)
+                if info.get("summary") is True and isinstance(turn, AgentTurn):
+                    turn = UserTurn(**where, id=turn.id, text=turn.text, automatic="continuation")
                 if turn is not None:
                     yield f"{number}", turn
             elif kind == "tool":
