@@ -178,8 +178,8 @@ class _Session:
             if kind in ("text", "reasoning"):
                 turn = self._turn(info, part, where, number == last)
                 if info.get("summary") is True and isinstance(turn, AgentTurn):
-                    turn = UserTurn(**where, id=turn.id, text=turn.text, automatic="continuation")
-                if turn is not None:
+                    yield f"{number}", UserTurn(**where, id=turn.id, text=turn.text, automatic="continuation")
+                elif turn is not None:
                     yield f"{number}", turn
             elif kind == "tool":
                 state = table_of(part.get("state"))

@@ -12,6 +12,7 @@ Not for: one line in several files (`cursorbench/sessions/seen.py`).
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TypeGuard
 
 import msgspec
 
@@ -49,8 +50,8 @@ class Tellers:
     def take(self, kind: str, item: said.Read, sender: Sender) -> said.Read | None:
         """The item; None where another log tells its session, at the first turn of it the reason."""
         if isinstance(item, said.Feedback) or (kind == _NAMELESS and _is_nameless(item)):
-            assert isinstance(item, said.Item)
-            return self._alone(item, sender)
+            again = self._again(item, sender)
+            return self._said_once(item.place) if again else item
         if not isinstance(item, _TOLD):
             return item
         copy = sender.mark, kind, item.session
@@ -76,21 +77,24 @@ class Tellers:
         teller = self._kinds.get((sender.mark, session), kind)
         return teller != kind and not {teller, kind} <= _ONE
 
-    def _alone(self, item: said.Item, sender: Sender) -> said.Item | said.Quarantined | None:
-        """What counts by itself; one that was sent is left out where the disk has it at the same time."""
+    def _again(self, item: said.Item, sender: Sender) -> bool:
+        """Whether the disk has what was sent here, and counts by itself, at the same time."""
         if not self._sent:
-            return item
+            return False
         bare = msgspec.structs.replace(item, at=None, place=said.Place(""))
         alike = blake2b(repr(bare).encode(errors="replace"), digest_size=16).digest()
         then = (item.at or 0) // _AT_ONCE
         if sender == NOBODY:
             self._alike.add((alike, then))
-        elif any((alike, near) in self._alike for near in (then - 1, then, then + 1)):
-            again, self._place = item.place == self._place, item.place
-            return None if again else said.Quarantined(item.place, ON_DISK)
-        return item
+            return False
+        return any((alike, near) in self._alike for near in (then - 1, then, then + 1))
+
+    def _said_once(self, place: said.Place) -> said.Quarantined | None:
+        """That a record was left out, at the first item of it."""
+        again, self._place = place == self._place, place
+        return None if again else said.Quarantined(place, ON_DISK)
 
 
-def _is_nameless(item: said.Read) -> bool:
+def _is_nameless(item: said.Read) -> TypeGuard[said.Item]:
     """Whether it is an item of no session that counts by itself."""
     return isinstance(item, _TOLD) and not item.session and not isinstance(item, said.SessionStart)
