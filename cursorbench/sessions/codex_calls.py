@@ -86,7 +86,7 @@ class Calls:
         call = text_of(event.get("call_id"))
         changes = told.located(told.changed(event.get("changes")), self.folder) or self._asked.take(call)
         self._asked.take(call)
-        applied, declined = event.get("success") is True, event.get("status") == "declined"
+        applied, declined = event.get("success") is True, told.declined(event)
         if applied or declined:
             status: Status = "rejected" if declined else "applied"
             where: dict[str, Any] = {"session": session, "at": at, "place": place}
@@ -115,10 +115,10 @@ class Calls:
         """
         result, status = table_of(event.get("result")), event.get("status")
         failed = "Err" in result or table_of(result.get("Ok")).get("isError") is True
-        failed = failed or event.get("exit_code") not in (0, None) or status == "failed"
-        call = text_of(event.get("call_id"))
-        self._ends(call, "rejected" if status == "declined" else "error" if failed else "ok")
-        if status == "declined" and call not in self._running:
+        failed = failed or event.get("exit_code") not in (0, None) or status in ("failed", "declined")
+        call, declined = text_of(event.get("call_id")), told.declined(event)
+        self._ends(call, "rejected" if declined else "error" if failed else "ok")
+        if declined and call not in self._running:
             yield ToolEnd(session=session, id=call, at=at, place=place, outcome="rejected")
 
     def _ends(self, call: str, outcome: Outcome) -> None:

@@ -109,6 +109,12 @@ def ending(output: object) -> tuple[str, Outcome]:
     return text, "error" if success is False or code or (code is None and _FAILED.match(start)) else "ok"
 
 
+def declined(event: dict[str, Any]) -> bool:
+    """Whether a person refused what this event says was declined; so is what a rule or a reviewer refuses."""
+    words = (text_of(event.get("aggregated_output")) or text_of(event.get("stderr")))[:600].strip()
+    return event.get("status") == "declined" and (not words or _REJECTED.fullmatch(words) is not None)
+
+
 def _exit_code(text: str) -> int | None:
     if text.startswith("{"):  # older versions: {"output": ..., "metadata": {"exit_code": 0, ...}}
         code = table_of(table_of(parsed(text.encode(errors="replace"))).get("metadata")).get("exit_code")

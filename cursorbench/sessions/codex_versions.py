@@ -56,15 +56,16 @@ def _said(event: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _changed(item: dict[str, Any]) -> dict[str, Any]:
-    status = item.get("status")
-    told = {"changes": item.get("changes"), "status": status, "success": status == "completed"}
+    told = {name: item.get(name) for name in ("changes", "status", "stderr")}
+    told["success"] = item.get("status") == "completed"
     return {"type": "patch_apply_end", "call_id": item.get("id"), **told}
 
 
 def _ran(item: dict[str, Any]) -> dict[str, Any]:
     """A command, or a call of an MCP server or of a tool of the client's."""
     status = "failed" if item.get("success") is False else item.get("status")
-    told = {"exit_code": item.get("exit_code"), "status": status, "result": {"Ok": item.get("result")}}
+    told = {name: item.get(name) for name in ("exit_code", "stderr", "aggregated_output")}
+    told |= {"status": status, "result": {"Ok": item.get("result")}}
     return {"type": "exec_command_end", "call_id": item.get("id"), **told}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cursorbench.sessions.items import Quarantined, ToolEnd, UserTurn
+from cursorbench.sessions.items import Edit, Quarantined, ToolEnd, UserTurn
 from tests.cursorbench.sessions.test_codex import META, SESSION, brief, event, item, line, read, said
 
 PARENT = "019a0000-0000-7000-8000-00000000aaaa"
@@ -140,6 +140,31 @@ def test_a_no_to_what_a_script_runs_is_told(path: Path) -> None:
         ),
     )
     assert brief(found)[2:] == [("end", "inner", "rejected"), ("end", "x", "error")]
+
+
+REVIEWED = "This action was rejected due to unacceptable risk."
+
+
+@pytest.mark.parametrize(("words", "who"), [("patch rejected by user", "rejected"), (REVIEWED, "error")])
+@pytest.mark.parametrize("older", [False, True])
+def test_only_a_persons_no_is_a_rejection(path: Path, words: str, who: str, older: bool) -> None:
+    """Codex calls declined what a rule, or another model, did not let it do, too."""
+    told = {"changes": {"/w/c": {"type": "add", "content": ""}}, "status": "declined", "stderr": words}
+    patch = done("FileChange", 2, id="p", **told)
+    if older:
+        patch = event("patch_apply_end", 2, call_id="p", success=False, **told)
+    found = read(
+        path,
+        META,
+        item("function_call", 1, name="t", arguments="{}", call_id="p"),
+        patch,
+        item("function_call_output", 3, call_id="p", output="as the model got it"),
+        ran("inner", 4, status="declined", aggregated_output=words.replace("patch", "exec command")),
+    )
+    ends = [one.outcome for one in found if isinstance(one, ToolEnd)]
+    assert ends == ([who] * 2 if who == "rejected" else [who])
+    rejected = [one for one in found if isinstance(one, Edit)]
+    assert len(rejected) == (who == "rejected")
 
 
 def test_what_a_sub_agent_inherits_is_its_parents(path: Path) -> None:
