@@ -43,6 +43,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<system-notification>",
         "<teammate-message",
         "<agent-message from=",
+        "<cross-session-message",
         "<mcp-resource-update",
         "<mcp-polling-update",
         "<user-prompt-submit-hook>",
@@ -72,6 +73,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<bash-input>",
         "<user-memory-input>",
         "<user_shell_command>",
+        "<<autonomous-loop",  # Claude Code's /loop and scheduled tasks, when their time has come
+        "<scheduled-task",
         "Generate a file named AGENTS.md that serves as a contributor guide",
         "Verify this issue exists and fix it:\n",  # Cursor's button beside what its review found
         "Verify these issues exist and fix them:\n",
@@ -152,7 +155,10 @@ _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
 )
-_BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
+_BEFORE = re.compile(
+    rf"<({_CONTEXT})>|<(in-app-browser-context)\b[^<>\n]{{0,200}}>"
+    r"|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>"
+)
 _BLANK = re.compile(r"\s*")
 _NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
 
@@ -192,9 +198,9 @@ def behind_context(text: str) -> int:
     """Where the text begins behind what a client put before it in tags; a tag never closed is all context."""
     start = _words(text, 0)
     while text.startswith(("<", "# AGENTS"), start) and (found := _BEFORE.match(text, start)):
-        end = f"</{found[1] or found[2]}>"
+        end = f"</{found[1] or found[2] or found[3]}>"
         close = (
-            text.rfind(end, start) if found[2] else text.find(end, start)
+            text.rfind(end, start) if found[3] else text.find(end, start)
         )  # a repository may write the tag
         start = len(text) if close < 0 else _words(text, close + len(end))
     return start

@@ -256,7 +256,7 @@ class _Log:
         about = common | {"id": asked or text_of(line.get("parentUuid"))}
         call = self._calls.pop(about["id"], _Call("", None, None))
         text = said.plain(block.get("content"))
-        outcome, reason = tools.outcome(block, result, text, said.is_shutdown(line))
+        outcome, reason = tools.outcome(block, result, text, **said.denied(line))
         yield ToolEnd(**about, outcome=outcome, text=text, reason=reason)
         if outcome == "rejected" and call.change is not None:
             yield Edit(**about, status="rejected", **call.change._asdict())

@@ -63,6 +63,12 @@ def is_shutdown(line: dict[str, Any]) -> bool:
     return line.get("interruptedByShutdown") is True
 
 
+def denied(line: dict[str, Any]) -> dict[str, Any]:
+    """What a line with a call's result says of who denied the call; see `claude_code_tools.outcome`."""
+    kind, feedback = text_of(line.get("toolDenialKind")), text_of(line.get("userFeedback")).strip()
+    return {"shutdown": is_shutdown(line), "denial": kind, "feedback": feedback}
+
+
 def without_helpers(
     found: Iterable[tuple[Place, dict[str, Any]] | Quarantined],
 ) -> Iterator[tuple[Place, dict[str, Any]] | Quarantined]:

@@ -48,6 +48,7 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    '<cross-session-message from="oven">hot</cross-session-message>',
     # what clients ask to sum up a conversation that has grown too long
     "Your task is to create a detailed summary of the conversation so far, with all that was baked.",
     "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is to create a detailed summary",
@@ -68,6 +69,8 @@ def test_notices_are_no_persons(text: str) -> None:
     [
         ("<command-name>/review</command-name>", "command"),
         ("<user-memory-input>use tabs</user-memory-input>", "command"),
+        ("<<autonomous-loop-dynamic>>", "command"),
+        ('<scheduled-task name="bread">bake it</scheduled-task>', "command"),
         ("Implement the following plan:\n1.", "plan"),
         ("This session is being continued from a previous conversation that ran", "continuation"),
         ("@agent Try Again", "continuation"),

@@ -339,6 +339,39 @@ def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     assert {item.automatic for item in log.read() if isinstance(item, UserTurn)} == {"sub_agent"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "ended"),
+    [
+        ({}, ("rejected", "")),
+        ({"toolDenialKind": "user-rejected"}, ("rejected", "")),
+        ({"toolDenialKind": "user-rejected", "userFeedback": "not that file"}, ("rejected", "not that file")),
+        ({"toolDenialKind": "interrupted"}, ("interrupted", "")),
+        ({"toolDenialKind": "permission-rule"}, ("error", "")),
+        ({"toolDenialKind": "automode-blocked"}, ("error", "")),
+    ],
+)
+def test_who_denied_a_call(log: Log, fields: dict[str, str], ended: tuple[str, str]) -> None:
+    """Claude Code 2.1.205 and later say it; the words are those of a person's no in all of them."""
+    log.user("go").call("Write", {"file_path": "a", "content": "b"})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": REFUSED, "is_error": True}
+    log.user([result], toolUseResult="User rejected tool use", **fields)
+    items = log.after_start()
+    assert [(end.outcome, end.reason) for end in items if isinstance(end, ToolEnd)] == [ended]
+    rejected = [edit for edit in items if isinstance(edit, Edit) and edit.status == "rejected"]
+    assert len(rejected) == (ended[0] == "rejected")
+
+
+def test_what_a_person_said_of_a_call_makes_it_a_rejection(log: Log) -> None:
+    """Not that the client calls it rejected alone: nobody is asked of a command that needs approval in a run
+    without a terminal."""
+    for feedback in ("", "not that file"):
+        log.call("Bash", {"command": "a && b"})
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": "needs approval", "is_error": True}
+        log.user([result], toolDenialKind="user-rejected", userFeedback=feedback)
+    ends = [(end.outcome, end.reason) for end in log.read() if isinstance(end, ToolEnd)]
+    assert ends == [("error", ""), ("rejected", "not that file")]
+
+
 @pytest.mark.parametrize("reminder", ["You must answer this question directly", "Answer it directly"])
 def test_a_side_question_is_a_persons_in_a_session_of_its_own(log: Log, reminder: str) -> None:
     aside: dict[str, Any] = {"isSidechain": True, "agentId": "aside_question-0f1e2d"}
