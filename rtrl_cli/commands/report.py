@@ -108,7 +108,7 @@ def text(report: Report) -> str:
     """The report for a terminal."""
     from stages.report import shown
 
-    again = f" (and {report.repeated} that another collect has)" if report.repeated else ""
+    again = f" (and {report.repeated} times one of them in an earlier collect)" if report.repeated else ""
     head = {
         "report": f"{report.ref} of line {report.line}, from {', '.join(report.interactions)}",
         "episodes": f"{report.episodes}{again} in {count(report.sessions, 'session')} "

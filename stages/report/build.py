@@ -55,7 +55,7 @@ class Report:
     spec: str
     served: bool  # captured by the gateway; else read from session logs
     episodes: int
-    repeated: int  # rows left away: a later experience has the episode, or a better log its session
+    repeated: int  # rows of earlier experiences whose episode a later one has too
     users: int
     sessions: int
     first_at: int

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 
 from stages import schemas, tables
 from stages.collect.logs.clock import ZONELESS
-from stages.collect.logs.names import is_unique
-from stages.collect.logs.tellers import SECOND_HAND
 from stages.errors import InputMissingError, IntegrityError
 from stages.forget.since import lost
 from stages.report.episodes import (
@@ -53,8 +51,7 @@ class Loaded:
     Attributes:
         table: a row per episode, with its ORIGIN; `why_not` is FORGOTTEN where no key opens it by now.
         forgotten: episodes whose user was forgotten after them, also who came back: counted, in no figure.
-        repeated: rows left away because a later experience has the episode too, or another log tells its
-            session better.
+        repeated: rows left away because a later experience has the episode too.
     """
 
     table: pa.Table
@@ -71,8 +68,6 @@ def nobody(users: Iterable[str]) -> dict[str, int]:
 def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     """Read experiences as one. An episode that several have is the last one's: a log may have grown.
 
-    A session that logs of several kinds tell is the best one's, as within a collect (`logs/tellers.py`).
-
     Args:
         gone: says when (ms) each of some users was last forgotten, none of whom never was.
 
@@ -82,8 +77,7 @@ def load(store: Store, *experiences: Artifact, gone: Gone = nobody) -> Loaded:
     """
     found = [_table(store, one, place) for place, one in enumerate(experiences)]
     whole = pa.concat_tables(found, promote_options="default").combine_chunks()
-    best = whole.filter(pa.array(_best(whole)))
-    table = best.take(pa.array(_last(best)))
+    table = whole.take(pa.array(_last(whole)))
     users = _codes(table["user"])
     away = _sealed_for_ever(store, experiences, users, table[ORIGIN].to_numpy(), gone(users.names))
     away |= np.asarray(pc.equal(table["why_not"], FORGOTTEN).to_numpy(), dtype=np.bool_)
@@ -122,24 +116,6 @@ def _table(store: Store, experience: Artifact, place: int) -> pa.Table:
     calls, told = calls_of(store, experience, table["episode_id"])
     table = table.append_column(CALLS, pa.array(calls)).append_column(TOLD_CALLS, pa.array(told))
     return table.append_column(ORIGIN, pa.array(np.full(len(table), place, dtype=np.int32)))
-
-
-def _best(table: pa.Table) -> Bools:
-    """Rows [N] whose session no better log tells: agents' own, then what was written of them, then sent."""
-    kinds, sessions = _codes(table["key_id"]), _codes(table["session"])
-    named = [name.partition("@") for name in sessions.names]
-    bases = {name: n for n, name in enumerate(dict.fromkeys(name for name, _, _ in named if is_unique(name)))}
-    base = np.array([bases.get(name, -1) for name, _, _ in named], dtype=np.int64)[sessions.codes]
-    sent = np.array([bool(mark) for _, _, mark in named], dtype=np.int64)[sessions.codes]
-    second = np.array([name.removeprefix("log:") in SECOND_HAND for name in kinds.names], dtype=np.int64)
-    of_logs = np.array([name.startswith("log:") for name in kinds.names], dtype=np.bool_)
-    rank = 2 * sent + second[kinds.codes]
-    known = of_logs[kinds.codes] & (base >= 0)
-    least = np.full(len(bases), 3, dtype=np.int64)
-    np.minimum.at(least, base[known], rank[known])
-    best = ~known
-    best[known] = rank[known] == least[base[known]]
-    return best
 
 
 def _last(table: pa.Table) -> Ints:

@@ -151,25 +151,24 @@ class Source:
         """(kind, item, who sent it) of every item; files of no known kind are `unknown_kind` in quarantine.
 
         What stands in several files is told once: lines by their ids, files by their bytes, a session that
-        several kinds have by one of them. What was received, unsealed by `vault`, comes behind what lies on
-        disk; `left` gets what of it cannot be read, and how many items are of sessions that the spool has
-        exactly.
+        several kinds have by one of them. What was received
+        comes first, unsealed by `vault`; `left` gets what of it cannot be read, and how many items are of
+        sessions that the spool has exactly.
         """
         logs = list(Inbox(self.received).logs(vault, self.last, left)) if self.received else []
-        tellers, own = Tellers(sent=bool(logs)), set[tuple[str, str, str]]()
+        tellers, own = Tellers(), set[tuple[str, str, str]]()
         for kind, log, sender in logs:
-            first = log.open().readline()  # so `left` knows who is back when the disk's logs are sealed
-            if kind == OWN and first:
+            if kind == OWN:
                 own |= {(*json.loads(line), sender.mark) for line in log.open()}
-        for kind, item in self._found():
-            if (taken := tellers.take(kind, item, NOBODY)) is not None:
-                yield kind, taken, NOBODY
         for kind, log, sender in logs:
             for n, item in enumerate(received.items(kind, log) if kind != OWN else ()):
                 if isinstance(item, Item) and (kind, item.session, sender.mark) in own:
                     left.out("own_session", int(sender.mark, 16), n)
                 elif (taken := tellers.take(kind, item, sender)) is not None:
-                    yield kind, taken, NOBODY if tellers.on_disk(taken, sender) else sender
+                    yield kind, taken, sender
+        for kind, item in self._found():
+            if (taken := tellers.take(kind, item, NOBODY)) is not None:
+                yield kind, taken, NOBODY
 
     def _found(self) -> Iterator[tuple[str, Read]]:
         """What lies on disk, in the order of the paths: agents' own logs before what tells of the same."""

@@ -11,7 +11,6 @@ from stages.collect.logs.source import Source
 from stages.collect.run import CollectStage
 from stages.distill.run import DistillStage
 from stages.errors import UsageError
-from stages.inbox.writer import InboxWriter, Received
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.report.build import Report, build
@@ -21,7 +20,6 @@ from stages.result import StageResult
 from stages.runner import run_stage
 from stages.vault import Vault
 from stages.workspace import Workspace
-from tests.stages.collect.logs.test_tellers import claude_code, otel
 from tests.stages.report.reported import DAY, REQUESTS, write_log
 
 AT = 1_760_000_000
@@ -86,28 +84,6 @@ def test_a_log_that_grew_and_one_that_is_gone(place: tuple[Workspace, Store], tm
     assert (whole.episodes, whole.sessions, whole.repeated) == (3 + 3 + 1, 3, 2)
     # the newer row counts: of s1's second request the message after it is known by now
     assert whole.readings["dissatisfied_followup"].n == 2 + 2
-
-
-def test_a_session_that_collects_of_two_kinds_of_logs_have_counts_once(
-    place: tuple[Workspace, Store], tmp_path: Path
-) -> None:
-    """The agent's own log counts, whichever was collected first; its telemetry, on disk or sent, does not."""
-    (tmp_path / "own.jsonl").write_text(claude_code() + "\n")
-    (tmp_path / "otel.jsonl").write_text(otel() + "\n")
-    vault = Vault.open(place[0].keys_dir)
-    writer = InboxWriter(place[0].inbox_dir, vault, segment_bytes=1 << 20, max_bytes=1 << 30)
-    other = otel().replace("d2e1f0", "d2e1f1")  # which only Ann tells
-    writer.append([Received("k", "ann", "otel", [otel().encode(), other.encode()])])
-    writer.close()
-    vault.close()
-    for path in ("otel.jsonl", "own.jsonl", ""):
-        paths = (tmp_path / path,) if path else ()
-        received = None if path else place[0].inbox_dir
-        run_stage(*place, CollectStage(source=Source(paths, received=received)))
-        run_stage(*place, DistillStage())
-    assert [reported(place, f"experience@v{n}").episodes for n in (1, 2, 3)] == [1, 2, 2]
-    whole = reported(place, everything=True)
-    assert (whole.episodes, whole.sessions, whole.repeated) == (2 + 1, 2, 2)
 
 
 def test_what_is_not_distilled_is_said(place: tuple[Workspace, Store], tmp_path: Path) -> None:

@@ -225,19 +225,3 @@ def test_logs_of_a_disk_go_under_the_key_that_there_was_before_a_forget(
     vault = Vault.open(keys)
     assert vault.users("ada") == []
     vault.close()
-
-
-def test_logs_of_a_disk_are_taken_of_who_is_back(
-    place: tuple[Workspace, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What lies on a disk is read first, and is of the user whose records came after the forget."""
-    monkeypatch.setattr("stages.collect.logs.run._BUFFER", 1)
-    receive(place[0], "before", "ada")
-    vault = Vault.open(place[0].keys_dir)
-    assert vault.forget("ada") == 1
-    vault.close()
-    receive(place[0], "back again", "ada")
-    log_of(tmp_path / "one.jsonl", "s1", REQUESTS)
-    log = Source((tmp_path / "one.jsonl",), "openai-log", user="ada", received=place[0].inbox_dir)
-    made = run_stage(*place, CollectStage(source=log))
-    assert (made.metrics["generations"], made.metrics["forgotten"]) == (len(REQUESTS) + 1, 0)

@@ -9,15 +9,13 @@ from typing import Any
 
 from cursorbench.sessions import items as said
 from stages.collect.logs.source import Source
-from stages.collect.logs.tellers import LEFT_OUT, ON_DISK, Tellers
+from stages.collect.logs.tellers import LEFT_OUT, Tellers
 from stages.collect.run import CollectStage
 from stages.inbox.records import NOBODY, Sender
-from stages.inbox.writer import InboxWriter, Received
 from stages.init import init_bare
 from stages.registry.store import Store
 from stages.result import StageResult
 from stages.runner import run_stage
-from stages.vault import Vault
 
 SESSION = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 PLACE = said.Place("log", 3)
@@ -108,21 +106,12 @@ def otel() -> str:
     return json.dumps({"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": records}]}]})
 
 
-def collect(place: Path, sent: tuple[str, str] = ("", ""), **files: str) -> StageResult:
-    """What lies in these files, and what Ann sent: kind and lines."""
+def collect(place: Path, **files: str) -> StageResult:
     (place / "logs").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (place / "logs" / name.replace("_", ".")).write_text(text + "\n")
     workspace = init_bare(place / "ws")
-    kind, lines = sent
-    if kind:
-        vault = Vault.open(workspace.keys_dir)
-        writer = InboxWriter(workspace.inbox_dir, vault, segment_bytes=1 << 20, max_bytes=1 << 30)
-        writer.append([Received("k", "ann", kind, lines.encode().split(b"\n"))])
-        writer.close()
-        vault.close()
-    received = workspace.inbox_dir if kind else None
-    stage = CollectStage(source=Source((place / "logs",), received=received))
+    stage = CollectStage(source=Source((place / "logs",)))
     return run_stage(workspace, Store.open(workspace.store_dir), stage)
 
 
@@ -145,74 +134,6 @@ def test_the_agents_own_log_counts_though_its_telemetry_is_named_before_it(tmp_p
         assert made[count] == alone[count]
     assert made["feedback_not_used"] == {"claude_code.survey.session": 1}
     assert made["quarantined"] == {LEFT_OUT: 1}
-
-
-COUNTS = ("episodes", "generations", "events", "derived_messages")
-
-
-def test_what_the_gateway_was_sent_of_a_session_on_the_disk_is_left_out(tmp_path: Path) -> None:
-    """Turns, edits and complaints counted twice: as the session's, and as Ann's."""
-    alone = collect(tmp_path / "alone", z_jsonl=claude_code()).metrics
-    made = collect(tmp_path / "both", ("otel", otel()), z_jsonl=claude_code())
-    assert {count: made.metrics[count] for count in COUNTS} == {count: alone[count] for count in COUNTS}
-    assert made.metrics["feedback_not_used"] == {"claude_code.survey.session": 1}
-    assert made.metrics["quarantined"] == {ON_DISK: 1}
-    assert [text.partition("(")[0] for text in made.warnings] == [f"1 record quarantined: {ON_DISK} "]
-    assert (
-        collect(
-            tmp_path / "sent", ("otel", otel()), a_jsonl=claude_code().replace("d2e1f0", "d2e1f1")
-        ).metrics["episodes"]
-        == 3
-    )
-
-
-def test_a_verdict_that_was_sent_of_a_session_on_the_disk_is_its(tmp_path: Path) -> None:
-    def outcomes(**given: Any) -> int:
-        tellers = Tellers(sent=True)
-        thumb = said.Feedback(session=SESSION, place=PLACE, target="", name="thumb", value=True, **given)
-        assert tellers.take("claude-code", turn(), NOBODY) == turn()
-        ann = Sender("ann", "1f")
-        assert tellers.take("otel", thumb, ann) == thumb
-        return tellers.on_disk(thumb, ann) - tellers.on_disk(thumb, NOBODY)
-
-    assert outcomes() == 1
-
-
-def continue_events(late_ms: int = 0, *, of: slice = slice(None)) -> str:
-    """Continue's own files, or the same events as it sends them: each destination has times of its own."""
-    chat = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f7"
-    told = {"modelName": "m", "modelProvider": "p", "filepath": "/w/a.py"}
-    asked = {"prompt": "rename it", "completion": "b = 1"}
-    events = [
-        ("chatInteraction", {"prompt": "<user>\nhow?", "completion": "so", "sessionId": chat}),
-        (
-            "chatFeedback",
-            {"prompt": "<user>\nhow?", "completion": "so", "sessionId": chat, "feedback": False},
-        ),
-        ("autocomplete", {"completionId": "c-1", "completion": "x", "cacheHit": False, "accepted": True}),
-        ("editInteraction", asked),
-        ("editOutcome", asked | {"previousCode": "a = 1", "newCode": "b = 1", "accepted": False}),
-        ("toolUsage", {"toolCallId": "t-1", "functionName": "ls", "accepted": True, "succeeded": True}),
-    ]
-    lines = []
-    for second, (name, event) in list(enumerate(events))[of]:
-        at = f"2026-01-12T15:08:{second * 10:02d}.{late_ms:03d}Z"
-        lines.append(
-            json.dumps({"eventName": name, "timestamp": at, "selectedProfileId": "p"} | told | event)
-        )
-    return "\n".join(lines)
-
-
-def test_what_continue_sent_and_wrote_to_its_files_counts_once(tmp_path: Path) -> None:
-    alone = collect(tmp_path / "alone", a_jsonl=continue_events()).metrics
-    assert (alone["episodes"], alone["said"]["thumbs"]) == (3, 1)
-    made = collect(tmp_path / "both", ("continue", continue_events(207)), a_jsonl=continue_events()).metrics
-    assert {count: made[count] for count in COUNTS} == {count: alone[count] for count in COUNTS}
-    assert made["said"] == alone["said"]
-    assert made["quarantined"] == {ON_DISK: 6}
-    rest = continue_events(of=slice(2, None))  # the older files are gone
-    made = collect(tmp_path / "rest", ("continue", continue_events(207)), a_jsonl=rest).metrics
-    assert (made["said"], made["quarantined"]) == (alone["said"], {ON_DISK: 4})
 
 
 def test_what_entires_branch_holds_counts_before_specstorys_file(tmp_path: Path) -> None:
@@ -259,9 +180,8 @@ def test_sessions_of_two_senders_and_those_named_by_their_kind_are_not_the_same(
     tellers = Tellers()
     for kind in ("codex", "otel"):
         assert tellers.take(kind, turn("17"), NOBODY) == turn("17")
-    assert tellers.take("otel", turn(), Sender("ann", "1f")) == turn()
-    assert tellers.take("otel", turn(), Sender("ben", "2f")) == turn()
     assert tellers.take("codex", turn(), NOBODY) == turn()
+    assert tellers.take("otel", turn(), Sender("ann", "1f")) == turn()
     request = said.UserTurn(session=SESSION, place=PLACE, text="x")
     assert tellers.take("otel", request, NOBODY) == said.Quarantined(PLACE, LEFT_OUT)
 
