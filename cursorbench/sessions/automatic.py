@@ -19,6 +19,24 @@ import re
 
 from cursorbench.sessions.items import Automatic
 
+# what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long; each goes on
+# as far as no person does who asks for a summary
+_RECAPS = tuple(
+    f"Your task is to create a detailed summary of {words}"
+    for words in (
+        "the conversation so far, paying close attention to the user's explicit requests",
+        "this conversation. This summary will be placed at the start of a continuing session",
+        "the RECENT portion of the conversation — the messages that follow earlier retained context",
+    )
+)
+_TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n"
+_PROMPT = "Provide a detailed prompt for continuing our conversation above."
+_SUMMED_UP = (
+    *_RECAPS,
+    *(_TEXT_ONLY + words for words in ("- Do NOT use Read, Bash", *_RECAPS)),
+    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM",
+    *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
+)
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -29,13 +47,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
-        # what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long
-        "Your task is to create a detailed summary of the conversation so far",
-        "Your task is to create a detailed summary of this conversation",
-        "Your task is to create a detailed summary of the RECENT portion of the conversation",
-        "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
-        "You are performing a CONTEXT CHECKPOINT COMPACTION.",
-        "Provide a detailed prompt for continuing our conversation above.",
+        *_SUMMED_UP,
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",

@@ -23,6 +23,10 @@ task_id: 146832
 </task>
 </system_notification>
 <user_query>Briefly inform the user about the task result.</user_query>"""
+SUM_UP = "Your task is to create a detailed summary of"
+TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
+CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION."
+PROMPT = "Provide a detailed prompt for continuing our conversation above."
 NOTICES = [
     FINISHED,
     "<system-notification>x</system-notification>",
@@ -50,10 +54,14 @@ NOTICES = [
     "Unknown skill: plugin:bake-it",
     '<cross-session-message from="oven">hot</cross-session-message>',
     # what clients ask to sum up a conversation that has grown too long
-    "Your task is to create a detailed summary of the conversation so far, with all that was baked.",
-    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is to create a detailed summary",
-    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another one.",
-    "Provide a detailed prompt for continuing our conversation above. Focus on what helps to bake on.",
+    f"{SUM_UP} the conversation so far, paying close attention to the user's explicit requests and more.",
+    f"{SUM_UP} this conversation. This summary will be placed at the start of a continuing session; more.",
+    f"{SUM_UP} the RECENT portion of the conversation — the messages that follow earlier retained context.",
+    f"{TEXT_ONLY}\n\n- Do NOT use Read, Bash, Grep, Glob, Edit, Write, or ANY other tool.",
+    f"{TEXT_ONLY}\n\n{SUM_UP} the conversation so far, paying close attention to the user's explicit requests",
+    f"{CHECKPOINT} Create a handoff summary for another LLM that will resume the task.",
+    f"{PROMPT} Focus on information that would be helpful for continuing the conversation.",
+    f"{PROMPT}\nFocus on information that would be helpful for continuing the conversation.",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
@@ -152,6 +160,14 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<timestamp>noon</timestamp>\n<user_query>why?</user_query>",
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",
+        # beginning as clients do that ask for a summary
+        f"{SUM_UP} this conversation for the colleague who takes over: write it to docs/handover.md.",
+        f"{SUM_UP} the conversation so far and put it into NOTES.md",
+        f"{SUM_UP} the RECENT portion of the conversation: what did we bake?",
+        f"{TEXT_ONLY} What does this regex match?",
+        f"{TEXT_ONLY}\n\nYour task is to create a cake.",
+        f"{CHECKPOINT} What does that mean?",
+        f"{PROMPT} Put it into PROMPT.md.",
     ],
 )
 def test_a_persons_words_stay_a_persons(text: str) -> None:
