@@ -231,6 +231,7 @@ class _Rollout:
         elif kind in ("task_started", "turn_started"):
             self.stopped = False
             self.calls.turn()
+            self.messages.turn()
         elif kind == "turn_aborted":
             if event.get("reason") == "interrupted":
                 yield from self._stop(place, at)

@@ -26,6 +26,7 @@ class Calls:
         self.folder, self.model = "", ""  # where the agent works, and which it is
         self._asked = Open()
         self._running: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()  # a call's line, or its end, was told
         self._outcomes: OrderedDict[str, Outcome] = OrderedDict()  # told before the output
         self._applied: deque[list[tuple[str, tuple[Change, ...]]]] = deque([[]], maxlen=256)  # by turn
 
@@ -66,6 +67,7 @@ class Calls:
             yield ToolEnd(**where, id=call, outcome="ok" if item["status"] == "completed" else "error")
         elif call:
             remember(self._running, call, None)
+            remember(self._known, call, None)
 
     def _output(self, kind: str, item: dict[str, Any], where: dict[str, Any]) -> Iterator[Read]:
         call = text_of(item.get("call_id"))
@@ -118,7 +120,8 @@ class Calls:
         failed = failed or event.get("exit_code") not in (0, None) or status in ("failed", "declined")
         call, declined = text_of(event.get("call_id")), told.declined(event)
         self._ends(call, "rejected" if declined else "error" if failed else "ok")
-        if declined and call not in self._running:
+        if declined and call not in self._known:
+            remember(self._known, call, None)
             yield ToolEnd(session=session, id=call, at=at, place=place, outcome="rejected")
 
     def _ends(self, call: str, outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 As the model got it (`response_item`, source "item") a message has its id; as the user saw it (`event_msg`,
 sources "event" and "completed", for `item_completed`) it is known to be a person's. Both halves come close
-together, in either order.
+together, in either order; where a log goes over from one event to the other, there may be a third.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cursorbench.sessions.items import Automatic, Place
 
 ITEM = frozenset({"item"})
 _MOST_WAITING = 16
+_WAYS = 3  # item, event, completed
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,10 @@ class Messages:
         ready, self._waiting = self._ready(self._waiting), []
         return ready
 
+    def turn(self) -> None:
+        """A turn begins: what it says in the words of the last one is not a third way of that."""
+        self._said = deque((one for one in self._said if len(one[1]) == 1), maxlen=self._said.maxlen)
+
     def lasted(self, first_token_ms: object, duration_ms: object) -> None:
         """The turn is complete: its times go to the message that ended it."""
         if self._waiting and self._waiting[-1].role == "assistant":
@@ -77,19 +82,26 @@ class Messages:
             automatic = one.automatic
             if self._mirrored and one.role == "user" and one.source == ITEM:
                 automatic = automatic or "meta"  # the user never saw it: Codex wrote it
-            if len(one.source) == 1:
-                self._said.append((one.role, one.source, _key(one.text), automatic))
+            self._remember(one.role, one.source, _key(one.text), automatic)
             ready.append(replace(one, automatic=automatic))
         return ready
 
     def _was_said(self, message: Message) -> bool:
-        """Whether the other half was said before; one that was taken for automatic is said again."""
+        """Whether another way of it was said before; one that was taken for automatic is said again."""
         for one in self._said:
             role, source, key, automatic = one
             if role == message.role and not source & message.source and key == _key(message.text):
                 self._said.remove(one)
-                return not automatic or bool(message.automatic)
+                again = bool(automatic) and not message.automatic
+                if not again:
+                    self._remember(role, source | message.source, key, automatic)
+                return not again
         return False
+
+    def _remember(self, role: str, source: frozenset[str], key: bytes, automatic: Automatic) -> None:
+        """Keep what was said as long as it may be told in one more way."""
+        if len(source) < _WAYS:
+            self._said.append((role, source, key, automatic))
 
 
 def _halves(one: Message, other: Message) -> bool:

@@ -60,6 +60,38 @@ def test_a_message_told_in_all_three_ways_is_one(path: Path) -> None:
         assert brief(read(path, META, *order))[1:] == [("user", "hello", "")]
 
 
+def test_a_message_told_in_all_three_ways_is_one_also_where_something_stands_between(path: Path) -> None:
+    call = item("function_call", 4, name="t", arguments="{}", call_id="c")
+    ways = [said("user", "hello", 1), asked("hello", 2), event("user_message", 3, message="hello")]
+    for one in ([0, 2, 1], [1, 0, 2], [2, 1, 0]):
+        first, second, third = (ways[n] for n in one)
+        for order in ([first, second, call, third], [first, call, second, call, third]):
+            users = [each.text for each in read(path, META, *order) if isinstance(each, UserTurn)]
+            assert users == ["hello"]
+    answers = [
+        event("agent_message", 5, message="I look"),
+        said("assistant", "I look", 6, id="m-1"),
+        call,
+        done("AgentMessage", 7, id="m-1", content=[{"type": "Text", "text": "I look"}]),
+    ]
+    assert brief(read(path, META, *ways, *answers))[1:] == [
+        ("user", "hello", ""),
+        ("agent", "I look", ""),
+        ("use", "c", "t"),
+    ]
+
+
+def test_the_same_words_in_a_later_turn_are_said_again(path: Path) -> None:
+    """Where a log went over to items: not the third way of what was told in two."""
+    older = [event("task_started", 1), said("user", "yes", 2), event("user_message", 3, message="yes")]
+    older += [event("agent_message", 4, message="Done."), said("assistant", "Done.", 5, id="m-1")]
+    answer = done("AgentMessage", 9, id="m-2", content=[{"type": "Text", "text": "Done."}])
+    later = [asked("yes", 7), said("user", "yes", 8), answer, said("assistant", "Done.", 10, id="m-2")]
+    found = read(path, META, *older, event("task_started", 6), *later)
+    turn = [("user", "yes", ""), ("agent", "Done.", "")]
+    assert brief(found)[1:] == [*turn, *turn]
+
+
 def test_changes_that_a_script_made(path: Path) -> None:
     found = read(
         path,
@@ -140,6 +172,24 @@ def test_a_no_to_what_a_script_runs_is_told(path: Path) -> None:
         ),
     )
     assert brief(found)[2:] == [("end", "inner", "rejected"), ("end", "x", "error")]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_no_that_is_told_behind_the_output_is_one(path: Path, older: bool) -> None:
+    """Two ends of one call counted as two rejections."""
+    words = "exec command rejected by user"
+    end = ran("c", 3, status="declined", aggregated_output=words)
+    if older:
+        end = event("exec_command_end", 3, call_id="c", status="declined", aggregated_output=words)
+    call = item("function_call", 1, name="t", arguments="{}", call_id="c")
+    output = item("function_call_output", 2, call_id="c", output=words)
+    for order in ([call, output, end], [call, end, output], [call, output, event("task_started", 2), end]):
+        assert brief(read(path, META, *order))[2:] == [("end", "c", "rejected")]
+    both = [
+        ran("inner", 3, status="declined"),
+        event("exec_command_end", 4, call_id="inner", status="declined"),
+    ]
+    assert brief(read(path, META, *both))[1:] == [("end", "inner", "rejected")]
 
 
 REVIEWED = "This action was rejected due to unacceptable risk."
