@@ -24,6 +24,7 @@ task_id: 146832
 </system_notification>
 <user_query>Briefly inform the user about the task result.</user_query>"""
 SUM_UP = "Your task is to create a detailed summary of"
+SO_FAR = f"{SUM_UP} the conversation so far, paying close attention to the user's explicit requests"
 TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
 CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION."
 PROMPT = "Provide a detailed prompt for continuing our conversation above."
@@ -54,11 +55,11 @@ NOTICES = [
     "Unknown skill: plugin:bake-it",
     '<cross-session-message from="oven">hot</cross-session-message>',
     # what clients ask to sum up a conversation that has grown too long
-    f"{SUM_UP} the conversation so far, paying close attention to the user's explicit requests and more.",
+    f"{SO_FAR} and your previous actions.",
     f"{SUM_UP} this conversation. This summary will be placed at the start of a continuing session; more.",
     f"{SUM_UP} the RECENT portion of the conversation — the messages that follow earlier retained context.",
     f"{TEXT_ONLY}\n\n- Do NOT use Read, Bash, Grep, Glob, Edit, Write, or ANY other tool.",
-    f"{TEXT_ONLY}\n\n{SUM_UP} the conversation so far, paying close attention to the user's explicit requests",
+    f"{TEXT_ONLY}\n\n{SO_FAR}",
     f"{CHECKPOINT} Create a handoff summary for another LLM that will resume the task.",
     f"{PROMPT} Focus on information that would be helpful for continuing the conversation.",
     f"{PROMPT}\nFocus on information that would be helpful for continuing the conversation.",
