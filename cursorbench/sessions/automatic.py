@@ -19,6 +19,24 @@ import re
 
 from cursorbench.sessions.items import Automatic
 
+# what Claude Code, Codex and OpenCode ask for themselves when a conversation has grown too long; each goes on
+# as far as no person does who asks for a summary
+_RECAPS = tuple(
+    f"Your task is to create a detailed summary of {words}"
+    for words in (
+        "the conversation so far, paying close attention to the user's explicit requests",
+        "this conversation. This summary will be placed at the start of a continuing session",
+        "the RECENT portion of the conversation — the messages that follow earlier retained context",
+    )
+)
+_TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n"
+_PROMPT = "Provide a detailed prompt for continuing our conversation above."
+_SUMMED_UP = (
+    *_RECAPS,
+    *(_TEXT_ONLY + words for words in ("- Do NOT use Read, Bash", *_RECAPS)),
+    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM",
+    *(f"{_PROMPT}{blank}Focus on information that would be helpful for continuing" for blank in " \n"),
+)
 _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
     "meta": (
         "<local-command-caveat>",
@@ -29,6 +47,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "Another Claude session sent a message:",
         "[SYSTEM NOTIFICATION - NOT USER INPUT]",
         "[SUGGESTION MODE: Suggest what the user might naturally type next",
+        *_SUMMED_UP,
         "<task-notification",
         "<bash-notification>",
         "<agent-notification>",
@@ -36,6 +55,7 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<system-notification>",
         "<teammate-message",
         "<agent-message from=",
+        "<cross-session-message",
         "<mcp-resource-update",
         "<mcp-polling-update",
         "<user-prompt-submit-hook>",
@@ -65,6 +85,8 @@ _BEGINNINGS: dict[Automatic, tuple[str, ...]] = {
         "<bash-input>",
         "<user-memory-input>",
         "<user_shell_command>",
+        "<<autonomous-loop",  # Claude Code's /loop and scheduled tasks, when their time has come
+        "<scheduled-task",
         "Generate a file named AGENTS.md that serves as a contributor guide",
         "Verify this issue exists and fix it:\n",  # Cursor's button beside what its review found
         "Verify these issues exist and fix them:\n",
@@ -145,7 +167,10 @@ _CONTEXT = (
     "system-reminder|system_reminder|environment_context|user_instructions"
     "|ide_opened_file|ide_selection|ide_diagnostics|timestamp|recommended_plugins|important_rules"
 )
-_BEFORE = re.compile(rf"<({_CONTEXT})>|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>")
+_BEFORE = re.compile(
+    rf"<({_CONTEXT})>|<(in-app-browser-context)\b[^<>\n]{{0,200}}>"
+    r"|# AGENTS\.md instructions[^\n]*\n\s*<(INSTRUCTIONS)>"
+)
 _BLANK = re.compile(r"\s*")
 _NOTICES: frozenset[Automatic] = frozenset({"meta", "pasted_output", "tool_result"})
 
@@ -185,9 +210,9 @@ def behind_context(text: str) -> int:
     """Where the text begins behind what a client put before it in tags; a tag never closed is all context."""
     start = _words(text, 0)
     while text.startswith(("<", "# AGENTS"), start) and (found := _BEFORE.match(text, start)):
-        end = f"</{found[1] or found[2]}>"
+        end = f"</{found[1] or found[2] or found[3]}>"
         close = (
-            text.rfind(end, start) if found[2] else text.find(end, start)
+            text.rfind(end, start) if found[3] else text.find(end, start)
         )  # a repository may write the tag
         start = len(text) if close < 0 else _words(text, close + len(end))
     return start

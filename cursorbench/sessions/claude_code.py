@@ -39,8 +39,9 @@ _SAYING = frozenset({"user", "assistant", "system", "progress", "attachment"})
 _KEEPING = re.compile(  # the client's own notes: known to exist, nothing of an interaction in them
     r"summary|file-history-(snapshot|delta)|queue-operation|pr-link|last-prompt|mode|permission-mode"
     r"|(ai|custom)-title|agent-(name|color|setting)|tag|worktree-state|task-summary|cost-state"
-    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot)|atis-latch|bridge-session"
-    r"|compact|frame-link|relocated"
+    r"|content-replacement|attribution-snapshot|marble-origami-(commit|snapshot|reset)|(atis|isolation)-latch"
+    r"|bridge-session|compact|frame-link|relocated|ended-by-model|fork-context-ref|observer-ref"
+    r"|history-suppression|speculation-accept|artifact-(autoreact-ledger|comment-monitor)"
 )
 _QUIET_BLOCKS = frozenset(
     {"image", "document", "redacted_thinking", "container_upload", "tool_reference", "fallback"}
@@ -255,7 +256,7 @@ class _Log:
         about = common | {"id": asked or text_of(line.get("parentUuid"))}
         call = self._calls.pop(about["id"], _Call("", None, None))
         text = said.plain(block.get("content"))
-        outcome, reason = tools.outcome(block, result, text, said.is_shutdown(line))
+        outcome, reason = tools.outcome(block, result, text, **said.denied(line))
         yield ToolEnd(**about, outcome=outcome, text=text, reason=reason)
         if outcome == "rejected" and call.change is not None:
             yield Edit(**about, status="rejected", **call.change._asdict())

@@ -24,13 +24,15 @@ _ASKED = (
     "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools",
     "[SUGGESTION MODE: ",
 )
+_ASIDE = "aside_question-"  # what a person asked with /btw while the agent worked, and its answer
+_SIDE_QUESTION = "<system-reminder>This is a side question from the user."
 _WAITING = 1000  # prompts kept until they are said; a loop of a broken client is no reason to keep more
 
 
 def automatic_line(line: dict[str, Any]) -> Automatic:
     """Why nobody typed the texts of this line, "" when its fields do not tell."""
     if line.get("isSidechain") is True:
-        return "sub_agent"
+        return "" if _is_side_question(line) else "sub_agent"
     if line.get("isCompactSummary") is True:
         return "continuation"
     if line.get("isMeta") is True or line.get("isVisibleInTranscriptOnly") is True:
@@ -40,6 +42,12 @@ def automatic_line(line: dict[str, Any]) -> Automatic:
     origin = table_of(line.get("origin")).get("kind")
     others = isinstance(origin, str) and origin != "human"
     return "meta" if others or line.get("promptSource") == "system" else ""
+
+
+def _is_side_question(line: dict[str, Any]) -> bool:
+    """Whether a person asked this of an agent that only answers it; its log begins as the session's does."""
+    asked = text_of(line.get("agentId")).startswith(_ASIDE)
+    return asked and plain(table_of(line.get("message")).get("content")).startswith(_SIDE_QUESTION)
 
 
 def turns(line: dict[str, Any], text: str, **own: Any) -> Iterator[UserTurn | Interrupt]:
@@ -53,6 +61,12 @@ def turns(line: dict[str, Any], text: str, **own: Any) -> Iterator[UserTurn | In
 def is_shutdown(line: dict[str, Any]) -> bool:
     """Whether the client wrote this as its process ended: in the words of a stop or refusal by the user."""
     return line.get("interruptedByShutdown") is True
+
+
+def denied(line: dict[str, Any]) -> dict[str, Any]:
+    """What a line with a call's result says of who denied the call; see `claude_code_tools.outcome`."""
+    kind, feedback = text_of(line.get("toolDenialKind")), text_of(line.get("userFeedback")).strip()
+    return {"shutdown": is_shutdown(line), "denial": kind, "feedback": feedback}
 
 
 def without_helpers(

@@ -29,6 +29,8 @@ _BUTTONS = (  # under a question: what the client says in the user's name when o
     "The user wants to clarify these questions.",
     "The user has indicated they have provided enough answers for the plan interview.",
 )
+_REJECTED = "user-rejected"
+_STOPPED = frozenset({"interrupted", "cancelled"})
 _NOTE = "\n\nNote: The user's next message may contain a correction or preference."
 _COMMITTED = re.compile(r"^\[[^\]\n]* ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 
@@ -100,15 +102,29 @@ def unified(patch: object) -> str | None:
     return "\n".join(lines) + "\n" if lines else None
 
 
-def outcome(block: dict[str, Any], result: object, text: str, shutdown: bool = False) -> tuple[Outcome, str]:
+def outcome(
+    block: dict[str, Any],
+    result: object,
+    text: str,
+    *,
+    shutdown: bool = False,
+    denial: str = "",
+    feedback: str = "",
+) -> tuple[Outcome, str]:
     """How a call ended, and what the user said when rejecting it.
 
     At a `shutdown` the client ends the calls that run in the words of a rejection; nobody rejected them.
+    `denial` and `feedback` are a line's `toolDenialKind` and `userFeedback`, "" before 2.1.205: who did it.
+    "user-rejected" alone says little: the client says it of calls that nobody was there to allow, too.
     """
     wrong = block.get("is_error") is True or text_of(result).startswith("Error: ")
     told = text.lstrip()
     if text_of(result).startswith("User rejected") or (wrong and told.startswith(_REFUSALS)):
-        return ("interrupted", "") if shutdown else ("rejected", _reason(told))
+        if shutdown or denial in _STOPPED:
+            return "interrupted", ""
+        return ("rejected", _reason(told) or feedback) if denial in ("", _REJECTED) else ("error", "")
+    if wrong and denial == _REJECTED and feedback:
+        return "rejected", feedback
     if wrong and told.startswith("[Request interrupted by user"):
         return "interrupted", ""
     if table_of(result).get("interrupted") is True:

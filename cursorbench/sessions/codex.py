@@ -18,7 +18,8 @@ from cursorbench.sessions import codex_told as told
 from cursorbench.sessions import spoken
 from cursorbench.sessions.calls import json_text
 from cursorbench.sessions.codex_calls import KINDS, Calls
-from cursorbench.sessions.codex_messages import Message, Messages
+from cursorbench.sessions.codex_messages import ITEM, Message, Messages
+from cursorbench.sessions.codex_versions import event_of, ordinal, split
 from cursorbench.sessions.glued import json_lines
 from cursorbench.sessions.items import (
     AgentTurn,
@@ -37,7 +38,6 @@ KIND = "codex"
 _LINE = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted)"')
 _BARE = re.compile(rb'\s*\{[^\n]*"(?:id|record_type|role)"\s*:')
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_BARE_ITEMS = KINDS | {"message", "reasoning"}
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -69,16 +69,17 @@ class _Rollout:
 
     def __init__(self, path: Path, seen: Seen) -> None:
         found = _UUID.findall(path.name)
-        self.session = found[-1] if found else "/".join(path.with_suffix("").parts[-3:])
+        self.session = found[0] if found else "/".join(path.with_suffix("").parts[-3:])
         self.seen, self.begun, self.named = seen, False, False
         self.model, self.sub_agent, self.stopped = "", False, False
+        self.inherited = 0  # lines below this ordinal are a copy of what its parent did before the sub-agent
         self.untimed: dict[bytes, int] = {}  # lines without a time, and how often they came
         self.messages, self.calls = Messages(), Calls()
 
     def line(self, place: Place, value: dict[str, Any]) -> Iterator[Read]:
         """One line. A line that was read before moves the state on and says nothing."""
-        kind, payload = _split(value)
-        if kind in told.IGNORED_LINES:
+        kind, payload = split(value)
+        if kind in told.IGNORED_LINES or ordinal(value.get("ordinal")) < self.inherited:
             return
         if not kind:
             yield Quarantined(place, "no type")
@@ -130,6 +131,7 @@ class _Rollout:
             self.session = text_of(meta.get("id")) or text_of(meta.get("session_id")) or self.session
             self.sub_agent = "subagent" in table_of(meta.get("source"))
             self.named, self.calls.folder = True, text_of(meta.get("cwd"))
+            self.inherited = ordinal(meta.get("subagent_history_start_ordinal"), 0)
 
     def _start(self, meta: dict[str, Any], place: Place, at: int | None) -> Iterator[SessionStart]:
         self.begun = True
@@ -214,19 +216,22 @@ class _Rollout:
                 yield from self._stop(place, at)
             text, why = "\n".join(parts), told.automatic(parts) if role == "user" else ""
             known: dict[str, Any] = {"id": text_of(item.get("id")), "at": at, "place": place, "fresh": fresh}
-            yield from self._add(Message(role=role, source="item", text=text, automatic=why, **known))
+            yield from self._add(Message(role=role, source=ITEM, text=text, automatic=why, **known))
 
     def _event(
         self, event: dict[str, Any], place: Place, at: int | None, fresh: bool
     ) -> Iterator[Read | Message]:
         kind = event.get("type")
-        if kind in ("user_message", "agent_message"):
+        if kind == "item_completed":
+            yield from self._completed(table_of(event.get("item")), place, at, fresh)
+        elif kind in ("user_message", "agent_message"):
             yield from self._told(kind, event, place, at, fresh)
         elif kind in ("task_complete", "turn_complete"):
             self.messages.lasted(event.get("time_to_first_token_ms"), event.get("duration_ms"))
         elif kind in ("task_started", "turn_started"):
             self.stopped = False
             self.calls.turn()
+            self.messages.turn()
         elif kind == "turn_aborted":
             if event.get("reason") == "interrupted":
                 yield from self._stop(place, at)
@@ -236,11 +241,19 @@ class _Rollout:
             if event.get("success") is True:
                 yield from self.calls.undone(self.session, place, at)
         elif kind in ("exec_command_end", "mcp_tool_call_end"):
-            self.calls.ended(event)
+            yield from self.calls.ended(self.session, event, place, at)
         elif kind == "thread_rolled_back":
             yield self._rolled_back(event, place, at)
         elif not isinstance(kind, str) or kind not in told.IGNORED_EVENTS:
             yield Quarantined(place, "unknown_type:event_msg")
+
+    def _completed(
+        self, item: dict[str, Any], place: Place, at: int | None, fresh: bool
+    ) -> Iterator[Read | Message]:
+        if (event := event_of(item)) is None:
+            yield Quarantined(place, "unknown_type:item_completed")
+        elif event:
+            yield from self._event(event, place, at, fresh)
 
     def _told(
         self, kind: str, event: dict[str, Any], place: Place, at: int | None, fresh: bool
@@ -252,8 +265,9 @@ class _Rollout:
         why = told.automatic([text]) if role == "user" else ""
         if event.get("kind", "plain") not in ("plain", None):
             why = "meta"  # 2025's first versions told the environment as a user message of a kind
-        known: dict[str, Any] = {"at": at, "place": place, "fresh": fresh}
-        yield from self._add(Message(role=role, source="event", text=text, automatic=why, **known))
+        known: dict[str, Any] = {"id": text_of(event.get("id")), "at": at, "place": place, "fresh": fresh}
+        source = frozenset({"completed" if "id" in event else "event"})
+        yield from self._add(Message(role=role, source=source, text=text, automatic=why, **known))
 
     def _rolled_back(self, event: dict[str, Any], place: Place, at: int | None) -> Feedback:
         number = event.get("num_turns")
@@ -271,18 +285,6 @@ class _Rollout:
             during: Literal["tool", "answer"] = "tool" if self.calls.running else "answer"
             yield Interrupt(session=self.session, at=at, place=place, during=during)
         self.stopped = True
-
-
-def _split(value: dict[str, Any]) -> tuple[str, object]:
-    """A line's type and payload; lines of the first versions are told by what they have."""
-    kind, payload = value.get("type"), value.get("payload")
-    if "payload" not in value and isinstance(kind, str) and kind in _BARE_ITEMS:
-        return "response_item", value
-    if kind is None and "payload" not in value and "id" in value and "timestamp" in value:
-        return "session_meta", value
-    if kind is None and "record_type" in value:
-        return "record_type", None
-    return text_of(kind), payload
 
 
 _HANDLERS: dict[str, Callable[..., Iterator[Any]]] = {

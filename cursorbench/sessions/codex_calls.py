@@ -26,6 +26,7 @@ class Calls:
         self.folder, self.model = "", ""  # where the agent works, and which it is
         self._asked = Open()
         self._running: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()  # a call's line, or its end, was told
         self._outcomes: OrderedDict[str, Outcome] = OrderedDict()  # told before the output
         self._applied: deque[list[tuple[str, tuple[Change, ...]]]] = deque([[]], maxlen=256)  # by turn
 
@@ -66,6 +67,7 @@ class Calls:
             yield ToolEnd(**where, id=call, outcome="ok" if item["status"] == "completed" else "error")
         elif call:
             remember(self._running, call, None)
+            remember(self._known, call, None)
 
     def _output(self, kind: str, item: dict[str, Any], where: dict[str, Any]) -> Iterator[Read]:
         call = text_of(item.get("call_id"))
@@ -84,9 +86,9 @@ class Calls:
     def patched(self, session: str, event: dict[str, Any], place: Place, at: int | None) -> Iterator[Read]:
         """A patch was applied, or not: `patch_apply_end`. The event's diffs are better than the call's."""
         call = text_of(event.get("call_id"))
-        changes = told.changed(event.get("changes")) or self._asked.take(call)
+        changes = told.located(told.changed(event.get("changes")), self.folder) or self._asked.take(call)
         self._asked.take(call)
-        applied, declined = event.get("success") is True, event.get("status") == "declined"
+        applied, declined = event.get("success") is True, told.declined(event)
         if applied or declined:
             status: Status = "rejected" if declined else "applied"
             where: dict[str, Any] = {"session": session, "at": at, "place": place}
@@ -108,13 +110,19 @@ class Calls:
             yield from edits(changes, "undone", session=session, call=call, at=at, place=place)
         self._applied[-1] = []
 
-    def ended(self, event: dict[str, Any]) -> None:
-        """A command or a tool of an MCP server ended; the output that follows does not tell how."""
+    def ended(self, session: str, event: dict[str, Any], place: Place, at: int | None) -> Iterator[Read]:
+        """A command or a tool of an MCP server ended; the output that follows does not tell how.
+
+        One that a script ran, whose call is the only one told, has no output: a no to it is told here.
+        """
         result, status = table_of(event.get("result")), event.get("status")
         failed = "Err" in result or table_of(result.get("Ok")).get("isError") is True
-        failed = failed or event.get("exit_code") not in (0, None) or status == "failed"
-        call = text_of(event.get("call_id"))
-        self._ends(call, "rejected" if status == "declined" else "error" if failed else "ok")
+        failed = failed or event.get("exit_code") not in (0, None) or status in ("failed", "declined")
+        call, declined = text_of(event.get("call_id")), told.declined(event)
+        self._ends(call, "rejected" if declined else "error" if failed else "ok")
+        if declined and call not in self._known:
+            remember(self._known, call, None)
+            yield ToolEnd(session=session, id=call, at=at, place=place, outcome="rejected")
 
     def _ends(self, call: str, outcome: Outcome) -> None:
         if call:

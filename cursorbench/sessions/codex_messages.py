@@ -1,7 +1,8 @@
 """Messages of a Codex rollout, which tells most of them twice.
 
 As the model got it (`response_item`, source "item") a message has its id; as the user saw it (`event_msg`,
-source "event") it is known to be a person's. Both halves come close together, in either order.
+sources "event" and "completed", for `item_completed`) it is known to be a person's. Both halves come close
+together, in either order; where a log goes over from one event to the other, there may be a third.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from msgspec.structs import replace
 
 from cursorbench.sessions.items import Automatic, Place
 
+ITEM = frozenset({"item"})
 _MOST_WAITING = 16
+_WAYS = 3  # item, event, completed
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message, from one source or from both."""
+    """One message, from one source or several."""
 
     role: Literal["user", "assistant"]
-    source: Literal["item", "event", "both"]
+    source: frozenset[str]
     text: str
     place: Place
     fresh: bool  # its line was not read before, in another copy of the session
@@ -39,12 +42,12 @@ class Messages:
 
     def __init__(self) -> None:
         self._waiting: list[Message] = []
-        self._said: deque[tuple[str, str, bytes, Automatic]] = deque(maxlen=64)
+        self._said: deque[tuple[str, frozenset[str], bytes, Automatic]] = deque(maxlen=64)
         self._mirrored = False  # this session's user messages come from both sources
 
     def add(self, message: Message) -> list[Message]:
         """What is ready to be said now that `message` came."""
-        self._mirrored |= (message.role, message.source) == ("user", "event")
+        self._mirrored |= message.role == "user" and message.source != ITEM
         for index, other in enumerate(self._waiting):
             if _halves(other, message):
                 ready = self._ready(self._waiting[:index])
@@ -62,6 +65,10 @@ class Messages:
         ready, self._waiting = self._ready(self._waiting), []
         return ready
 
+    def turn(self) -> None:
+        """A turn begins: what it says in the words of the last one is not a third way of that."""
+        self._said = deque((one for one in self._said if len(one[1]) == 1), maxlen=self._said.maxlen)
+
     def lasted(self, first_token_ms: object, duration_ms: object) -> None:
         """The turn is complete: its times go to the message that ended it."""
         if self._waiting and self._waiting[-1].role == "assistant":
@@ -73,40 +80,47 @@ class Messages:
         ready = []
         for one in messages:
             automatic = one.automatic
-            if self._mirrored and one.role == "user" and one.source == "item":
+            if self._mirrored and one.role == "user" and one.source == ITEM:
                 automatic = automatic or "meta"  # the user never saw it: Codex wrote it
-            if one.source != "both":
-                self._said.append((one.role, one.source, _key(one.text), automatic))
+            self._remember(one.role, one.source, _key(one.text), automatic)
             ready.append(replace(one, automatic=automatic))
         return ready
 
     def _was_said(self, message: Message) -> bool:
-        """Whether the other half was said before; one that was taken for automatic is said again."""
+        """Whether another way of it was said before; one that was taken for automatic is said again."""
         for one in self._said:
             role, source, key, automatic = one
-            if role == message.role and source != message.source and key == _key(message.text):
+            if role == message.role and not source & message.source and key == _key(message.text):
                 self._said.remove(one)
-                return not automatic or bool(message.automatic)
+                again = bool(automatic) and not message.automatic
+                if not again:
+                    self._remember(role, source | message.source, key, automatic)
+                return not again
         return False
+
+    def _remember(self, role: str, source: frozenset[str], key: bytes, automatic: Automatic) -> None:
+        """Keep what was said as long as it may be told in one more way."""
+        if len(source) < _WAYS:
+            self._said.append((role, source, key, automatic))
 
 
 def _halves(one: Message, other: Message) -> bool:
-    if one.role != other.role or {one.source, other.source} != {"item", "event"}:
+    if one.role != other.role or one.source & other.source:
         return False
-    if _key(one.text) == _key(other.text):
+    if (one.id and one.id == other.id) or _key(one.text) == _key(other.text):
         return True
     if one.role == "user":
         return False
-    seen, whole = (one, other) if one.source == "event" else (other, one)
+    seen, whole = (other, one) if one.source >= ITEM else (one, other)
     start = seen.text.strip()
     return bool(start) and whole.text.strip().startswith(start)  # citations are cut off what the user sees
 
 
 def _merged(first: Message, second: Message) -> Message:
-    item, event = (first, second) if first.source == "item" else (second, first)
+    item, event = (first, second) if first.source >= ITEM else (second, first)
     return replace(
-        first, source="both", text=item.text, id=item.id or event.id, automatic=event.automatic,
-        first_token_ms=first.first_token_ms, duration_ms=first.duration_ms,
+        first, source=first.source | second.source, text=item.text, id=item.id or event.id,
+        automatic=event.automatic, first_token_ms=first.first_token_ms, duration_ms=first.duration_ms,
     )  # fmt: skip
 
 

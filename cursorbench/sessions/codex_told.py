@@ -17,7 +17,8 @@ from cursorbench.sessions.items import Automatic, Outcome
 from cursorbench.sessions.reading import list_of, parsed, table_of, text_of
 
 _LINES = """
-    inter_agent_communication inter_agent_communication_metadata record_type world_state
+    inter_agent_communication inter_agent_communication_metadata realtime_item record_type
+    retained_context security_risk_score token_usage_record world_state
 """
 _ITEMS = """
     additional_tools agent_message compaction compaction_summary compaction_trigger context_compaction
@@ -33,7 +34,7 @@ _EVENTS = """
     dynamic_tool_call_response elicitation_request entered_review_mode error exec_approval_request
     exec_command_begin exec_command_output_delta exited_review_mode get_history_entry_response
     guardian_assessment guardian_warning hook_completed hook_started image_generation_begin
-    image_generation_end item_completed item_started list_custom_prompts_response
+    image_generation_end item_started list_custom_prompts_response
     list_remote_skills_response list_skills_response mcp_list_tools_response mcp_startup_complete
     mcp_startup_update mcp_tool_call_begin model_reroute model_verification patch_apply_begin
     patch_apply_updated plan_delta plan_update raw_response_item realtime_conversation_closed
@@ -63,7 +64,7 @@ _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})\s*$",
 _FAILED = re.compile(
     r"(?:failed to parse function arguments|failed in sandbox|apply_patch verification failed"
     r"|execution error|exec_command failed|write_stdin failed|unsupported (?:custom tool )?call"
-    r"|command timed out|invalid patch)",
+    r"|command timed out|invalid patch|Script failed\n)",
     re.IGNORECASE,
 )
 
@@ -106,6 +107,12 @@ def ending(output: object) -> tuple[str, Outcome]:
         return text, "interrupted"
     code = _exit_code(text)
     return text, "error" if success is False or code or (code is None and _FAILED.match(start)) else "ok"
+
+
+def declined(event: dict[str, Any]) -> bool:
+    """Whether a person refused what this event says was declined; so is what a rule or a reviewer refuses."""
+    words = (text_of(event.get("aggregated_output")) or text_of(event.get("stderr")))[:600].strip()
+    return event.get("status") == "declined" and (not words or _REJECTED.fullmatch(words) is not None)
 
 
 def _exit_code(text: str) -> int | None:

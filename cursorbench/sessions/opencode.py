@@ -80,6 +80,7 @@ class _Session:
             text_of(table_of(info.get("revert")).get(name)) for name in ("messageID", "partID")
         )
         self.applied: list[tuple[str, tuple[Change, ...]]] = []  # since the message the user went back to
+        self.asked, self.replayed = "", ""  # a person's last message; the same, if OpenCode's copy is next
 
     def read(self, messages: list[Any]) -> Iterator[Read]:
         """The session's start and messages, and what the user took back."""
@@ -134,9 +135,10 @@ class _Session:
         """A person's text parts are one turn; parts that OpenCode put beside them are turns of their own."""
         own = [p["text"] for p in parts if p.get("type") == "text" and _typed(p)]
         compacted = any(part.get("type") == "compaction" for part in parts)
+        replayed, self.replayed = self.replayed, self.asked if any(map(_overflowed, parts)) else ""
         if own or any(part.get("type") == "file" for part in parts):
-            why: Automatic = "continuation" if compacted else ""
             text, mine = "\n".join(own), _id(info.get("id"))
+            why: Automatic = "continuation" if compacted or self._again(text, replayed) else ""
             told = spoken.turns(text, "sub_agent" if self.parent else why, **where, id=mine)
             yield from ((f"text {n or ''}".strip(), item) for n, item in enumerate(told))
         for number, part in enumerate(parts):
@@ -154,19 +156,30 @@ class _Session:
                 turn = UserTurn(**where, id=_id(part.get("id")), text=text, automatic=why)
                 yield f"{number}", turn
 
+    def _again(self, text: str, replayed: str) -> bool:
+        """Whether OpenCode wrote this: where the context overflowed, a copy of what was asked before."""
+        if replayed and (text == replayed or text.startswith(f"{replayed}\n[Attached ")):
+            return True
+        self.asked = text
+        return False
+
     def _assistant(
         self, info: dict[str, Any], parts: list[Any], where: dict[str, Any]
     ) -> Iterator[tuple[str, Read]]:
         last = max((n for n, part in enumerate(parts) if table_of(part).get("type") == "text"), default=-1)
         told: set[str] = set()
         cut = False
+        if info.get("summary") is not True or info.get("error"):
+            self.replayed = ""  # the copy stands right behind a summary that was written
         for number, part in enumerate(map(table_of, parts)):
             kind = part.get("type")
             if self.reverted_part not in _HIDDEN and part.get("id") == self.reverted_part:
                 self.applied = []  # what the message did before it stays
             if kind in ("text", "reasoning"):
                 turn = self._turn(info, part, where, number == last)
-                if turn is not None:
+                if info.get("summary") is True and isinstance(turn, AgentTurn):
+                    yield f"{number}", UserTurn(**where, id=turn.id, text=turn.text, automatic="continuation")
+                elif turn is not None:
                     yield f"{number}", turn
             elif kind == "tool":
                 state = table_of(part.get("state"))
@@ -250,6 +263,10 @@ def _spelt(path: str) -> str:
 def _typed(part: dict[str, Any]) -> bool:
     own = not (part.get("synthetic") is True or part.get("ignored") is True)
     return own and isinstance(part.get("text"), str)
+
+
+def _overflowed(part: dict[str, Any]) -> bool:
+    return part.get("type") == "compaction" and part.get("auto") is True and part.get("overflow") is True
 
 
 def _outcome(state: dict[str, Any]) -> tuple[Outcome, str]:

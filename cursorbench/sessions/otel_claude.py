@@ -38,7 +38,7 @@ _PASSED_OVER = {
     "permission_mode_changed", "auth", "mcp_server_connection", "internal_error", "plugin_installed",
     "plugin_loaded", "skill_activated", "at_mention", "hook_registered", "hook_execution_start",
     "hook_execution_complete", "hook_plugin_metrics", "compaction", "subagent_completed",
-    "retention_sweep",
+    "retention_sweep", "managed_settings_resolved", "system_prompt",
 }  # fmt: skip
 
 

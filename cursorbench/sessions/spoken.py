@@ -4,7 +4,8 @@ Clients put a person's words behind a context, into a tag of their own, or into 
 what is theirs is told as a turn of its own, `automatic`, so nothing is lost. Not for: logs whose fields tell
 who wrote a text (each adapter asks those first), Aider's (`aider_typed.py`).
 
-Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`), github/spec-kit
+Sources: Codex's editor extension and app in published rollouts (`## My request for Codex:`, `## My request:`
+behind `<in-app-browser-context>`), github/spec-kit
 (`## User Input`), Cursor and Copilot's agents (`<user_query>`, `<userRequest>`), Antigravity's
 (`<USER_REQUEST>`), Cline's (`<task>` with `<environment_details>`).
 """
@@ -21,6 +22,10 @@ from cursorbench.sessions.items import Automatic, Interrupt, UserTurn
 _INTERRUPTED = re.compile(r"\[Request interrupted by user( for tool use)?\]")
 _REQUEST = re.compile(r"^## My request for Codex:[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"\s*# \S")
+_NEWER = re.compile(r"^## My request:[ \t]*$", re.MULTILINE)  # behind what only Codex writes
+_CODEX = re.compile(r"\s*# (?:Context from my IDE setup|Files mentioned by the user|Diff comments):")
+_AT_ONCE_BEHIND = re.compile(r"\s*## My request(?: for Codex)?:[ \t]*(?:\n|$)")
+_BROWSER = "in-app-browser-context"
 _COMMENTS = re.compile(r"^# Diff comments:", re.MULTILINE)
 _COMMENT = re.compile(r"^Comment:\n(.*?)(?=\n#{1,2} |\Z)", re.MULTILINE | re.DOTALL)
 _PICTURE = re.compile(r"^The next image (?:is|shows) [^\n]{0,600}\bComment \d+[^\n]*\n?", re.MULTILINE)
@@ -91,12 +96,28 @@ def words_of(text: str) -> str:
 def apart(text: str) -> list[Part]:
     """The parts of a text of which some is a person's."""
     start = behind_context(text)
-    if context := text[:start].strip():
-        return [Part(context, "meta"), *apart(text[start:])]
+    if not (context := text[:start].strip()):
+        return _before_browser(text)
+    if context.endswith(f"</{_BROWSER}>") and (found := _AT_ONCE_BEHIND.match(text, start)):
+        start = found.end()
+    return [Part(context, "meta"), *(_before_browser(text[start:]) if text[start:].strip() else [])]
+
+
+def _before_browser(text: str) -> list[Part]:
+    """A text's parts, of which the state of Codex's browser may be the last."""
+    behind = text.rfind(f"<{_BROWSER}") if text.rstrip().endswith(f"</{_BROWSER}>") else 0
+    if behind <= 0:
+        return _asked(text)
+    return [*_asked(text[:behind].rstrip()), Part(text[behind:].strip(), "meta")]
+
+
+def _asked(text: str) -> list[Part]:
     if found := _ARGUMENTS.match(text):
         return [Part(text, "command"), *([Part(words)] if (words := found[1].strip()) else [])]
-    if _HEADING.match(text) and (found := _REQUEST.search(text)):
-        return [Part(text[: found.start()].strip(), "meta"), Part(_request(text, found))]
+    if _HEADING.match(text):
+        found = _REQUEST.search(text) or (_NEWER.search(text) if _CODEX.match(text) else None)
+        if found is not None:
+            return [Part(text[: found.start()].strip(), "meta"), Part(_request(text, found))]
     return _unwrapped(text) or [Part(text)]
 
 

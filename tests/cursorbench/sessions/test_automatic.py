@@ -23,6 +23,11 @@ task_id: 146832
 </task>
 </system_notification>
 <user_query>Briefly inform the user about the task result.</user_query>"""
+SUM_UP = "Your task is to create a detailed summary of"
+SO_FAR = f"{SUM_UP} the conversation so far, paying close attention to the user's explicit requests"
+TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
+CHECKPOINT = "You are performing a CONTEXT CHECKPOINT COMPACTION."
+PROMPT = "Provide a detailed prompt for continuing our conversation above."
 NOTICES = [
     FINISHED,
     "<system-notification>x</system-notification>",
@@ -48,6 +53,16 @@ NOTICES = [
     '{"task_id":"b1","tool_use_id":"toolu_1","description":"Bake \\"it\\"","task_type":"local_bash"}',
     '{"task_id":"b1","description":"Bake","task_type":"local_agent"}',
     "Unknown skill: plugin:bake-it",
+    '<cross-session-message from="oven">hot</cross-session-message>',
+    # what clients ask to sum up a conversation that has grown too long
+    f"{SO_FAR} and your previous actions.",
+    f"{SUM_UP} this conversation. This summary will be placed at the start of a continuing session; more.",
+    f"{SUM_UP} the RECENT portion of the conversation — the messages that follow earlier retained context.",
+    f"{TEXT_ONLY}\n\n- Do NOT use Read, Bash, Grep, Glob, Edit, Write, or ANY other tool.",
+    f"{TEXT_ONLY}\n\n{SO_FAR}",
+    f"{CHECKPOINT} Create a handoff summary for another LLM that will resume the task.",
+    f"{PROMPT} Focus on information that would be helpful for continuing the conversation.",
+    f"{PROMPT}\nFocus on information that would be helpful for continuing the conversation.",
 ]
 FIX = "For the code present, we get this error:\n```\nunused name\n```\n"
 
@@ -63,6 +78,8 @@ def test_notices_are_no_persons(text: str) -> None:
     [
         ("<command-name>/review</command-name>", "command"),
         ("<user-memory-input>use tabs</user-memory-input>", "command"),
+        ("<<autonomous-loop-dynamic>>", "command"),
+        ('<scheduled-task name="bread">bake it</scheduled-task>', "command"),
         ("Implement the following plan:\n1.", "plan"),
         ("This session is being continued from a previous conversation that ran", "continuation"),
         ("@agent Try Again", "continuation"),
@@ -144,6 +161,14 @@ def test_what_asks_for_something_is_no_notice(text: str, why: str) -> None:
         "<timestamp>noon</timestamp>\n<user_query>why?</user_query>",
         f"{FIX}Why? I did use it.",
         "The issue has been fixed. Please clean up.",
+        # beginning as clients do that ask for a summary
+        f"{SUM_UP} this conversation for the colleague who takes over: write it to docs/handover.md.",
+        f"{SUM_UP} the conversation so far and put it into NOTES.md",
+        f"{SUM_UP} the RECENT portion of the conversation: what did we bake?",
+        f"{TEXT_ONLY} What does this regex match?",
+        f"{TEXT_ONLY}\n\nYour task is to create a cake.",
+        f"{CHECKPOINT} What does that mean?",
+        f"{PROMPT} Put it into PROMPT.md.",
     ],
 )
 def test_a_persons_words_stay_a_persons(text: str) -> None:

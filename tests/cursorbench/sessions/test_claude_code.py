@@ -339,6 +339,56 @@ def test_sub_agents_are_sessions_of_their_own(log: Log) -> None:
     assert {item.automatic for item in log.read() if isinstance(item, UserTurn)} == {"sub_agent"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "ended"),
+    [
+        ({}, ("rejected", "")),
+        ({"toolDenialKind": "user-rejected"}, ("rejected", "")),
+        ({"toolDenialKind": "user-rejected", "userFeedback": "not that file"}, ("rejected", "not that file")),
+        ({"toolDenialKind": "interrupted"}, ("interrupted", "")),
+        ({"toolDenialKind": "permission-rule"}, ("error", "")),
+        ({"toolDenialKind": "automode-blocked"}, ("error", "")),
+    ],
+)
+def test_who_denied_a_call(log: Log, fields: dict[str, str], ended: tuple[str, str]) -> None:
+    """Claude Code 2.1.205 and later say it; the words are those of a person's no in all of them."""
+    log.user("go").call("Write", {"file_path": "a", "content": "b"})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": REFUSED, "is_error": True}
+    log.user([result], toolUseResult="User rejected tool use", **fields)
+    items = log.after_start()
+    assert [(end.outcome, end.reason) for end in items if isinstance(end, ToolEnd)] == [ended]
+    rejected = [edit for edit in items if isinstance(edit, Edit) and edit.status == "rejected"]
+    assert len(rejected) == (ended[0] == "rejected")
+
+
+def test_what_a_person_said_of_a_call_makes_it_a_rejection(log: Log) -> None:
+    """Not that the client calls it rejected alone: nobody is asked of a command that needs approval in a run
+    without a terminal."""
+    for feedback in ("", "not that file"):
+        log.call("Bash", {"command": "a && b"})
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": "needs approval", "is_error": True}
+        log.user([result], toolDenialKind="user-rejected", userFeedback=feedback)
+    ends = [(end.outcome, end.reason) for end in log.read() if isinstance(end, ToolEnd)]
+    assert ends == [("error", ""), ("rejected", "not that file")]
+
+
+@pytest.mark.parametrize("reminder", ["You must answer this question directly", "Answer it directly"])
+def test_a_side_question_is_a_persons_in_a_session_of_its_own(log: Log, reminder: str) -> None:
+    aside: dict[str, Any] = {"isSidechain": True, "agentId": "aside_question-0f1e2d"}
+    one = "0f1e2d3c-4b5a-4678-9abc-def012345678"
+    log.user("bake", uuid=one).user("bake", uuid=one, **aside)  # the session's, copied
+    note = f"<system-reminder>This is a side question from the user. {reminder}.</system-reminder>"
+    log.user(f"{note}\n\nhow hot?", **aside)
+    block = {"type": "text", "text": "220"}
+    log.add("assistant", message={"role": "assistant", "model": "m", "content": [block]}, **aside)
+    told = [(item.session, item.text) for item in log.read() if isinstance(item, UserTurn | AgentTurn)]
+    mine = "s1/agent-aside_question-0f1e2d"
+    assert told == [("s1", "bake"), (mine, note), (mine, "how hot?"), (mine, "220")]
+    turns = [item.automatic for item in log.read() if isinstance(item, UserTurn)]
+    assert turns == ["", "meta", ""]
+    assert [item.parent for item in log.read() if isinstance(item, SessionStart)] == ["", "s1"]
+
+
 def test_a_longer_copy_of_a_transcript_tells_only_what_is_new(log: Log) -> None:
     seen = Seen()
     log.user("one").call("Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
@@ -361,16 +411,20 @@ def test_ids_blacked_out_by_entire_are_no_ids(log: Log) -> None:
 def test_what_cannot_be_read_is_quarantined_and_known_notes_are_not(log: Log) -> None:
     for kind in ("summary", "file-history-snapshot", "pr-link", "ai-title", "progress", "relocated"):
         log.add(kind)
+    # of 2.1.263 to 2.1.289
+    log.raw('{"type":"history-suppression","sessionId":"s1","cause":"fork_inherit"}')
+    for kind in ("artifact-comment-monitor", "fork-context-ref", "speculation-accept", "ended-by-model"):
+        log.add(kind)
     log.raw("{broken").raw("[]").raw("7").raw('{"a":1}').raw('{"type":3}').raw('{"type":"new thing\\u0000!"}')
     log.add("user", message=4).add("user", message={"content": None})
     log.user([3, {"type": "odd"}, {"type": "text", "text": "good"}])
     *bad, start, odd, named, good = log.read()
     assert all(isinstance(item, Quarantined) for item in bad)
     reasons = [(item.place.line, item.reason) for item in bad]
-    assert reasons[0] == (7, "not valid JSON")
+    assert reasons[0] == (12, "not valid JSON")
     assert reasons[1:] == [
-        (8, "not a JSON object"), (9, "not a JSON object"), (10, "no_type"), (11, "no_type"),
-        (12, "unknown_type"), (13, "user_without_content"), (14, "user_without_content"),
+        (13, "not a JSON object"), (14, "not a JSON object"), (15, "no_type"), (16, "no_type"),
+        (17, "unknown_type"), (18, "user_without_content"), (19, "user_without_content"),
     ]  # fmt: skip
     assert isinstance(start, SessionStart)
     assert (odd.reason, named.reason, good.text) == ("malformed_block", "unknown_block", "good")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,22 @@ def test_a_compressed_log_is_said_to_be_that(tmp_path: Path, kind: str | None, n
     assert list(kinds.read(path, kind)) == [(kind or "", Quarantined(Place(str(path)), why))]
 
 
-def test_a_picture_is_no_compressed_log(tmp_path: Path) -> None:
-    path = tmp_path / "photo.gz"
-    path.write_bytes(b"\x1f\x8b\0")
+@pytest.mark.parametrize("name", ["logs.zip", "logs.tar", "logs.tgz", "logs.tar.bz2"])
+def test_an_archive_is_said_to_be_that(tmp_path: Path, name: str) -> None:
+    """It was of no known kind, and the hint was to name one."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "a.md").write_text(AIDER)
+    form = {".zip": "zip", ".tar": "tar", ".tgz": "gztar", ".bz2": "bztar"}[Path(name).suffix]
+    path = Path(shutil.make_archive(str(tmp_path / "made"), form, tmp_path / "sessions"))
+    path = path.rename(tmp_path / name)
+    why = "the file is an archive: unpack it"
+    assert list(kinds.read(path)) == [("", Quarantined(Place(str(path)), why))]
+
+
+@pytest.mark.parametrize(("name", "data"), [("photo.gz", b"\x1f\x8b\0"), ("cake.docx", b"PK\3\4")])
+def test_a_picture_or_letter_is_no_compressed_log(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
     assert list(kinds.read(path)) == [("", Quarantined(Place(str(path)), "unknown_kind"))]
 
 

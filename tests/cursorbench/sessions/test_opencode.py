@@ -193,6 +193,48 @@ def test_who_wrote_a_message(path: Path) -> None:
     assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["sub_agent"]
 
 
+def test_what_a_compaction_writes_is_nobodys(path: Path) -> None:
+    """Its summary was the last answer; where the context overflowed OpenCode writes the request once more."""
+    picture = {"type": "file", "mime": "image/png", "url": "data:", "id": "prt_f"}
+    compaction = user(3, {"type": "compaction", "auto": True, "overflow": True})
+    summary = agent(4, text("## Goal\na cart"), summary=True, mode="compaction")
+    before = [user(1, text("add a cart"), picture), agent(2, text("Working.")), compaction, summary]
+    again = user(5, text("add a cart"), text("[Attached image/png: file]"))
+    found = read(path, *before, again, agent(6, text("Done.")), user(7, text("add a cart")))
+    turns = [(one.text, getattr(one, "automatic", "agent")) for one in found[1:]]
+    assert turns == [
+        ("add a cart", ""),
+        ("Working.", "agent"),
+        ("## Goal\na cart", "continuation"),
+        ("add a cart\n[Attached image/png: file]", "continuation"),
+        ("Done.", "agent"),
+        ("add a cart", ""),
+    ]
+    found = read(path, *before[:2], user(3, {"type": "compaction", "auto": False}), summary, again)
+    assert [one.automatic for one in found if isinstance(one, UserTurn)] == ["", "continuation", ""]
+
+
+def test_a_person_who_says_the_same_behind_a_compaction_is_not_taken_for_its_copy(path: Path) -> None:
+    """The second "continue", "yes", "go on" was OpenCode's: what it says of the answer before was lost."""
+
+    def told(*behind: dict[str, Any], error: str = "", **overflow: bool) -> list[str]:
+        compaction = user(3, {"type": "compaction", "auto": True, **overflow})
+        failed = {"error": {"name": error}} if error else {}
+        summary = agent(4, text("## Goal"), summary=True, **failed)
+        before = [user(1, text("continue")), agent(2, text("Working.")), compaction, summary]
+        found = read(path, *before, *behind, agent(8, text("More.")), user(9, text("continue")))
+        return [one.automatic for one in found if isinstance(one, UserTurn) and one.text == "continue"]
+
+    goes_on = user(5, text("Continue if you have next steps", synthetic=True))
+    assert told(goes_on) == told(goes_on, overflow=True) == ["", ""]
+    assert told(goes_on, user(6, text("continue")), overflow=True) == ["", "", ""]
+    assert told(agent(5, text("Done.")), overflow=True) == ["", ""]
+    assert told(user(5, text("continue"))) == ["", "", ""]  # nothing overflowed: no copy is written
+    stopped = user(5, text("continue"))
+    assert told(stopped, overflow=True, error="MessageAbortedError") == ["", "", ""]
+    assert told(user(5, text("continue")), overflow=True) == ["", "continuation", ""]
+
+
 def test_later_exports_add_what_is_new_and_hidden_ids_are_none(path: Path) -> None:
     seen = Seen()
     asked = user(1, text("a"))

@@ -152,7 +152,7 @@ def test_the_survey(path: Path) -> None:
 
 
 def test_known_and_unknown_events(path: Path) -> None:
-    items = read(path, event("api_error", error="x"), event("compaction"), event("dream"))
+    items = read(path, event("api_error", error="x"), event("managed_settings_resolved"), event("dream"))
     assert items == [Quarantined(Place(str(path), 3), "unknown_type")]
 
 

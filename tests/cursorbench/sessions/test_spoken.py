@@ -43,6 +43,11 @@ and why celsius?
 
 The next image shows the browser page at the time of Comment 1. The element is marked by comment marker 1.
 """
+BROWSER = """<in-app-browser-context source="ambient-ui-state">
+This block is supplied by the app.
+# In app browser:
+- Current URL: http://localhost
+</in-app-browser-context>"""
 ARGUMENTS = """
 ## User Input
 
@@ -66,6 +71,19 @@ You **MUST** consider the user input before proceeding (if not empty).
             "# Files mentioned by the user:\n\n## a.csv: /w/a.csv\n\n## My request for Codex:\nplot it",
             [("meta", "# Files mentioned by the user:\n\n## a.csv: /w/a.csv"), ("", "plot it")],
         ),
+        (f"{BROWSER}\n\n## My request:\nperfect, go on", [("meta", BROWSER), ("", "perfect, go on")]),
+        (f"{BROWSER}\n\nlook at it", [("meta", BROWSER), ("", "look at it")]),
+        (f"{BROWSER}\n\n## My request:\n", [("meta", BROWSER)]),
+        (
+            f"## My request for Codex:\nfind a car\n\n{BROWSER}\n",
+            [("", "## My request for Codex:\nfind a car"), ("meta", BROWSER)],
+        ),
+        (
+            "# Files mentioned by the user:\n\n## a.csv: /w/a.csv\n\n## My request:\nplot it",
+            [("meta", "# Files mentioned by the user:\n\n## a.csv: /w/a.csv"), ("", "plot it")],
+        ),
+        ("# Notes of mine\n\n## My request:\nplot it", None),
+        ("what is <in-app-browser-context>?", None),
         (COMMENTS, [("meta", COMMENTS.partition("## My")[0].strip()), ("", "too hot\n\nand why celsius?")]),
         (
             "<environment_context>\n<cwd>/w</cwd>\n</environment_context>\nbake it",
