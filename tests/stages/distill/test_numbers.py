@@ -25,6 +25,7 @@ from stages.distill.spec import SignalSpec, Stabiliser, load, parse
 from stages.distill.strata import kind_of_work, language, stratum
 from stages.errors import UsageError
 from stages.linestate import LineState
+from stages.seed import demonstrations
 from tests.stages.distill.events import HOUR, event
 
 NAN = float("nan")
@@ -169,7 +170,7 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("I made the name optional:\n\n    name?: string;", False),
         ("It is read from https://a.example/x?y=1 now.", False),
         ("It is:\n\n```sql\nSELECT a FROM t WHERE name LIKE ?\n```", False),
-        ("It is:\n\n1. So\n   ```python\n   # why is this kept?\n   f()\n   ```\n", False),
+        ("It is:\n\n1. So\n   ```python\n   # kept, see below\n   f(a ? b : c, 'sure?')\n   ```\n", False),
         ("It is:\n\n```ts\nconst y = ok(x) ?\n  1 : 2\n```\nThat is all.", False),
         ("It is:\n\n```ts\n" + "f(x ?? y);\n" * 1000 + "// why?\n```", False),
         ("```\nIs it A or B?\n```", True),
@@ -178,10 +179,42 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("```\n```\nIs it A or B?\n```", True),
         ("```ts\n" + "f();\n" * 2000 + "```\nIs it A or B?", True),
         ("The end of a ``` block is here.\nIs it A or B?", True),
+        # hidden, where a reader sees it all the same
+        ("It is:\n\n```python\n# Which value should it be?\nf()\n```\n", True),
+        ("```js\nf();  // which value should it be?\n```", True),
+        ("```html\n<!-- Please tell me which value it should be. -->\n```", True),
+        ("```python\nWhich value should it be?\n```", True),
+        ("```question\nwhich value should it be?\n```", True),
+        ("```Which value should it be?\n```", True),
+        ("```py\nどれですか?\n```", True),
+        ("`Which value should it be?`", True),
+        ("RATE = 3 or 5?", True),
+        ("Which value, 3 or 5? {", True),
+        ("Which value should it be?" + "\n" * 9000, True),
+        ("Which value should it be?" + " \u200b" * 9000, True),
+        ("Which value should it be?\n" + "-" * 4000, True),
+        ("Which value should it be?\n" + "- " * 4000, True),
+        ("Which value should it be?\n---", True),
+        ("Which value, 3 or 5?- I wait.", True),
+        ("Which value should it be? " + "The service reads it when it starts. " * 40, True),
+        # not hidden: a reader sees no question
+        ("```ruby\nreturn unless user.nil? or signed_in?\nreturn true if empty?\n```", False),
+        ("It is `return true if x.empty?` now, and `a ? b : c` is gone.", False),
+        ("```sh\nsudo rm -r build  # all of it\n```\nThat is all.", False),
+        ("found = users.empty?\nThat is all.", False),
+        ("Does he want A? Or B? I take A." + " It is read once." * 10 + "</think>Done.", False),
+        ("Done.</think>Which value should it be?", True),
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:
     assert asks([answer]) == [asked]
+
+
+def test_what_the_seed_model_learnt_to_say_asks_where_it_has_a_question_mark() -> None:
+    """The recorded experiments rest on it."""
+    shown = demonstrations
+    said = (*shown.QUESTIONS, *shown.SHORT, *shown.LONG, *shown.OPENINGS, *shown.DECLINES, *shown.FAILED)
+    assert asks(said) == ["?" in text for text in said]
 
 
 @pytest.mark.parametrize(
