@@ -27,6 +27,7 @@ from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
 from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
+from stages.gateway.keys import ApiKeys
 from stages.populations import line_flag
 from stages.refs import line_state_named
 from stages.stage import Artifact, Kind, Outcome, Output, RunContext
@@ -77,10 +78,11 @@ class DistillStage:
         return {"interactions": interactions, "line_state": state}
 
     def extra(self, workspace: Workspace, store: Store, config: BaseModel) -> Mapping[str, Any]:
-        """The reward spec itself, so that a repeated run uses the recorded one."""
+        """The reward spec itself, so that a repeated run uses the recorded one, and which keys are shared."""
         assert isinstance(config, DistillConfig)
         spec, text = load(config.spec, workspace.root)
         facts: dict[str, Any] = {"spec": {"digest": spec.digest, "text": text}}
+        facts["shared_keys"] = ApiKeys.shared_ids(workspace.keys_dir)
         if self.medians_of is not None:
             facts["medians_of"] = self.medians_of.digest
         if signals := own.load(spec, workspace.root):
@@ -113,7 +115,7 @@ class DistillStage:
             )
         before, line = inputs.get("line_state"), ctx.workspace.settings.workspace.line
         state = memory.before_window(before, line, self.medians_of)
-        scored = score(measured, state, spec)
+        scored = score(measured, state, spec, extra.get("shared_keys", ()))
         audit = exits.audit(measured, scored, spec, interactions, whole.lost)
         ctx.log.write("distill.exclusion", rows=audit)
         exclusion.refuse(audit)

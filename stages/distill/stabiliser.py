@@ -12,6 +12,9 @@ and the edit after it are not taxed.
 Inside the band nothing presses, and the price eases off by the part `ease` a window (0: it stays): a
 multiplier whose constraint is slack should be zero, so that questions that help are not paid for for ever.
 
+No user and no API key has more than a capped share of the edit rate, or one bot would set everybody's price
+(`stages/contributor_cap.py`; a key that is marked as shared is its users).
+
 The band is of fixed numbers, or of the line's own history: the edit rate of its first windows, give or take
 `width`. An episode counts alike in each of them, and windows are gathered until their episodes are enough, as
 the band is for ever: the standard error of a share of n episodes is 0.5 / sqrt(n) at most, and has to be a
@@ -20,18 +23,23 @@ sixth of `width` or less,
     n >= (6 * 0.5 / width)^2        400 for the default spec's 0.15
 
 so that also where users differ so much that the variance is doubled, two standard errors are less than half
-of the width. Until then the price stays where it begins. Kept in `line_state.stabiliser`, so a rollback
+of the width. Episodes that the caps leave out do not count in n. Until then the price stays where it begins. Kept in `line_state.stabiliser`, so a rollback
 restores price and band.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from stages.contributor_cap import cap_contributions
 from stages.distill.spec import Stabiliser
 
+USER_CAP, KEY_CAP = 0.1, 0.25  # of the edit rate, as of the gradient by default
+_LEAST = 0.01  # of the episodes counts: caps that cannot hold, both together or at all, give way
 _SURE = 6.0  # standard errors of the band's middle in its width
 
 
@@ -62,6 +70,27 @@ class Dual:
         """For metrics and the experience's meta."""
         low, high = self.band or (None, None)
         return {"price": self.price, "edit_rate": self.rate, "low": low, "high": high}
+
+
+def edit_rate(measured: pa.Table, shared: Collection[str]) -> tuple[float, int]:
+    """The edit rate of a window within the caps, and how many episodes that counts.
+
+    Args:
+        measured: `user`, `key_id` and `edited` of each episode.
+        shared: ids of API keys that are not capped as a whole.
+    """
+    edited = measured["edited"].to_numpy()
+    whose = measured.group_by(["user", "key_id"], use_threads=False)
+    found = whose.aggregate([("edited", "sum"), ("edited", "count")])
+    episodes = found["edited_count"].to_numpy().astype(float)
+    users, keys = found["user"].to_pylist(), found["key_id"].to_pylist()
+    caps: dict[str, Any] = {"user_cap": USER_CAP, "key_cap": KEY_CAP, "least": _LEAST, "shared": shared}
+    capped = cap_contributions(users, keys, episodes, **caps)
+    if not (capped.users or capped.keys):
+        return float(edited.mean()), len(edited)
+    counted = capped.factor * episodes
+    rate = float((capped.factor * found["edited_sum"].to_numpy()).sum() / counted.sum())
+    return rate, round(float(counted.sum()))
 
 
 def moved(state: Mapping[str, Any], edit_rate: float, episodes: int, spec: Stabiliser) -> Dual:

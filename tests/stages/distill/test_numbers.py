@@ -6,10 +6,12 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evals.population.people import day_of
 from stages.distill import memory, stabiliser
 from stages.distill.facts import Episode
 from stages.distill.measure import _before, _read
@@ -312,6 +314,57 @@ def test_the_band_of_a_small_line_is_no_chance(sizes: tuple[int, ...]) -> None:
         lows.append(dual.band[0])
     assert abs(np.mean(lows) - 0.45) < 0.01
     assert np.quantile(np.abs(np.array(lows) - 0.45), 0.95) < 0.15 / 2
+
+
+def window(rows: list[tuple[str, str, float]]) -> pa.Table:
+    """Episodes as (user, key, edited)."""
+    return pa.table(dict(zip(("user", "key_id", "edited"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def test_one_heavy_user_does_not_move_everybodys_price() -> None:
+    """40 people edit in 6 of 10 episodes, a bot with 900 in none: it moved the rate to 0.185.
+
+    It has a tenth of the rate now: the others' 400 are 9 tenths, so it counts as 44.4, and 0.6 * 0.9 is left.
+    """
+    people = [(f"p{n}", "team", float(at < 6)) for n in range(40) for at in range(10)]
+    bot = [("bot", "team", 0.0)] * 900
+    rate, episodes = stabiliser.edit_rate(window([*people, *bot]), ["team"])
+    assert rate == pytest.approx(0.6 * 0.9)
+    assert episodes == 444
+    spec, _ = load("default", Path())
+    assert spec.stabiliser is not None
+    state = {"price": 0.2, "rates": [0.6] * 3, "episodes": [400] * 3}
+    assert stabiliser.moved(state, rate, episodes, spec.stabiliser).price < 0.2  # in its band
+    assert stabiliser.moved(state, 0.185, 1300, spec.stabiliser).price == pytest.approx(0.2 + 0.45 - 0.185)
+
+
+def test_one_key_with_the_names_of_many_does_not_either() -> None:
+    """Whoever holds a key names its users: 3,600 names through one key of nine have a quarter. A key that is
+    marked as shared is its users."""
+    people = [(f"p{n}", f"k{n}", float(at < 60)) for n in range(8) for at in range(100)]
+    names = [(f"bot{n}", "mine", 0.0) for n in range(3600)]
+    assert stabiliser.edit_rate(window([*people, *names]), [])[0] == pytest.approx(0.6 * 0.75)
+    assert stabiliser.edit_rate(window([*people, *names]), ["mine"])[0] == pytest.approx(0.6 * 800 / 4400)
+
+
+def test_caps_that_cannot_both_hold_give_way() -> None:
+    """Of five keys one may have 2 fifths and of the four users of the others each a tenth: 4 fifths in all."""
+    people = [(f"p{n}", f"k{n}", 1.0) for n in range(4) for _ in range(100)]
+    rate, episodes = stabiliser.edit_rate(window([*people, *((f"b{n}", "b", 0.0) for n in range(3600))]), [])
+    assert 4 / 10 < rate < 6 / 10
+    assert episodes > 400
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_no_cap_binds_the_rate_is_the_mean_to_the_bit(seed: int) -> None:
+    """The simulated population's days, as the experiments and the demo have them; one user; two; a team."""
+    random = np.random.default_rng(seed)
+    days = [[case.person.id for of in day_of("train", seed, 200, n) for case in of] for n in (450, 1200)]
+    for users in (*days, ["one"] * 50, ["one"] * 49 + ["two"], [f"u{n % 12}" for n in range(240)]):
+        edited = random.integers(0, 2, len(users)).astype(float)
+        told = window([(user, "default", edit) for user, edit in zip(users, edited, strict=True)])
+        for shared in ((), ("default",)):
+            assert stabiliser.edit_rate(told, shared) == (float(edited.mean()), len(users))
 
 
 def test_the_incentive_reverses() -> None:
