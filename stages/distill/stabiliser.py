@@ -23,8 +23,8 @@ sixth of `width` or less,
     n >= (6 * 0.5 / width)^2        400 for the default spec's 0.15
 
 so that also where users differ so much that the variance is doubled, two standard errors are less than half
-of the width. Episodes that the caps leave out do not count in n. Until then the price stays where it begins. Kept in `line_state.stabiliser`, so a rollback
-restores price and band.
+of the width. Episodes that the caps leave out do not count in n. Until then the price stays where it begins.
+Kept in `line_state.stabiliser`, so a rollback restores price and band.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stages.contributor_cap import Capped, cap_contributions
 from stages.linestate import Baseline
 from stages.train.advantage import advantages
 from stages.train.batch import Batch
 from stages.train.config import TrainConfig
-from stages.contributor_cap import Capped, cap_contributions
 from stages.train.correction import correction_of
 from stages.train.kl import episode_penalty, k1
 

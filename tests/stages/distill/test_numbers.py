@@ -348,7 +348,7 @@ def test_one_key_with_the_names_of_many_does_not_either() -> None:
 
 
 def test_caps_that_cannot_both_hold_give_way() -> None:
-    """Of five keys one may have 2 fifths and of the four users of the others each a tenth: 4 fifths in all."""
+    """One of five keys may have 2 fifths, the others' four users a tenth each: 4 fifths in all."""
     people = [(f"p{n}", f"k{n}", 1.0) for n in range(4) for _ in range(100)]
     rate, episodes = stabiliser.edit_rate(window([*people, *((f"b{n}", "b", 0.0) for n in range(3600))]), [])
     assert 4 / 10 < rate < 6 / 10
