@@ -83,30 +83,33 @@ def persistence(before: str, after: str, now: str) -> Kept:
 
 
 def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
-    """The sum of the `persistence` of each (before, after) of one file; `now` is read once for all."""
+    """What of several changes of one file is still in `now`, whose lines are each one change's: put in ten
+    times by ten edits, with one of them left, a line is kept once."""
     if len(changes) == 1:
         return persistence(*changes[0], now)
-    total, is_, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
     for before, after in changes:
         was, new = _significant(before.splitlines()), _significant(after.splitlines())
-        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, is_)
+        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left)
     return total
 
 
-def _by_line(was: Mapping[str, int], new: Mapping[str, int], now: Mapping[str, int]) -> Kept:
+def _by_line(was: Mapping[str, int], new: Mapping[str, int], now: Counter[str]) -> Kept:
+    """Takes what it finds out of `now`."""
     added, found = _more(new, was, now)
     deleted, back = _more(was, new, now)
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(lines: Mapping[str, int], others: Mapping[str, int], now: Mapping[str, int]) -> tuple[int, int]:
-    """How many lines there are beyond `others`, and how many of these are there `now`."""
+def _more(lines: Mapping[str, int], others: Mapping[str, int], now: Counter[str]) -> tuple[int, int]:
+    """How many lines there are beyond `others`, and how many of these are there `now`; takes them out."""
     more = found = 0
     for line, n in lines.items():
         before = others.get(line, 0)
         if n > before:
-            more += n - before
-            found += min(n - before, max(0, now.get(line, 0) - before))
+            here = min(n - before, max(0, now[line] - before))
+            more, found = more + n - before, found + here
+            now[line] -= here
     return more, found
 
 

@@ -208,9 +208,22 @@ def test_the_size_of_a_change_does_not_depend_on_what_came_of_it(before: str, af
 
 
 @given(texts, st.lists(st.tuples(texts, texts), max_size=3))
-def test_many_changes_are_the_sum_of_each(now: str, changes: list[tuple[str, str]]) -> None:
+def test_many_changes_are_the_sum_of_each_and_none_keeps_anothers_line(
+    now: str, changes: list[tuple[str, str]]
+) -> None:
     total = sum((persistence(before, after, now) for before, after in changes), Kept())
-    assert persistence_of_all(changes, now) == total
+    found = persistence_of_all(changes, now)
+    assert (found.units, found.hunks_kept) == (total.units, total.hunks_kept)
+    assert found.added_kept <= total.added_kept
+    assert found.deleted_kept >= total.deleted_kept
+
+
+def test_a_line_that_is_left_once_is_kept_once_in_however_many_edits_it_came() -> None:
+    """Ten edits that each put in the same line kept ten of ten where one was left."""
+    line, now = "    amount = sum(prices)", "def f():\n    amount = sum(prices)\n"
+    assert persistence_of_all([("", line)] * 10, now) == Kept(added=10, added_kept=1)
+    assert persistence_of_all([(line, "")] * 10, now) == Kept(deleted=10, deleted_kept=9)
+    assert persistence_of_all([("", line)] * 2, f"{now}{line}\n{line}") == Kept(added=2, added_kept=2)
 
 
 _few = st.lists(st.sampled_from(["", "a", "b", "ab"]), max_size=24)
