@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 import uuid
 from collections.abc import Iterable
@@ -96,14 +97,20 @@ class Suite:
             UsageError: (exit 2) there is something already, or the name cannot be one.
         """
         path = Path(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        partial, tasks = path / ".suite.toml.new", path / "tasks"  # these two, of one that was killed here
+        there = [*path.iterdir(), *tasks.glob("*")] if path.is_dir() else [path] * path.exists()
+        if not {partial, tasks}.issuperset(there):
             raise UsageError(f"{path} is there already", hint="choose another folder, or remove it")
         if not settings.NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name for a suite", hint="letters, digits, dots, dashes")
         created = datetime.now(UTC).isoformat(timespec="seconds")
         known = SuiteFields(name, SCHEMA, created, f"rtrl-{uuid.uuid4()}", description)
-        (path / "tasks").mkdir(parents=True)
-        (path / "suite.toml").write_text(tomli_w.dumps(asdict(known)), encoding="utf-8")
+        tasks.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(tomli_w.dumps(asdict(known)))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path / "suite.toml")
         return cls(path=path, fields=known, tasks=())
 
     @classmethod
