@@ -77,11 +77,15 @@ def reuse(
     kept: Kept,
     progress: Progress,
 ) -> tuple[list[Attempt] | None, Reuse]:
-    """Stored attempts, if a share of them made again agrees; None when they do not, or too few could be made
-    to tell.
+    """Stored attempts, if a share of them made again agrees, which takes their place; None when they do not,
+    or too few could be made to tell.
 
-    Cases that the infrastructure lost then are tried again and count with what comes of it now. What
-    was made again is in `kept`, as in `make`.
+    So what the checkpoint once did is renewed with every eval, whatever came of it: it stays live because
+    candidates fail, and they fail the likelier the better it once did. Cases that the infrastructure lost
+    then are tried again too. What was made again is in `kept`, as in `make`.
+
+    Args:
+        seed: decides which cases, so another one for each candidate.
     """
     cases = list(suite.cases())
     lost = sorted({one.case for one in stored if one.failure})
@@ -105,7 +109,12 @@ def reuse(
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"
         )
         return None, Reuse(report, False, len(chosen), p, note)
-    held = [one for one in stored if one.case not in lost]
-    merged = held + [one for one in again if one.case in lost]
-    note = f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g})"
+    failed = {one.case for one in again if one.failure}
+    renewed = (chosen - failed) | set(lost)
+    held = [one for one in stored if one.case not in renewed]
+    merged = held + [one for one in again if one.case in renewed]
+    note = (
+        f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g}) and "
+        f"{len(renewed)} took their place"
+    )
     return merged, Reuse(report, True, len(chosen), p, note)
