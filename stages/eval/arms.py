@@ -109,12 +109,21 @@ def reuse(
             f"{report}'s attempts did not agree with {len(chosen)} made again (p = {p:.2g}): all made again"
         )
         return None, Reuse(report, False, len(chosen), p, note)
-    failed = {one.case for one in again if one.failure}
-    renewed = (chosen - failed) | set(lost)
-    held = [one for one in stored if one.case not in renewed]
-    merged = held + [one for one in again if one.case in renewed]
+    merged, renewed = _renewed(stored, again, lost)
     note = (
-        f"{len(held)} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g}) and "
-        f"{len(renewed)} took their place"
+        f"{len(merged) - renewed} attempts of {report}, {len(chosen)} made again agree (p = {p:.2g}) and "
+        f"{renewed} took their place"
     )
     return merged, Reuse(report, True, len(chosen), p, note)
+
+
+def _renewed(
+    stored: Sequence[Attempt], again: Sequence[Attempt], lost: Sequence[str]
+) -> tuple[list[Attempt], int]:
+    """Stored attempts, those made again in their place, and how many these are.
+
+    Where the infrastructure lost one that was made again, the stored ones stay, unless it had lost these.
+    """
+    cases = ({one.case for one in again} - {one.case for one in again if one.failure}) | set(lost)
+    new = [one for one in again if one.case in cases]
+    return [one for one in stored if one.case not in cases] + new, len(new)

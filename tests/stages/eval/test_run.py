@@ -383,6 +383,18 @@ def test_attempts_lost_to_the_infrastructure_are_tried_again(bench: Bench, tmp_p
     assert account.rerun == 5
 
 
+def test_what_could_not_be_made_again_keeps_what_was_stored() -> None:
+    """Or a candidate could choose, by what breaks the sandbox, which attempts it is held against."""
+    old = [Attempt(case, case, n, {"solved": (0.0, 1.0)}) for case in "abc" for n in (0, 1)]
+    new = [replace(one, values={"solved": (1.0, 1.0)}) for one in old if one.case in "ab"]
+    new[-1] = Attempt("b", "b", 1, {}, failure="the sandbox died")
+    merged, renewed = arms._renewed(old, new, [])
+    assert renewed == 2
+    assert sorted((one.case, one.attempt, one.values["solved"][0]) for one in merged) == [
+        ("a", 0, 1.0), ("a", 1, 1.0), ("b", 0, 0.0), ("b", 1, 0.0), ("c", 0, 0.0), ("c", 1, 0.0),
+    ]  # fmt: skip
+
+
 def test_drift_since_the_anchor_is_reported(bench: Bench) -> None:
     second = bench.checkpoint(0.1, 0.2001, bench.live.digest)
     bench.eval(STEADY)
