@@ -33,6 +33,7 @@ _N = r"\d{1,9}"  # no file has more lines, and Python reads no number of thousan
 _HUNK_HEADER = re.compile(rf"^@@ -{_N}(?:,({_N}))? \+{_N}(?:,({_N}))? @@", re.MULTILINE)
 
 Block = tuple[str, ...]
+_Taken = tuple[Counter[str], Counter[str]]  # lines that were credited: as added, as come back
 
 
 @dataclass(frozen=True)
@@ -88,28 +89,37 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     if len(changes) == 1:
         return persistence(*changes[0], now)
     total, left, lines = Kept(), _significant(now.splitlines()), _lines(now)
+    taken: _Taken = Counter(), Counter()
     for before, after in changes:
         was, new = _significant(before.splitlines()), _significant(after.splitlines())
-        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left)
+        total += _by_hunk(before, after, lines) if was == new else _by_line(was, new, left, taken)
     return total
 
 
-def _by_line(was: Mapping[str, int], new: Mapping[str, int], now: Counter[str]) -> Kept:
-    """Takes what it finds out of `now`."""
-    added, found = _more(new, was, now)
-    deleted, back = _more(was, new, now)
+def _by_line(
+    was: Mapping[str, int], new: Mapping[str, int], now: Mapping[str, int], taken: _Taken | None = None
+) -> Kept:
+    """`taken` is counted on: what earlier changes of the same file have been credited with."""
+    of_added, of_deleted = taken or (Counter(), Counter())
+    added, found = _more(new, was, now, of_added)
+    deleted, back = _more(was, new, now, of_deleted)
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(lines: Mapping[str, int], others: Mapping[str, int], now: Counter[str]) -> tuple[int, int]:
-    """How many lines there are beyond `others`, and how many of these are there `now`; takes them out."""
+def _more(
+    lines: Mapping[str, int], others: Mapping[str, int], now: Mapping[str, int], taken: Counter[str]
+) -> tuple[int, int]:
+    """How many lines there are beyond `others`, and how many of these are there `now` and not `taken` yet.
+
+    Lines that `others` have may be those taken: an edit's context is often what another edit put in.
+    """
     more = found = 0
     for line, n in lines.items():
         before = others.get(line, 0)
         if n > before:
-            here = min(n - before, max(0, now[line] - before))
+            here = min(n - before, max(0, now.get(line, 0) - max(before, taken[line])))
             more, found = more + n - before, found + here
-            now[line] -= here
+            taken[line] += here
     return more, found
 
 
