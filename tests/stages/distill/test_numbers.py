@@ -206,6 +206,20 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("found = users.empty?\nThat is all.", False),
         ("Does he want A? Or B? I take A." + " It is read once." * 10 + "</think>Done.", False),
         ("Done.</think>Which value should it be?", True),
+        ("```js\n/**\n * Which value should it be?\n */\nf();\n```", True),
+        # strings, flags and signatures of code that is shown
+        ('It has:\n\n```json\n{\n  "confirm": "Are you sure you want to delete it?",\n  "ok": 1\n}\n```', False),
+        ('It is:\n\n```json\n  "email.required": "Please provide a valid email",\n```\nThat is all.', False),
+        ('It is:\n\n```python\nanswer = input(\n    "Delete all files?"\n)\n```\nThat is all.', False),
+        ('It says:\n\n```python\nraise SystemExit(\n    "please specify a file"\n)\n```', False),
+        ('Run:\n\n```sh\ncurl localhost:80 \\\n  --data "what is the time?"\n```\nThat is all.', False),
+        ("It is:\n\n```js\nask({\n  message:\n    'Overwrite the file?',\n});\n```", False),
+        ("Set it:\n\n```sh\n# please provide your own key\nAPI_KEY=\n```\nThat is all.", False),
+        ("The signature is fun load(id: Int?, name: String) now.", False),
+        ("The signature is load(id: Int?; name: String?): User now.", False),
+        ("It is a union of int?|str now, and of Int?-like names.", False),
+        ("return nil unless empty?", False),
+        ("found = nil unless empty?\nThat is all.", False),
     ],
 )
 def test_asks(answer: str, asked: bool) -> None:
