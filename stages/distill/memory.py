@@ -81,8 +81,9 @@ def dual(
     """The price of a question for this window, and its band; None without a stabiliser."""
     if spec.stabiliser is None or not spec.stabiliser.enabled:
         return None
-    rate, episodes = stabiliser.edit_rate(measured.filter(pa.array(heard(measured))), shared_keys)
-    return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser)
+    whose = measured.select(["user", "key_id", "edited"]).filter(pa.array(heard(measured)))
+    rate, episodes, caps = stabiliser.edit_rate(whose, shared_keys)
+    return stabiliser.moved(state.stabiliser, rate, episodes, spec.stabiliser, caps)
 
 
 def updated(

@@ -25,7 +25,6 @@ from stages.distill.monitored import cycle_of
 from stages.distill.score import Scored, score
 from stages.distill.shards import Measured, Shard, measure_all
 from stages.distill.spec import PRICE, RewardSpec, load, parse
-from stages.distill.stabiliser import Dual
 from stages.errors import InconclusiveError, UsageError
 from stages.gateway.keys import ApiKeys
 from stages.populations import line_flag
@@ -235,7 +234,7 @@ def _outcome(
         "stabiliser": scored.dual and scored.dual.told(),
         "signals": signals,
         "behaviour": dict(window),
-        **_band(scored.dual),
+        **(scored.dual.in_words() if scored.dual else {}),
         "strata": scored.strata,
         "audit": audit,
     }
@@ -246,14 +245,6 @@ def _outcome(
     warnings = _warnings(spec, known, counts["trainable"]) if checkpoint else []
     warnings += exclusion.warnings(audit)
     return Outcome(outputs=outputs, metrics=metrics, warnings=warnings)
-
-
-def _band(dual: Dual | None) -> dict[str, Any]:
-    """What moved the price, for people; the numbers are in `stabiliser`."""
-    if dual is None:
-        return {}
-    band = "not known yet" if dual.band is None else f"{dual.band[0]:.3f} to {dual.band[1]:.3f}"
-    return {"edit_rate": dual.rate, "edit_band": band}
 
 
 def _with_unused(found: Outcome, unused: Counter[str]) -> Outcome:

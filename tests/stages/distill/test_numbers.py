@@ -208,7 +208,10 @@ def test_invalid_calls_are_summed_per_episode() -> None:
         ("Done.</think>Which value should it be?", True),
         ("```js\n/**\n * Which value should it be?\n */\nf();\n```", True),
         # strings, flags and signatures of code that is shown
-        ('It has:\n\n```json\n{\n  "confirm": "Are you sure you want to delete it?",\n  "ok": 1\n}\n```', False),
+        (
+            'It has:\n\n```json\n{\n  "confirm": "Are you sure you want it?",\n  "ok": 1\n}\n```',
+            False,
+        ),
         ('It is:\n\n```json\n  "email.required": "Please provide a valid email",\n```\nThat is all.', False),
         ('It is:\n\n```python\nanswer = input(\n    "Delete all files?"\n)\n```\nThat is all.', False),
         ('It says:\n\n```python\nraise SystemExit(\n    "please specify a file"\n)\n```', False),
@@ -288,7 +291,8 @@ def test_a_band_of_history_is_the_first_windows_mean() -> None:
         dual = stabiliser.moved(state, rate, 900, spec)
         assert dual.band == (None if band is None else pytest.approx(band))
         state = dual.to_state()
-    assert state == {"price": pytest.approx(0.4), "rates": [0.4, 0.6, 0.5], "episodes": [900, 900, 900]}
+    gathered = {"rates": [0.4, 0.6, 0.5], "episodes": [900, 900, 900], "capped": True}
+    assert state == {"price": pytest.approx(0.4), **gathered}
 
 
 def test_a_band_of_history_weighs_by_episodes_and_waits_for_enough_of_them() -> None:
@@ -300,7 +304,7 @@ def test_a_band_of_history_weighs_by_episodes_and_waits_for_enough_of_them() -> 
         assert dual.band == (pytest.approx((0.0, 1.0)) if known else None)
         assert dual.price == 0.2
         state = dual.to_state()
-    assert state == {"price": 0.2, "rates": [1.0, 0.0, 0.5], "episodes": [8, 8, 20]}
+    assert state == {"price": 0.2, "rates": [1.0, 0.0, 0.5], "episodes": [8, 8, 20], "capped": True}
     large = stabiliser.moved({"rates": [1.0, 0.0], "episodes": [900, 100]}, 0.0, 8, spec)
     assert large.band == pytest.approx((0.4, 1.0))
 
@@ -310,7 +314,7 @@ def test_a_band_from_before_episodes_were_counted_stays() -> None:
     assert stabiliser.moved({"rates": [0.4, 0.6, 0.5]}, 0.9, 8, spec).band == pytest.approx((0.4, 0.6))
     last = stabiliser.moved({"rates": [0.4, 0.6]}, 0.5, 900, spec)  # the third of three
     assert last.band == pytest.approx((0.4, 0.6))
-    assert last.to_state() == {"price": 0.2, "rates": [0.4, 0.6, 0.5], "episodes": [900]}
+    assert last.to_state() == {"price": 0.2, "rates": [0.4, 0.6, 0.5], "episodes": [900], "capped": True}
 
 
 @pytest.mark.parametrize("sizes", [(8,), (40,), (8, 1000), (1000,)])
@@ -342,9 +346,9 @@ def test_one_heavy_user_does_not_move_everybodys_price() -> None:
     """
     people = [(f"p{n}", "team", float(at < 6)) for n in range(40) for at in range(10)]
     bot = [("bot", "team", 0.0)] * 900
-    rate, episodes = stabiliser.edit_rate(window([*people, *bot]), ["team"])
+    rate, episodes, caps = stabiliser.edit_rate(window([*people, *bot]), ["team"])
     assert rate == pytest.approx(0.6 * 0.9)
-    assert episodes == 444
+    assert (episodes, caps) == (444, stabiliser.Caps(users=1))
     spec, _ = load("default", Path())
     assert spec.stabiliser is not None
     state = {"price": 0.2, "rates": [0.6] * 3, "episodes": [400] * 3}
@@ -364,9 +368,11 @@ def test_one_key_with_the_names_of_many_does_not_either() -> None:
 def test_caps_that_cannot_both_hold_give_way() -> None:
     """One of five keys may have 2 fifths, the others' four users a tenth each: 4 fifths in all."""
     people = [(f"p{n}", f"k{n}", 1.0) for n in range(4) for _ in range(100)]
-    rate, episodes = stabiliser.edit_rate(window([*people, *((f"b{n}", "b", 0.0) for n in range(3600))]), [])
+    bots = ((f"b{n}", "b", 0.0) for n in range(3600))
+    rate, episodes, caps = stabiliser.edit_rate(window([*people, *bots]), [])
     assert 4 / 10 < rate < 6 / 10
     assert episodes > 400
+    assert caps.relaxed > 0.01
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -378,7 +384,40 @@ def test_where_no_cap_binds_the_rate_is_the_mean_to_the_bit(seed: int) -> None:
         edited = random.integers(0, 2, len(users)).astype(float)
         told = window([(user, "default", edit) for user, edit in zip(users, edited, strict=True)])
         for shared in ((), ("default",)):
-            assert stabiliser.edit_rate(told, shared) == (float(edited.mean()), len(users))
+            found = stabiliser.edit_rate(told, shared)
+            assert found == (float(edited.mean()), len(users), stabiliser.Caps())
+
+
+def test_what_the_caps_did_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only the three columns that they need are copied of a window's 46."""
+    told = window([("bot", "k", 0.0)] * 900 + [(f"p{n}", "k", 1.0) for n in range(60) for _ in range(10)])
+    told = told.append_column("why_not", pa.array([""] * told.num_rows))
+    spec, _ = load("default", Path())
+    seen, whole = [], stabiliser.edit_rate
+    monkeypatch.setattr(stabiliser, "edit_rate", lambda *of: [seen.append(of[0].column_names), whole(*of)][1])
+    dual = memory.dual(told, LineState(), spec, ["k"])
+    assert seen == [["user", "key_id", "edited"]]
+    assert dual is not None
+    facts = dual.told()
+    assert (facts["capped_users"], facts["capped_keys"], facts["relaxed"]) == (1, 0, 0.0)
+    assert dual.in_words()["edit_rate_caps"] == "1 user and 0 API keys held back"
+
+
+def test_a_band_gathered_uncapped_is_gathered_anew_where_the_caps_bind() -> None:
+    """A bot held the history at 0.185; 0.54 without it ended the price in one window, for ever."""
+    spec, _ = load("default", Path())
+    assert spec.stabiliser is not None
+    old = {"price": 0.2, "rates": [0.185] * 3, "episodes": [1300] * 3}
+    binds = stabiliser.Caps(users=1)
+    dual = stabiliser.moved(old, 0.54, 444, spec.stabiliser, binds)
+    assert (dual.price, dual.band, dual.rates) == (0.2, None, (0.54,))
+    for _ in range(2):
+        dual = stabiliser.moved(dual.to_state(), 0.54, 444, spec.stabiliser, binds)
+    assert dual.band == pytest.approx((0.39, 0.69))
+    untouched = stabiliser.moved(old, 0.2, 444, spec.stabiliser)
+    assert untouched.band == pytest.approx((0.035, 0.335))  # nobody was capped: it is the same measure
+    later = stabiliser.moved(untouched.to_state(), 0.2, 444, spec.stabiliser, binds)
+    assert later.rates == (0.185,) * 3
 
 
 def test_the_incentive_reverses() -> None:

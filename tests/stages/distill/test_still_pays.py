@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from stages.distill.facts import Episode
 from stages.distill.measure import measure, with_followups
 from stages.distill.reward import combine
-from stages.distill.spec import load
+from stages.distill.spec import RewardSpec, load
 from stages.records import Event
 from tests.stages.distill.events import HOUR, event
 
@@ -136,18 +137,32 @@ def episode(way: Way) -> Episode:
 
 
 @pytest.fixture(scope="module")
-def rewards() -> dict[str, float]:
-    """Of every way, at the initial price; the running median is of an answer of the usual length."""
+def measured() -> tuple[RewardSpec, pa.Table]:
+    """The shipped spec, and the signals of every way."""
     spec, _ = load("default", Path())
+    return spec, with_followups(*measure([episode(way) for way in WAYS.values()], spec))
+
+
+def rewarded(
+    measured: tuple[RewardSpec, pa.Table], price: float | None = None, usual: int = USUAL
+) -> dict[str, float]:
+    """Of every way, at a price (the initial one); the running median is of an answer of the usual length."""
+    spec, told = measured
     assert spec.stabiliser is not None
-    told = with_followups(*measure([episode(way) for way in WAYS.values()], spec))
     values = {n: told[n].to_numpy().astype(float) for n in spec.names if n in told.column_names}
     values |= {
-        "latency": np.log(told["total_ms"].to_numpy() / USUAL),
+        "latency": np.log(told["total_ms"].to_numpy() / usual),
         "latency_first_token": np.zeros(len(WAYS)),
     }
-    found = combine(values, np.zeros(len(WAYS), dtype=np.int64), spec, spec.stabiliser.initial).reward
+    price = spec.stabiliser.initial if price is None else price
+    found = combine(values, np.zeros(len(WAYS), dtype=np.int64), spec, price).reward
     return dict(zip(WAYS, found.tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def rewards(measured: tuple[RewardSpec, pa.Table]) -> dict[str, float]:
+    """At the initial price, where an answer is of the usual length."""
+    return rewarded(measured)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -165,3 +180,18 @@ def test_what_does_not_pay(rewards: dict[str, float]) -> None:
         if way.startswith("question behind"):
             assert rewards[way] < rewards["question"], way
     assert min(rewards, key=lambda way: rewards[way]) == "broken call"
+
+
+@pytest.mark.parametrize(
+    ("price", "usual", "open_", "hidden"), [(1.4, 500, -1.08, -0.57), (1.4, 60, -1.08, -1.17)]
+)
+def test_a_hidden_question_pays_where_the_price_is_high_and_answers_are_long(
+    measured: tuple[RewardSpec, pa.Table], price: float, usual: int, open_: float, hidden: float
+) -> None:
+    """At the spec's maximum: known, and told in docs/hacks.md. The window of 2,000 characters is of the
+    initial price and short answers."""
+    assert measured[0].stabiliser is not None
+    assert price == measured[0].stabiliser.maximum
+    found = rewarded(measured, price, usual)
+    assert found["question"] == pytest.approx(open_, abs=0.02)
+    assert found["question behind 2,100 characters"] == pytest.approx(hidden, abs=0.02)
