@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import add
 from typing import Any
 
 SIGNIFICANT = 8  # fewer non-blank characters than this: the line is too common to be recognised
@@ -33,6 +34,7 @@ _N = r"\d{1,9}"  # no file has more lines, and Python reads no number of thousan
 _HUNK_HEADER = re.compile(rf"^@@ -{_N}(?:,({_N}))? \+{_N}(?:,({_N}))? @@", re.MULTILINE)
 
 Block = tuple[str, ...]
+_Counts = Mapping[str, int]
 _Taken = tuple[Counter[str], Counter[str]]  # lines that were credited: as added, as come back
 
 
@@ -63,14 +65,7 @@ class Kept:
         return self.kept / self.units if self.units else None
 
     def __add__(self, other: Kept) -> Kept:
-        return Kept(
-            self.added + other.added,
-            self.added_kept + other.added_kept,
-            self.deleted + other.deleted,
-            self.deleted_kept + other.deleted_kept,
-            self.hunks + other.hunks,
-            self.hunks_kept + other.hunks_kept,
-        )
+        return Kept(*map(add, vars(self).values(), vars(other).values()))
 
     def lost(self) -> Kept:
         """The same change with nothing of it left: what an explicit revert makes of it."""
@@ -96,9 +91,7 @@ def persistence_of_all(changes: Sequence[tuple[str, str]], now: str) -> Kept:
     return total
 
 
-def _by_line(
-    was: Mapping[str, int], new: Mapping[str, int], now: Mapping[str, int], taken: _Taken | None = None
-) -> Kept:
+def _by_line(was: _Counts, new: _Counts, now: _Counts, taken: _Taken | None = None) -> Kept:
     """`taken` is counted on: what earlier changes of the same file have been credited with."""
     of_added, of_deleted = taken or (Counter(), Counter())
     added, found = _more(new, was, now, of_added)
@@ -106,9 +99,7 @@ def _by_line(
     return Kept(added=added, added_kept=found, deleted=deleted, deleted_kept=deleted - back)
 
 
-def _more(
-    lines: Mapping[str, int], others: Mapping[str, int], now: Mapping[str, int], taken: Counter[str]
-) -> tuple[int, int]:
+def _more(lines: _Counts, others: _Counts, now: _Counts, taken: Counter[str]) -> tuple[int, int]:
     """How many lines there are beyond `others`, and how many of these are there `now` and not `taken` yet.
 
     Lines that `others` have may be those taken: an edit's context is often what another edit put in.

@@ -50,7 +50,7 @@ _WORDED = (  # a question behind `x = ` or `return `, or before a bracket
 _GUARD = r"(?m)^((?:return|[\w.]+[ \t]*=)[ \t][^\n]*[ \t](?:if|unless)[ \t]+[\w.]+)\?[ \t]*$"  # Ruby's
 _ASKING_TOOL = re.compile(r"(?i)(?:^|[^a-z])(?:ask|question|clarify|clarification|user_input)(?:$|[^a-z])")
 # characters of words at the end of an answer: about 500 tokens, which cost as much as a question does at the
-# initial price (C = 0.18, beside the time they take), so that it does not pay to hide one before them; it does
+# initial price (C = 0.18, beside the time they take), so it does not pay to hide one before them; it does
 # where the price is high and answers are long (docs/hacks.md)
 _LAST = 2_000
 _THOUGHT = r"(?s)<think>.*?(?:</think>|\z)"
